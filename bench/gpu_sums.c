@@ -122,7 +122,7 @@ int main(int argc, char **argv)
     if (n_gpus == 0)
         mr_device_each(add_all, NULL);
     if (n_gpus < 2)
-        bench_die("there are fewer than two GPUs, so there is nothing to sum");
+        bench_die("fewer than two GPUs: nothing to sum");
     bench_must(mr_collective_new(&sums, "nccl", devices, n_gpus, &st), &st);
     for (size_t i = 0; i < (n_sizes ? n_sizes : 3); i++)
         measure(sizes[i]);

@@ -65,7 +65,7 @@ static void start(const char *program, const cpu_set_t *cpus, const char *verb, 
     int ends[2];
     char line[256] = "";
     if (pipe(ends) != 0)
-        bench_die("no pipe");
+        bench_die("cannot create a pipe");
     pid_t child = fork();
     if (child == 0) {
         if (cpus && sched_setaffinity(0, sizeof *cpus, cpus) != 0)
@@ -127,7 +127,7 @@ static double read_elements(mr_iterator *it, size_t n)
     for (size_t rows = 0; rows < n; rows += b.rows) {
         bench_must(mr_iterator_next(it, 1, &b, &st), &st);
         if (mr_array_row_bytes(&b.columns[0]) != MIB)
-            bench_die("an element has another size");
+            bench_die("an element has an unexpected size");
     }
     mr_block_reset(&b);
     return (double)n * MIB;
@@ -165,7 +165,7 @@ static double cpu(clockid_t of)
 {
     struct timespec t;
     if (clock_gettime(of, &t) != 0)
-        bench_die("no CPU time of the worker");
+        bench_die("cannot read the CPU time of the worker");
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -218,7 +218,7 @@ static void start_sender(job *j)
     int one = 1, door = socket(AF_INET, SOCK_STREAM, 0);
     if (bind(door, (struct sockaddr *)&at, size) != 0 || listen(door, 1) != 0 ||
         getsockname(door, (struct sockaddr *)&at, &size) != 0)
-        bench_die("no listener");
+        bench_die("cannot listen");
     pid_t child = fork();
     int fd = child == 0 ? socket(AF_INET, SOCK_STREAM, 0) : accept(door, NULL, NULL);
     if (child == 0 && connect(fd, (struct sockaddr *)&at, size) != 0)
@@ -338,10 +338,10 @@ static void run_records(job *j, const char *program)
     start(program, NULL, "dispatcher", "--listen", "127.0.0.1:0", at);
     start(program, j->is_apart ? &j->cpus[0] : NULL, "worker", "--dispatcher", at, worker);
     if (clock_getcpuclockid(children[n_children - 1], &j->worker) != 0)
-        bench_die("no CPU time of the worker");
+        bench_die("cannot read the CPU time of the worker");
     int fd = mkstemp(path);
     if (fd < 0)
-        bench_die("no file in /tmp");
+        bench_die("cannot create a file in /tmp");
     close(fd);
     write_records(path);
     snprintf(text, sizeof text,
@@ -371,8 +371,8 @@ static size_t round_size(int argc, char **argv)
     if (argc <= 2 && (argc < 2 || (end != argv[1] && !*end)) && n >= LEAST && n <= MOST)
         return (size_t)n;
     fprintf(stderr,
-            "usage: service [MIB]: MiB in each round, %d to %d; with fewer, most of a round "
-            "was in flight before it\n",
+            "usage: service [MIB]: MiB in each round, %d to %d; with less, most of a round would "
+            "be in flight before it starts\n",
             LEAST, MOST);
     exit(2);
 }
@@ -390,7 +390,7 @@ int main(int argc, char **argv)
     j.source = malloc((size_t)SOURCE * MIB);
     j.target = malloc((size_t)ON_THE_WAY * MIB);
     if (!j.source || !j.target)
-        bench_die("no memory");
+        bench_die("out of memory");
     memset(j.source, 1, (size_t)SOURCE * MIB);
     memset(j.target, 0, (size_t)ON_THE_WAY * MIB);
     start_sender(&j);

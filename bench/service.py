@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The service's processes: how long a stream stands still when its worker is killed, what it costs when nothing
-happens, and the CPU seconds a GB of both sides together beside tf.data's service and a blocking loop over TCP.
+happens, and the CPU seconds a GB of both sides together, compared with tf.data's service and a blocking loop over TCP.
    bench/service.py [--build DIR] [--kills N] [--seconds S] [--elements N] [--rounds N]
 
 The CPU seconds are measured in turns, --rounds times: other work on the machine takes the caches from whichever runs
@@ -91,7 +91,7 @@ def failover():
         while len(times) == before and time.monotonic() < end:
             time.sleep(0.05)
             log.seek(0)
-            times = [float(x) for x in re.findall(r"goes on at worker \S+, ([0-9.]+) s", log.read())]
+            times = [float(x) for x in re.findall(r"resumes at worker \S+, ([0-9.]+) s", log.read())]
     reader.kill()
     reader.wait()
     for x in [*workers, d]:

@@ -185,9 +185,9 @@ static double ceiling_in_two(void *ctx)
     pthread_t thread;
     other.buffer = malloc(j->buffer_bytes);
     if (!other.buffer)
-        bench_die("no memory");
+        bench_die("out of memory");
     if (pthread_create(&thread, NULL, in_thread, &other))
-        bench_die("no second thread");
+        bench_die("cannot start a second thread");
     double bytes = ceiling(j);
     pthread_join(thread, NULL);
     free(other.buffer);
@@ -220,7 +220,7 @@ static double round_trip(void)
     double best = 1;
     atomic_store(&ball, 0);
     if (pthread_create(&thread, NULL, answer, NULL))
-        bench_die("no second thread");
+        bench_die("cannot start a second thread");
     for (unsigned i = 0; i < TRIPS;) {
         double start = bench_now();
         for (unsigned end = i + PART; i < end; i++) {
@@ -285,7 +285,7 @@ static double ceiling_given_over(void *ctx)
     pthread_t thread;
     size_t rows = 0, whole = j->record + 16;
     if (pthread_create(&thread, NULL, fill_slots, &other))
-        bench_die("no second thread");
+        bench_die("cannot start a second thread");
     for (size_t n = 1, i; n; rows += 2 * n) { /* an equal number of records in each slot */
         n = fill_slot(&own, &j->looked);
         i = (own.filled - 1) % SLOTS;
@@ -384,7 +384,7 @@ static void make(job *j, const char *dir, size_t record, size_t bytes)
     make_file(j, dir, bytes);
     j->buffer = malloc(j->buffer_bytes);
     if (!j->buffer)
-        bench_die("no memory");
+        bench_die("out of memory");
     memset(j->buffer, 1, j->buffer_bytes);
 }
 

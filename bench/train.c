@@ -507,7 +507,7 @@ static void two_cores(int cores[2])
     cpu_set_t set;
     int found = 0;
     if (sched_getaffinity(0, sizeof set, &set) != 0)
-        bench_die("cannot learn which cores there are");
+        bench_die("cannot determine the available cores");
     for (int i = 0; i < CPU_SETSIZE && found < 2; i++)
         if (CPU_ISSET((unsigned)i, &set))
             cores[found++] = i;

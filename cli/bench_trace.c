@@ -100,8 +100,8 @@ mr_code bench_trace_run(bench_trace *t, mr_iterator *it, int64_t run, const char
         rc = put_span(t, &spans[i], run, st);
     if (left_out > 0)
         fprintf(stderr,
-                "millrace: the trace of %s (%.3f s) has room for %d spans; those of less than %.3g "
-                "us are left out\n",
+                "millrace: the trace of %s (%.3f s) has room for %d spans; spans shorter than %.3g "
+                "us are omitted\n",
                 name, seconds, BENCH_TRACE_SPANS, left_out * 1e6);
     mr_free(spans);
     return rc;

@@ -60,7 +60,7 @@ mr_code bench_tuning_table(mr_iterator *it, bool threads, mr_status *st)
         printf("  %-40s %-20s %6s %12s %12s  %s\n", "op", "auto", "chosen", "a block s",
                "consumer s", "to pin it");
     else
-        puts(threads ? "nothing is left to auto" : "without threads nothing is tuned");
+        puts(threads ? "no parameter is auto" : "nothing is tuned without threads");
     for (size_t i = 0; i < n; i++)
         print_line(&v[i]);
     putchar('\n');

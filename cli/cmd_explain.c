@@ -54,7 +54,7 @@ static mr_code print_memory(const mr_dataset *ds, const mr_iterator_opts *opts, 
         printf("; training adds %" PRId64 " (%" PRId64 "M) for batches on their way to the devices",
                staged, in_mib(staged));
     if (unknown)
-        printf(", and what '%s' holds: elements of a size that the types do not say", unknown);
+        printf(", and what '%s' holds: elements whose size the types do not determine", unknown);
     putchar('\n');
     return MR_OK;
 }
@@ -190,6 +190,6 @@ const cli_command cli_explain = {
     .details =
         "The graphs are printed as text that 'millrace show' runs, and as a table of their ops:\n"
         "how many elements each emits, what one looks like, and how many are held at\n"
-        "once. + marks an op that was added, - one that is gone.",
+        "once. + marks an op that was added, - one that was removed.",
     .run = run,
 };

@@ -67,11 +67,11 @@ static int run(int argc, char **argv)
     size_t n;
     int status = cli_parse(&cli_index, tables, argc, argv, files, &n);
     if (status < 0 && n == 0)
-        status = cli_usage(&cli_index, "a file is wanted");
+        status = cli_usage(&cli_index, "expected at least one file");
     for (size_t i = 0; i < n && status < 0; i++)
         if (strcmp(files[i], "-") == 0)
-            status =
-                cli_usage(&cli_index, "an index lies beside a file, and standard input is none");
+            status = cli_usage(&cli_index,
+                               "an index is written next to its file, which standard input is not");
     if (status < 0) {
         status = CLI_OK;
         cli_run_start(&r);
@@ -88,11 +88,11 @@ static int run(int argc, char **argv)
 
 const cli_command cli_index = {
     .name = "index",
-    .summary = "writes indexes of TFRecord files, for going to any record at once",
+    .summary = "writes indexes of TFRecord files, for random access to records",
     .usage = "FILE... [--compact] [-v]",
     .details =
-        "Writes FILE.idx beside each FILE: a line for each record, its byte offset and its\n"
-        "size with its framing, as other tools write it. Pipelines find it there by themselves.\n"
-        "A pattern in quotes stands for the files that a pipeline would read by it.",
+        "Writes FILE.idx next to each FILE: a line for each record with its byte offset and its\n"
+        "size including framing, as other tools write it. Pipelines find it automatically.\n"
+        "A quoted pattern stands for the files that a pipeline would read for it.",
     .run = run,
 };

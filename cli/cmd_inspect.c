@@ -213,7 +213,7 @@ static int run(int argc, char **argv)
         {.name = "verify",
          .kind = CLI_SWITCH,
          .value = &o.verify,
-         .help = "check everything, also the end of the file; names the first error (exit 1)"},
+         .help = "check the whole file up to its end; report the first error (exit 1)"},
         {.name = "examples",
          .kind = CLI_INT,
          .value = &o.examples,
@@ -224,7 +224,7 @@ static int run(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.dictionary,
          .what = "FILE",
-         .help = "the zstd dictionary of its records; else PREFIX.dict, where they name one"},
+         .help = "zstd dictionary of the records; default: PREFIX.dict, if they name one"},
         {.name = "json",
          .kind = CLI_SWITCH,
          .value = &o.json,
@@ -235,7 +235,7 @@ static int run(int argc, char **argv)
     size_t n;
     int status = cli_parse(&cli_inspect, tables, argc, argv, files, &n);
     if (status < 0 && n == 0)
-        status = cli_usage(&cli_inspect, "a file is wanted");
+        status = cli_usage(&cli_inspect, "expected at least one file");
     if (status < 0) {
         status = CLI_OK;
         cli_run_start(&o.run); /* bytes that are not a record are logged */
@@ -251,10 +251,10 @@ static int run(int argc, char **argv)
 
 const cli_command cli_inspect = {
     .name = "inspect",
-    .summary = "says what is in TFRecord files, and whether they are undamaged",
+    .summary = "shows what is in TFRecord files and checks them for damage",
     .usage = "FILE... [--verify] [--examples N] [--dictionary FILE] [--json]",
-    .details = "The file - is standard input. How a file is compressed is seen from its first "
-               "bytes; records\n"
-               "that are zstd frames (write --compress zstd-record) are shown as what is in them.",
+    .details =
+        "The file - is standard input. A file's compression is detected from its first bytes;\n"
+        "records that are zstd frames (write --compress zstd-record) are shown decompressed.",
     .run = run,
 };

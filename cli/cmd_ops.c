@@ -190,27 +190,26 @@ static void list_functions(void (*print)(const entry *e))
 /* The whole of docs/ops.md and docs/expressions.md. */
 static void print_ops_page(void)
 {
-    puts("# Ops\n\n"
-         "What pipelines are made of, printed from the table of ops by `millrace ops --page ops`. "
-         "How"
-         " they are written is on [grammar.md](grammar.md); functions of elements are on"
-         " [expressions.md](expressions.md).\n\n"
-         "Beside its parameters each op has four properties. **Order**: in which its elements come;"
-         " `kept` is that of its input. It never depends on the number of threads, unless"
-         " `deterministic=false` says so. **Memory**: what it holds at most; a block is about 256 "
-         "KiB"
-         " of elements, or one element if that is larger. **State**: what a saved position has of "
-         "it;"
-         " that of its inputs comes on top. **Elements**: how many it emits if its input has n, as"
-         " far as that is known without running; `millrace explain` prints the numbers.\n");
+    puts(
+        "# Ops\n\n"
+        "The operations that pipelines are made of, printed from the table of ops by `millrace ops "
+        "--page ops`. Their syntax is on [grammar.md](grammar.md), functions of elements are on "
+        "[expressions.md](expressions.md).\n\n"
+        "Besides its parameters each op has four properties. **Order**: the order of its elements; "
+        "`kept` means the order of its input. It depends on the number of threads only with "
+        "`deterministic=false`. **Memory**: the most that it holds; a block is about 256 KiB of "
+        "elements, or one element if that is larger. **State**: what a saved position stores for "
+        "it, in addition to the state of its inputs. **Elements**: how many it emits for n input "
+        "elements, if that is known without running; `millrace explain` prints the numbers.\n");
     list_ops(print_page);
 }
 static void print_expressions_page(void)
 {
     puts("# Operators and functions of expressions\n\n"
-         "What functions of elements such as `x => x * 2` are made of, printed from the table of"
-         " functions by `millrace ops --page expressions`. What holds for all of them, their types,"
-         " shapes and errors, is on [functions.md](functions.md).\n");
+         "The operators and functions that functions of elements such as `x => x * 2` are made of, "
+         "printed from the table of functions by `millrace ops --page expressions`. The rules "
+         "common to all of them, on types, shapes and errors, are on "
+         "[functions.md](functions.md).\n");
     list_functions(print_page);
 }
 
@@ -244,7 +243,7 @@ static int run(int argc, char **argv)
                                               : print_text;
     entry e;
     if (status < 0 && page && (n || json || markdown || names))
-        status = cli_usage(&cli_ops, "--page stands alone");
+        status = cli_usage(&cli_ops, "--page excludes names and other options");
     for (size_t i = 0; status < 0 && i < n; i++)
         if (!find_entry(rest[i], &e))
             status = no_entry(rest[i]);

@@ -40,12 +40,12 @@ static int run(int argc, char **argv)
                                .kind = CLI_TEXT,
                                .value = &init,
                                .what = "VALUE",
-                               .help = "the first state, as in 0 or '(0, 0.0)'"},
+                               .help = "the initial state, such as 0 or '(0, 0.0)'"},
                               {.name = "fn",
                                .kind = CLI_TEXT,
                                .value = &fn,
                                .what = "FN",
-                               .help = "makes of the state and an element the next state"},
+                               .help = "computes the next state from the state and an element"},
                               {0}};
     const cli_flag *const tables[] = {flags, run_flags, NULL};
     const char **rest = cli_words(argc);
@@ -75,7 +75,8 @@ const cli_command cli_reduce = {
     .name = "reduce",
     .summary = "reduces a pipeline to one value, and prints it as JSON",
     .usage = "EXPR --init VALUE --fn FN",
-    .details = "The state begins as VALUE; FN makes of it and of each element the next one:\n"
-               "  millrace reduce 'range(5)' --init 0 --fn '(s, x) => s + x'      prints 10",
+    .details =
+        "The state starts as VALUE; FN computes the next one from the state and each element:\n"
+        "  millrace reduce 'range(5)' --init 0 --fn '(s, x) => s + x'      prints 10",
     .run = run,
 };

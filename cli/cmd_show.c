@@ -89,11 +89,11 @@ static int show_elements(const show_opts *o, mr_dataset *ds)
 static int check_flags(show_opts *o)
 {
     if (o->spec && (o->has_save_after || o->restore || o->has_limit || o->ledger))
-        return cli_usage(&cli_show, "--spec runs nothing: leave out the other options of a run");
+        return cli_usage(&cli_show, "--spec runs nothing: omit the other options of a run");
     if (o->has_save_after != (o->state != NULL))
-        return cli_usage(&cli_show, "--save-after N and --state FILE go together");
+        return cli_usage(&cli_show, "--save-after N and --state FILE must be given together");
     if (o->has_save_after && o->has_limit)
-        return cli_usage(&cli_show, "--save-after and --limit do not go together");
+        return cli_usage(&cli_show, "--save-after and --limit cannot be combined");
     cli_distribution *d = &o->distribution;
     if (!d->has_replicas && (d->has_workers || d->has_worker || d->policy || d->from_function))
         return cli_usage(&cli_show,
@@ -120,7 +120,7 @@ static int run(int argc, char **argv)
                                .what = "N",
                                .min = 1,
                                .max = INT64_MAX,
-                               .help = "go through the data N times"},
+                               .help = "pass over the data N times"},
                               {.name = "save-after",
                                .kind = CLI_INT,
                                .value = &o.save_after,
@@ -141,7 +141,7 @@ static int run(int argc, char **argv)
                               {.name = "spec",
                                .kind = CLI_SWITCH,
                                .value = &o.spec,
-                               .help = "print what an element looks like, and run nothing"},
+                               .help = "print what an element looks like without running anything"},
                               cli_ledger_flag(&o.ledger),
                               {0}};
     const cli_flag *const tables[] = {flags, distribution_flags, run_flags, NULL};

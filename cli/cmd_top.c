@@ -103,14 +103,14 @@ static int check_peer(int fd, int64_t pid)
         return cli_error(&cli_top, CLI_FAILED, "process %" PRId64 ": %s", pid, strerror(errno));
     if (peer.pid != pid)
         return cli_error(&cli_top, CLI_FAILED,
-                         "the name of process %" PRId64
-                         " is taken by process %ld, which is another",
-                         pid, (long)peer.pid);
+                         "the socket of process %" PRId64 " is bound by another process, %ld", pid,
+                         (long)peer.pid);
     if (geteuid() != 0 && peer.uid != geteuid())
-        return cli_error(&cli_top, CLI_FAILED,
-                         "process %" PRId64 " is of another user (number %ld); look at it as that "
-                         "user or as root",
-                         pid, (long)peer.uid);
+        return cli_error(
+            &cli_top, CLI_FAILED,
+            "process %" PRId64
+            " belongs to another user (uid %ld); run millrace top as that user or as root",
+            pid, (long)peer.uid);
     return -1;
 }
 
@@ -124,9 +124,8 @@ static int no_answer(int64_t pid, int err)
     if (err == ECONNREFUSED)
         return cli_error(&cli_top, CLI_FAILED,
                          "process %" PRId64
-                         " (%s) runs no pipeline that can be looked at; commands "
-                         "of millrace do while elements come, other programs where they set "
-                         "mr_iterator_opts.watch",
+                         " (%s) runs no pipeline that can be watched; millrace commands do while "
+                         "they read elements, other programs if they set mr_iterator_opts.watch",
                          pid, command);
     return cli_error(&cli_top, CLI_FAILED, "process %" PRId64 " (%s): %s", pid, command,
                      strerror(err));
@@ -250,8 +249,7 @@ static int parse(char *text, int64_t pid, report *r)
     if (strncmp(text + sizeof head - 1, "1\n", 2) != 0)
         return cli_error(&cli_top, CLI_FAILED,
                          "process %" PRId64
-                         " is of another version of millrace; look at it with the "
-                         "program of that version",
+                         " runs another version of millrace; use millrace top of that version",
                          pid);
     r->pipelines = mr_calloc(lines, sizeof *r->pipelines);
     r->ops = mr_calloc(lines, sizeof *r->ops);
@@ -264,8 +262,7 @@ static int parse(char *text, int64_t pid, report *r)
         *end = '\0';
         if (!take_line(r, line))
             return cli_error(&cli_top, CLI_FAILED,
-                             "process %" PRId64 " gave a report that cannot be read: '%.40s'", pid,
-                             line);
+                             "process %" PRId64 " sent an unreadable report: '%.40s'", pid, line);
     }
     return -1;
 }
@@ -288,7 +285,7 @@ static int ask(int64_t pid, report *r, int *err)
         else if (errno == ECONNRESET) /* its last pipeline ended before it accepted us */
             *err = ECONNREFUSED;
         else
-            status = cli_error(&cli_top, CLI_FAILED, "process %" PRId64 " gave no report: %s", pid,
+            status = cli_error(&cli_top, CLI_FAILED, "process %" PRId64 " sent no report: %s", pid,
                                strerror(errno));
     }
     close(fd);
@@ -425,7 +422,7 @@ static void print_text(int64_t pid, const char *command, const report *r, const 
     if (r->resident_bytes >= 0)
         printf("memory %.1f MiB\n", (double)r->resident_bytes / (1 << 20));
     if (!r->n_pipelines)
-        puts("no pipeline runs now");
+        puts("no pipeline is running");
     for (size_t i = 0; i < r->n_pipelines; i++) {
         const pipeline *p = &r->pipelines[i];
         printf("\npipeline %" PRId64 ", open for %.1f s, %" PRId64 " thread%s in its pool",
@@ -500,16 +497,16 @@ static int watch(const top_opts *o)
 static int check_usage(top_opts *o, const char *const *rest, size_t n)
 {
     if (n != 1)
-        return cli_usage(&cli_top, "the number of one process is wanted");
+        return cli_usage(&cli_top, "expected the id of one process");
     char *end;
     errno = 0;
     o->pid = strtoll(rest[0], &end, 10);
     if (errno || *end || !*rest[0] || o->pid < 1 || o->pid > INT32_MAX)
-        return cli_usage(&cli_top, "'%s' is no number of a process", rest[0]);
+        return cli_usage(&cli_top, "'%s' is not a process id", rest[0]);
     if (!(o->interval >= 0.01 && o->interval <= 86400))
         return cli_usage(&cli_top, "--interval must be 0.01 to 86400 seconds, not %g", o->interval);
     if (o->once && o->has_interval)
-        return cli_usage(&cli_top, "--once and --interval do not go together");
+        return cli_usage(&cli_top, "--once and --interval cannot be combined");
     return -1;
 }
 
@@ -547,10 +544,9 @@ const cli_command cli_top = {
     .usage = "PID [--once | --interval S] [--json]",
     .details =
         "PID is a process that runs a pipeline: show, bench, write, reduce, train, a worker of\n"
-        "the data service, or a program that sets mr_iterator_opts.watch. It must be of the\n"
-        "same user, unless root looks.\n"
-        "Rates, and the threads that work and wait in an operation on average, are those since "
-        "the\n"
-        "report before; in the first, and with --once, since the pipeline was opened.",
+        "the data service, or a program that sets mr_iterator_opts.watch. It must belong to\n"
+        "the same user, unless root asks.\n"
+        "Rates, and the average numbers of threads that work and wait in an operation, are those\n"
+        "since the previous report; in the first, and with --once, since the pipeline was opened.",
     .run = run,
 };

@@ -11,7 +11,7 @@
 COMMAND(cli_adapt, "adapt", "learns a vocabulary, moments or boundaries from data");
 COMMAND(cli_train, "train",
         "trains a model on one replica or several, of one process or of several");
-COMMAND(cli_evaluate, "evaluate", "loss and metrics of a saved model over data");
+COMMAND(cli_evaluate, "evaluate", "computes loss and metrics of a saved model over data");
 COMMAND(cli_predict, "predict", "prints the predictions of a saved model");
 COMMAND(cli_summary, "summary", "lists the layers of a model, their shapes and parameters");
 COMMAND(cli_checkpoints, "checkpoints",
@@ -20,4 +20,4 @@ COMMAND(cli_export, "export", "writes a saved model as ONNX, for other programs"
 COMMAND(cli_devices, "devices", "lists the devices that train can use, and why others are missing");
 COMMAND(cli_components, "components",
         "lists the layers, losses, optimizers, metrics and callbacks of train");
-COMMAND(cli_server, "server", "is a worker or parameter server of training");
+COMMAND(cli_server, "server", "runs a worker or parameter server task");

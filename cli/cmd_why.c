@@ -65,7 +65,7 @@ static int parse_record(why_opts *o)
     errno = 0;
     if (!colon || colon == o->record || !all_digits(colon + 1, strlen(colon + 1)) ||
         (o->ordinal = strtoull(colon + 1, &end, 10), errno))
-        return cli_usage(&cli_why, "--record wants FILE:N, as in train-0.tfrecord:17, not '%s'",
+        return cli_usage(&cli_why, "--record needs FILE:N, such as train-0.tfrecord:17, not '%s'",
                          o->record);
     o->file = o->record;
     o->file_size = (size_t)(colon - o->record);
@@ -111,8 +111,8 @@ static void note_bare(const char *path, const why_opts *o, const mr_ledger_reade
     if (bare)
         fprintf(stderr,
                 "millrace why: %s: %" PRId64 " of %" PRId64
-                " %ss have no records: what comes from a data service has none, nor has a step "
-                "without rows\n",
+                " %ss have no records: elements of a data service have none, nor do steps without "
+                "rows\n",
                 path, bare, n, unit(o, r));
 }
 
@@ -255,8 +255,9 @@ static int compare_ledgers(const char *const *paths, const why_opts *o)
     if (rc == MR_OK)
         rc = mr_ledger_open(paths[1], &s[1].r, &st);
     if (rc == MR_OK && mr_ledger_is_of_steps(s[0].r) != mr_ledger_is_of_steps(s[1].r))
-        rc = mr_fail(&st, MR_INVALID_ARGUMENT,
-                     "one ledger is of steps and the other of elements; compare like with like");
+        rc = mr_fail(
+            &st, MR_INVALID_ARGUMENT,
+            "one ledger records steps and the other elements; compare two of the same kind");
     if (rc == MR_OK)
         rc = compare(o, s, &different, &st);
     int status = rc < 0 ? cli_fail(&st, CLI_FAILED) : CLI_OK;
@@ -282,11 +283,11 @@ static int check_usage(why_opts *o, size_t n)
 {
     int asked = o->has_step + o->has_element + (o->record != NULL);
     if (n != 1 && n != 2)
-        return cli_usage(&cli_why, "one ledger is wanted, or two to compare");
+        return cli_usage(&cli_why, "expected one ledger, or two to compare");
     if (n == 2 && asked)
-        return cli_usage(&cli_why, "--step, --element and --record look into one ledger");
+        return cli_usage(&cli_why, "--step, --element and --record need exactly one ledger");
     if (asked > 1)
-        return cli_usage(&cli_why, "--step, --element and --record do not go together");
+        return cli_usage(&cli_why, "--step, --element and --record cannot be combined");
     return o->record ? parse_record(o) : -1;
 }
 
@@ -335,12 +336,12 @@ static int run(int argc, char **argv)
 
 const cli_command cli_why = {
     .name = "why",
-    .summary = "says from the ledger of a run which records its steps were made of",
+    .summary = "shows which records the steps of a run were made of, from its ledger",
     .usage = "LEDGER [--step K | --element K | --record FILE:N]\n"
              "LEDGER LEDGER",
     .details =
-        "Reads what --ledger of show, bench, write and train wrote. Prints a JSON object a line:\n"
-        "a step (or element) and its records; all of them unless one is asked for. Of two ledgers\n"
-        "it prints the steps that differ; the exit status is 1 where there are any.",
+        "Reads what --ledger of show, bench, write and train wrote. Prints one JSON object per\n"
+        "line: a step (or element) and its records; all of them unless one is selected. For two\n"
+        "ledgers it prints the steps that differ; the exit status is 1 if any do.",
     .run = run,
 };

@@ -281,7 +281,7 @@ static int write_all(write_opts *o, mr_dataset *ds, cli_jsonl *j)
     if (o->shard_format == MR_SHARDS_PARQUET)
         opts.compression = MR_COMPRESSION_ZSTD;
     if (o->compress && !opts.zstd_records && !mr_compression_find(o->compress, &opts.compression))
-        return cli_usage(&cli_write, "there is no compression '%s'", o->compress);
+        return cli_usage(&cli_write, "unknown compression '%s'", o->compress);
     mr_shard_writer *w = NULL;
     mr_status st;
     bool again;
@@ -330,26 +330,30 @@ static int check_format(write_opts *o, const char *const *words)
             o->shard_format = (mr_shard_format)i;
     bool pipeline = !o->idx.n && (!o->jsonl.n || o->schema);
     if (o->ledger && !pipeline)
-        return cli_usage(&cli_write, "--ledger is of pipelines: --expr, --text, --images, and "
-                                     "--jsonl with --schema");
+        return cli_usage(
+            &cli_write,
+            "--ledger needs a pipeline: --expr, --text, --images, or --jsonl with --schema");
     if (o->shard_format != MR_SHARDS_PARQUET && o->row_group)
-        return cli_usage(&cli_write, "--row-group is of parquet files");
+        return cli_usage(&cli_write, "--row-group applies only to parquet files");
     if (o->shard_format == MR_SHARDS_TFRECORD)
         return -1;
     if (!pipeline)
-        return cli_usage(&cli_write,
-                         "--format %s is of pipelines: --expr, --text, --images, and "
-                         "--jsonl with --schema",
-                         o->format);
+        return cli_usage(
+            &cli_write,
+            "--format %s needs a pipeline: --expr, --text, --images, or --jsonl with --schema",
+            o->format);
     if (o->compress && strcmp(o->compress, ZSTD_RECORD) == 0)
-        return cli_usage(&cli_write, "--compress " ZSTD_RECORD " is of tfrecord files");
+        return cli_usage(&cli_write, "--compress " ZSTD_RECORD " applies only to tfrecord files");
     if (o->shard_format == MR_SHARDS_NPY && o->compress)
         return cli_usage(&cli_write,
-                         "--compress is not of npy files, which numpy maps as they are");
+                         "--compress does not apply to npy files, which numpy memory-maps");
     if (o->shard_format == MR_SHARDS_ARROW && o->compress && strcmp(o->compress, "ZSTD") != 0)
-        return cli_usage(&cli_write, "--compress of arrow files is ZSTD, of their buffers");
+        return cli_usage(&cli_write,
+                         "--compress of arrow files must be ZSTD, which compresses their buffers");
     if (o->shard_format == MR_SHARDS_PARQUET && o->compress && strcmp(o->compress, "ZLIB") == 0)
-        return cli_usage(&cli_write, "--compress of parquet files is ZSTD or GZIP, of their pages");
+        return cli_usage(
+            &cli_write,
+            "--compress of parquet files must be ZSTD or GZIP, which compresses their pages");
     return -1;
 }
 
@@ -379,11 +383,11 @@ static int run(int argc, char **argv)
         {.name = "overwrite",
          .kind = CLI_SWITCH,
          .value = &o.overwrite,
-         .help = "replace a set of another number of files, when the new one is complete"},
+         .help = "replace an existing set of any number of files once the new one is complete"},
         {.name = "recover",
          .kind = CLI_SWITCH,
          .value = &o.recover,
-         .help = "only finish a write of PREFIX that was killed between its last steps"},
+         .help = "only finish a write of PREFIX that was killed during its last steps"},
         {.name = "format",
          .kind = CLI_TEXT,
          .value = &o.format,
@@ -400,7 +404,7 @@ static int run(int argc, char **argv)
          .kind = CLI_SIZE,
          .value = &o.row_group,
          .what = "SIZE",
-         .help = "of parquet files: bytes of values in a row group, which waits in memory; "
+         .help = "for parquet: bytes of values in a row group, which is buffered in memory; "
                  "default: 64M"},
         cli_ledger_flag(&o.ledger),
         {.name = "expr",
@@ -456,7 +460,7 @@ static int run(int argc, char **argv)
     if (status < 0 && !o.recover && inputs != 1)
         status = cli_usage(&cli_write, "give one of --expr, --jsonl, --text, --images and --idx");
     if (status < 0 && o.schema && !o.jsonl.n)
-        status = cli_usage(&cli_write, "--schema is about --jsonl FILE...");
+        status = cli_usage(&cli_write, "--schema needs --jsonl FILE...");
     if (status < 0 && o.idx.n && o.idx.n != 2)
         status = cli_usage(&cli_write, "--idx needs two files, images and labels");
     if (status < 0)
@@ -506,28 +510,26 @@ const cli_command cli_write = {
              "--out PREFIX --recover",
     .details =
         "Records and JSON objects become tf.train.Examples: integers int64 lists, floats float\n"
-        "lists, strings and uint8 tensors bytes. A pipeline of single strings is written as\n"
-        "it is. --idx names its features \"image\" and \"label\". --images writes the files as\n"
-        "they are as \"image\", the number of the folder in the order of names as \"label\", and\n"
-        "\"path\". A file is complete or not there at all.\n"
-        "\n"
-        "--compress zstd-record makes each record a zstd frame of its own, so that any reader\n"
-        "of TFRecords finds it, and tfrecord(..., record_compression=\"ZSTD\") its data. Where\n"
-        "that saves more than it takes, the frames are made with a dictionary, the file\n"
-        "PREFIX.dict, which is trained of the first records.\n"
-        "\n"
+        "lists, strings and uint8 tensors bytes. A pipeline of single strings is written\n"
+        "unchanged. --idx names its features \"image\" and \"label\". --images writes each file\n"
+        "unchanged as \"image\", the index of its folder in order of names as \"label\", and\n"
+        "its \"path\". Files are written atomically.\n\n"
+        "--compress zstd-record makes each record a separate zstd frame, so that any TFRecord\n"
+        "reader finds the records, and tfrecord(..., record_compression=\"ZSTD\") their data. If\n"
+        "it saves more than it costs, the frames use a dictionary, the file PREFIX.dict, which is\n"
+        "trained on the first records.\n\n"
         "--format jsonl writes the lines that 'millrace show' prints. --format npy writes\n"
         "numpy arrays: elements of numbers and bools, all of one shape, along axis 0; those\n"
-        "of several components as records of a structured type. --format arrow (Arrow IPC\n"
-        "files) and --format parquet write a column for each component: axes are lists,\n"
-        "records in records structs or groups. --compress ZSTD is that of Arrow's buffers;\n"
-        "ZSTD (the default) or GZIP that of Parquet's pages.\n"
+        "of several components become records of a structured type. --format arrow (Arrow IPC\n"
+        "files) and --format parquet write a column for each component: axes become lists,\n"
+        "nested records become structs or groups. --compress ZSTD compresses Arrow's buffers;\n"
+        "ZSTD (the default) or GZIP compresses Parquet's pages.\n"
         "\n"
         "JSON lines are what 'millrace show' prints: a value is a number, a string,\n"
         "{\"b64\": BASE64} for bytes, or a list of one of them. A feature has one type in all\n"
         "lines: integers become floats where other lines have floats, and \"nan\", \"inf\" and\n"
         "\"-inf\" among numbers are floats; strings among numbers are an error. With --schema\n"
-        "the types are those of its features, as in the source jsonl: nothing else is written,\n"
-        "the files are read once, and a line that does not fit is an error.",
+        "the types are those of its features, as in the jsonl op: nothing else is written, the\n"
+        "files are read once, and a line that does not fit is an error.",
     .run = run,
 };

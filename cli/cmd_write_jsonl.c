@@ -283,14 +283,14 @@ static mr_code read_lines(cli_jsonl *j, FILE *f, FILE *copy, mr_shard_writer *w,
         if (cli_interrupted())
             rc = mr_fail(st, MR_CANCELLED, "interrupted");
         else if (copy && fwrite(line, 1, (size_t)n, copy) != (size_t)n)
-            rc = mr_fail_errno(st, errno, "a copy of it could not be written");
+            rc = mr_fail_errno(st, errno, "cannot write a copy");
         else if (strspn(line, " \t\r\n") != (size_t)n)
             rc = write_line(j, line, (size_t)n, w, st);
     }
     if (rc == MR_OK && copy && fflush(copy) != 0)
-        rc = mr_fail_errno(st, errno, "a copy of it could not be written");
+        rc = mr_fail_errno(st, errno, "cannot write a copy");
     if (rc == MR_OK && ferror(f))
-        rc = mr_fail_errno(st, errno, "it could not be read");
+        rc = mr_fail_errno(st, errno, "cannot read the file");
     free(line);
     return rc;
 }
@@ -305,10 +305,10 @@ static mr_code write_file(cli_jsonl *j, size_t i, mr_shard_writer *w, mr_status 
     else {
         f = strcmp(j->path, "-") == 0 ? stdin : fopen(j->path, "rb");
         if (!f)
-            rc = mr_fail_errno(st, errno, "it could not be opened");
+            rc = mr_fail_errno(st, errno, "cannot open the file");
         else if ((f == stdin || fseek(f, 0, SEEK_CUR) != 0) &&
                  !(copy = j->copies[i] = open_spool(j->spool)))
-            rc = mr_fail_errno(st, errno, "no copy of it could be made");
+            rc = mr_fail_errno(st, errno, "cannot create a copy");
     }
     if (rc == MR_OK)
         rc = read_lines(j, f, copy, w, st);

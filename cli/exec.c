@@ -97,8 +97,8 @@ static mr_code refuse_input(void *ctx, const char *name, mr_status *st)
     if (strcmp(name, "-") != 0)
         return MR_OK;
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "the pipeline reads the file - (standard input), but it came from there itself "
-                   "(-f -); give the pipeline as an argument, or in a file");
+                   "the pipeline reads the file - (standard input), but the expression was read "
+                   "from there (-f -); give the pipeline as an argument, or in a file");
 }
 
 int cli_dataset(const char *file, const char *text, size_t size, mr_dataset **out)
@@ -110,8 +110,9 @@ int cli_dataset(const char *file, const char *text, size_t size, mr_dataset **ou
             return -1;
         return cli_fail(&st, CLI_USAGE);
     }
-    /* A graph may look into files when it is built: what is wrong with them is no usage, but for
-     * text that does not fit them. Nor is it an op that the service has; a pipe is read once. */
+    /* A graph may look into files when it is built: what is wrong with them is not a usage error,
+     * except for text that does not fit them. Nor is an op that only the service has; a pipe is
+     * read once. */
     bool looked = st.file[0] || st.code == MR_NOT_FOUND || st.code == MR_DATA_LOSS || st.sys_errno;
     if (!looked)
         cli_try_service(file, text, size);

@@ -93,7 +93,7 @@ static mr_code add_chain(explained *x, const mr_dataset *ds, int depth, mr_statu
     size_t n = 0, capacity = 0;
     if (depth > MOST_DEPTH)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                       "a graph of ops of several inputs more than %d deep is not explained",
+                       "cannot explain a graph that nests ops of several inputs more than %d deep",
                        MOST_DEPTH);
     mr_code rc = MR_OK;
     for (const mr_dataset *at = ds; at && rc == MR_OK;

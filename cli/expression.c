@@ -12,9 +12,9 @@ int cli_expression(const cli_command *cmd, const cli_run *r, const char *const *
                    char **text, size_t *size)
 {
     if (n_rest + (r->file != NULL) != 1)
-        return n_rest ? cli_usage(cmd, "one expression is wanted, not %zu; quote it for the shell",
+        return n_rest ? cli_usage(cmd, "expected one expression, not %zu; quote it for the shell",
                                   n_rest + (r->file != NULL))
-                      : cli_usage(cmd, "an expression is wanted");
+                      : cli_usage(cmd, "expected an expression");
     if (r->file) {
         mr_status st;
         mr_file_read_opts opts = {.most = MOST_TEXT, .cancel = cli_cancel()};

@@ -3,12 +3,13 @@
 
 cli_flag cli_ledger_flag(const char **path)
 {
-    return (cli_flag){.name = "ledger",
-                      .kind = CLI_TEXT,
-                      .value = path,
-                      .what = "FILE",
-                      .help = "write to FILE which records each element or step was made of, for "
-                              "'millrace why'"};
+    return (cli_flag){
+        .name = "ledger",
+        .kind = CLI_TEXT,
+        .value = path,
+        .what = "FILE",
+        .help =
+            "write the records that each element or step was made of to FILE, for 'millrace why'"};
 }
 
 int cli_ledger_open(const char *path, bool steps, mr_ledger **out)

@@ -78,7 +78,7 @@ int main(int argc, char **argv)
             return cli_interrupted() ? cli_interrupt_status() : status;
         }
     cli_try_service(NULL, NULL, 0);
-    const char *lack = "; millrace-service, which has more, is not beside this program";
+    const char *lack = "; millrace-service, which has more commands, is not next to this program";
     mr_guess g = {.word = argv[1]};
     for (size_t i = 0; (c = command_at(i)); i++)
         mr_guess_try(&g, c->name);

@@ -12,7 +12,8 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
     if (limit && *limit && !(r->opts.memory_limit = cli_size(limit)))
         exit(cli_error(
             NULL, CLI_USAGE,
-            "MILLRACE_MEMORY_LIMIT is '%s', which is no size in bytes such as 512M or 2G", limit));
+            "MILLRACE_MEMORY_LIMIT is '%s', which is not a size in bytes such as 512M or 2G",
+            limit));
     const cli_flag flags[] = {
         {.name = "threads",
          .kind = CLI_INT,
@@ -27,12 +28,12 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
          .what = "N",
          .min = 1,
          .max = INT64_MAX,
-         .help = "most rows in a block; default: by their size"},
+         .help = "maximum number of rows in a block; default: by their size"},
         {.name = "memory-limit",
          .kind = CLI_SIZE,
          .value = &r->opts.memory_limit,
          .what = "SIZE",
-         .help = "resident memory at most, as in 512M or 2G: at the limit less is read ahead; "
+         .help = "limit of resident memory, such as 512M or 2G: at the limit less is read ahead; "
                  "default: $MILLRACE_MEMORY_LIMIT"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
@@ -43,12 +44,12 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
          .value = &r->seed,
          .given = &r->opts.has_seed,
          .what = "N",
-         .help = "seed for random operations that name none"},
+         .help = "seed for random operations without one"},
         {.name = "token-file",
          .kind = CLI_TEXT,
          .value = &r->token_file,
          .what = "FILE",
-         .help = "a data service's token is in FILE; default: $MILLRACE_TOKEN_FILE"},
+         .help = "file with the data service's token; default: $MILLRACE_TOKEN_FILE"},
         {.name = "v", .kind = CLI_SWITCH, .value = &r->verbose, .help = "log to standard error"},
         {.name = "f",
          .kind = CLI_TEXT,

@@ -110,15 +110,17 @@ static mr_code drain_worker(const asked *a, const char *worker, mr_status *st)
 }
 
 static const verb verbs[] = {
-    {{.name = "status", .help = "shows how the dispatcher is, with what it has"}, NULL, NULL},
+    {{.name = "status", .help = "shows the state of the dispatcher"}, NULL, NULL},
     {{.name = "jobs", .help = "shows the jobs"}, print_jobs, NULL},
     {{.name = "workers", .help = "shows the workers"}, print_workers, NULL},
     {{.name = "streams", .what = "JOB", .help = "shows the streams of a job"}, print_streams, NULL},
     {{.name = "cancel", .what = "JOB", .help = "ends a job"}, NULL, cancel_job},
-    {{.name = "drain", .what = "WORKER", .help = "has a worker give its streams back and end"},
+    {{.name = "drain", .what = "WORKER", .help = "makes a worker return its streams and exit"},
      NULL,
      drain_worker},
-    {{.name = "register", .what = "EXPR", .help = "makes a graph known by an id"}, NULL, NULL}};
+    {{.name = "register", .what = "EXPR", .help = "registers a graph and prints its id"},
+     NULL,
+     NULL}};
 enum { N_VERBS = sizeof verbs / sizeof *verbs };
 
 /* A wrong option is a usage error, as is an unreadable token file. */
@@ -238,7 +240,7 @@ static int run_with(int argc, char **argv, const char **rest)
          .kind = CLI_TEXT,
          .value = &a.dispatcher,
          .what = "HOST:PORT",
-         .help = "whom to ask"},
+         .help = "the dispatcher's address"},
         {.name = "json", .kind = CLI_SWITCH, .value = &a.json, .help = "print the report as JSON"},
         {.name = "watch",
          .kind = CLI_SWITCH,
@@ -248,7 +250,7 @@ static int run_with(int argc, char **argv, const char **rest)
          .kind = CLI_TEXT,
          .value = &a.opts.token_file,
          .what = "FILE",
-         .help = "the token that the dispatcher asks for; default: $MILLRACE_TOKEN_FILE"},
+         .help = "file with the token that the dispatcher requires; default: $MILLRACE_TOKEN_FILE"},
         {.name = "timeout",
          .kind = CLI_FLOAT,
          .value = &a.opts.timeout,
@@ -267,7 +269,7 @@ static int run_with(int argc, char **argv, const char **rest)
         return rc;
     const verb *v = verbs;
     if (!n_rest)
-        return cli_usage(&cli_service, "a request is needed");
+        return cli_usage(&cli_service, "expected a request");
     while (v < verbs + N_VERBS && strcmp(v->word.name, rest[0]) != 0)
         v++;
     if (v == verbs + N_VERBS)
@@ -276,7 +278,7 @@ static int run_with(int argc, char **argv, const char **rest)
         return cli_usage(&cli_service, "%s takes %s", v->word.name,
                          v->word.what ? v->word.what : "no operand");
     if (a.watch && v != &verbs[0])
-        return cli_usage(&cli_service, "--watch is for status");
+        return cli_usage(&cli_service, "--watch works only with status");
     if (!a.dispatcher)
         return cli_usage(&cli_service, "--dispatcher HOST:PORT is needed");
     if ((rc = cli_address(&cli_service, "dispatcher", a.dispatcher, false)) >= 0)
@@ -296,13 +298,13 @@ static int run(int argc, char **argv)
 
 const cli_command cli_service = {
     .name = "service",
-    .summary = "shows what the data service does, and gives it orders",
+    .summary = "shows and controls the data service",
     .usage = "status --dispatcher HOST:PORT [--watch] [OPTIONS]\n"
              "jobs | workers | streams JOB --dispatcher HOST:PORT [OPTIONS]\n"
              "cancel JOB | drain WORKER --dispatcher HOST:PORT [OPTIONS]\n"
              "register EXPR --dispatcher HOST:PORT [OPTIONS]",
-    .details = "JOB is a job's name, or its number, which `jobs` shows where it has no name.\n"
-               "WORKER is a worker's HOST:PORT. register prints the dataset's id, by which\n"
-               "distributed_dataset reads it.",
+    .details = "JOB is a job's name, or its number, which `jobs` shows for a job without a name.\n"
+               "WORKER is a worker's HOST:PORT. register prints the dataset's id, which\n"
+               "distributed_dataset takes.",
     .run = run,
 };

@@ -64,8 +64,7 @@ void cli_daemon_files(void)
         return;
     files.rlim_cur = files.rlim_max;
     if (setrlimit(RLIMIT_NOFILE, &files) != 0)
-        mr_log(MR_LOG_WARNING, "no more than the usual number of files can be open: %s",
-               strerror(errno));
+        mr_log(MR_LOG_WARNING, "cannot raise the limit of open files: %s", strerror(errno));
 }
 
 void cli_notify(const char *state)
@@ -81,7 +80,7 @@ void cli_notify(const char *state)
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
     if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&to, size) < 0)
-        mr_log(MR_LOG_WARNING, "%s could not be reported to %s: %s", state, path, strerror(errno));
+        mr_log(MR_LOG_WARNING, "cannot report %s to %s: %s", state, path, strerror(errno));
     if (fd >= 0)
         close(fd);
 }

@@ -98,7 +98,8 @@ static int run_with(int argc, char **argv, const char **rest)
          .kind = CLI_TEXT,
          .value = &token_file,
          .what = "FILE",
-         .help = "who connects must know the token in FILE; default: $MILLRACE_TOKEN_FILE"},
+         .help =
+             "file with the token that connections must present; default: $MILLRACE_TOKEN_FILE"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
          .value = &no_uring,
@@ -108,7 +109,7 @@ static int run_with(int argc, char **argv, const char **rest)
          .value = &log,
          .what = "FORM",
          .words = forms,
-         .help = "form of the log on standard error: text or json; default: text"},
+         .help = "log format on standard error: text or json; default: text"},
         {.name = "workers",
          .kind = CLI_TEXT,
          .value = &list,
@@ -120,7 +121,7 @@ static int run_with(int argc, char **argv, const char **rest)
          .what = "N",
          .min = 1,
          .max = MOST_WORKERS,
-         .help = "for static modes: the first N workers that come, in that order"},
+         .help = "for static modes: the first N workers that connect, in that order"},
         {0}};
     int rc = cli_parse(&cli_dispatcher, (const cli_flag *const[]){flags, NULL}, argc, argv, rest,
                        &n_rest);

@@ -79,7 +79,7 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .kind = CLI_TEXT,
          .value = &o.run.dispatcher,
          .what = "HOST:PORT",
-         .help = "the dispatcher; if it is not there yet, it is waited for"},
+         .help = "the dispatcher; the worker waits until it is up"},
         {.name = "listen",
          .kind = CLI_TEXT,
          .value = &o.run.listen,
@@ -102,13 +102,13 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .kind = CLI_SIZE,
          .value = &o.run.memory_limit,
          .what = "SIZE",
-         .help = "limit of resident memory, as in 512M or 2G: near it less is made ahead, and a "
-                 "stream that does not fit besides the others is refused"},
+         .help = "limit of resident memory, such as 512M or 2G: near it less is read ahead, and a "
+                 "stream that does not fit is refused"},
         {.name = "tag",
          .kind = CLI_TEXTS,
          .value = &o.tags,
          .what = "T",
-         .help = "a name for this worker, besides its address"},
+         .help = "a tag for this worker, in addition to its address"},
         {.name = "status",
          .kind = CLI_TEXT,
          .value = &o.run.status,
@@ -119,7 +119,7 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .kind = CLI_TEXT,
          .value = &o.run.token_file,
          .what = "FILE",
-         .help = "the service's token is in FILE; default: $MILLRACE_TOKEN_FILE"},
+         .help = "file with the service's token; default: $MILLRACE_TOKEN_FILE"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
          .value = &o.run.no_uring,
@@ -129,7 +129,7 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .value = &o.log,
          .what = "FORM",
          .words = forms,
-         .help = "form of the log on standard error: text or json; default: text"},
+         .help = "log format on standard error: text or json; default: text"},
         {0}};
     int rc =
         cli_parse(&cli_worker, (const cli_flag *const[]){flags, NULL}, argc, argv, rest, &n_rest);
@@ -161,8 +161,7 @@ const cli_command cli_worker = {
     .summary = "runs the data service's streams",
     .usage = "--dispatcher HOST:PORT [OPTIONS]",
     .details =
-        "Prints 'ready HOST:PORT' once it serves; the dispatcher may come later. SIGTERM gives "
-        "its\n"
-        "streams back and ends it within 5 s with exit status 0; a second SIGTERM ends it at once.",
+        "Prints 'ready HOST:PORT' once it serves; the dispatcher may come later. SIGTERM returns\n"
+        "its streams and ends it within 5 s with exit status 0; a second SIGTERM ends it at once.",
     .run = run,
 };

@@ -16,7 +16,7 @@ const cli_command cli_adapt = {
     .usage = "--data EXPR --layer LAYER --out DIR",
     .details =
         "LAYER   lookup(max_tokens=none, oov=1)   writes vocabulary.txt, the most frequent first\n"
-        "        text_vectorization(max_tokens=none)   the same of the words of texts\n"
+        "        text_vectorization(max_tokens=none)   the same for the words of texts\n"
         "        normalization(axis=\"last\")       writes normalization.json\n"
         "        discretization(num_bins)         writes boundaries.json\n"
         "\n"
@@ -63,12 +63,12 @@ static int adapt(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &layer,
          .what = "LAYER",
-         .help = "the layer that learns"},
+         .help = "the layer to adapt"},
         {.name = "out",
          .kind = CLI_TEXT,
          .value = &out,
          .what = "DIR",
-         .help = "the directory that the file is written in"},
+         .help = "the directory to write the file to"},
         {0}};
     cli_flag run_flags[CLI_RUN_FLAGS];
     cli_run_flags(&run, run_flags, false);

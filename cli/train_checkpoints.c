@@ -15,7 +15,7 @@ const cli_command cli_checkpoints = {
     .usage = "DIR [--json]",
     .details =
         "One that is not whole is damaged, or was being written when its process ended. The exit\n"
-        "status is 1 where one is damaged. With --json an object each:\n"
+        "status is 1 if one is damaged. With --json, an object for each:\n"
         "  {\"name\": \"ckpt_3\", \"epoch\": 3, \"step\": 1407, \"loss\": 0.31, \"bytes\": 9130,\n"
         "   \"whole\": true, \"latest\": true}",
     .run = checkpoints,

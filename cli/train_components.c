@@ -15,8 +15,8 @@ const cli_command cli_components = {
     .name = "components",
     .summary = "lists the layers, losses, optimizers, metrics and callbacks of train",
     .usage = "[NAME...] [--names | --json | --markdown]\n--page",
-    .details = "Schedules of learning rates too. A name may stand for several: mse is a loss and a "
-               "metric.",
+    .details = "Includes learning rate schedules. A name may stand for several: mse is a loss and "
+               "a metric.",
     .run = components,
 };
 
@@ -25,7 +25,7 @@ static const struct group {
 } groups[] = {[MR_LAYERS] = {"layer", "Layers"},
               [MR_LOSSES] = {"loss", "Losses"},
               [MR_OPTIMIZERS] = {"optimizer", "Optimizers"},
-              [MR_SCHEDULES] = {"schedule", "Schedules of the learning rate"},
+              [MR_SCHEDULES] = {"schedule", "Learning rate schedules"},
               [MR_METRICS] = {"metric", "Metrics"},
               [MR_CALLBACKS] = {"callback", "Callbacks"}};
 
@@ -111,10 +111,10 @@ static int no_component(const char *name)
 static void print_page(void)
 {
     puts("# Layers, losses, optimizers, schedules, metrics and callbacks\n\n"
-         "What models and training are made of, printed from the tables of descriptors by `millrace"
-         " components --page`. Names and defaults are Keras's. How they are put together is on"
-         " [trainer.md](trainer.md) and [callbacks.md](callbacks.md); one of your own has a"
-         " descriptor of the same form (`trainer/component.h`).\n");
+         "The components of models and training, printed from the tables of descriptors by "
+         "`millrace components --page`. Names and defaults are Keras's. [models.md](models.md) "
+         "and [callbacks.md](callbacks.md) describe how to combine them; a component that you add "
+         "has a descriptor of the same form (`trainer/component.h`).\n");
     for (mr_component_group g = MR_LAYERS; g < MR_COMPONENT_GROUPS; g++) {
         const mr_component *c;
         printf("## %s\n\n", groups[g].title);
@@ -141,7 +141,7 @@ static int components(int argc, char **argv)
     int status = cli_parse(&cli_components, tables, argc, argv, rest, &n);
     printer print = names ? print_name : json ? print_json : markdown ? print_markdown : print_text;
     if (status < 0 && page && (n || json || markdown || names))
-        status = cli_usage(&cli_components, "--page stands alone");
+        status = cli_usage(&cli_components, "--page excludes names and other options");
     for (size_t i = 0; status < 0 && i < n; i++)
         if (print_all(rest[i], NULL) == 0)
             status = no_component(rest[i]);

@@ -111,8 +111,9 @@ const cli_command cli_devices = {
     .name = "devices",
     .summary = "lists the devices that train can use, and why others are missing",
     .usage = "[--json]",
-    .details = "Kinds of devices beside cpu come as modules. The reason why a kind is missing is\n"
-               "printed after its name; in JSON it is in \"missing\".",
+    .details =
+        "Device kinds other than cpu are modules. The reason why a kind is missing is printed\n"
+        "after its name; in JSON it is in \"missing\".",
     .run = devices,
 };
 

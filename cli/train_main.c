@@ -38,13 +38,14 @@ static const cli_command command = {
         "    [--init DIR] [--save DIR] [--trace FILE]",
     .details =
         "--data yields (features, labels), batched with the global batch size. --steps alone\n"
-        "goes through the data as often as needed, --epochs alone stops after that many; with\n"
-        "both, whichever comes first; with neither, one epoch. --eval is evaluated after\n"
+        "passes over the data as often as needed, --epochs alone stops after that many; with\n"
+        "both, training ends at whichever comes first; with neither, one epoch. --eval is "
+        "evaluated after\n"
         "training. --log json prints an object for each step, epoch and evaluation:\n"
         "  {\"step\": 1, \"epoch\": 1, \"loss\": 0.9024367}\n"
         "In a cluster (TF_CONFIG, a Slurm step, torchrun or mpirun) each process trains on its\n"
         "share of the data, and gradients are summed over all of them. They find each other, and\n"
-        "compare what they were asked to do, before the first step. All print the same with\n"
+        "compare their options, before the first step. All print the same with\n"
         "--log json; otherwise only the chief prints.",
     .run = train,
 };
@@ -323,7 +324,8 @@ static void say_overlap(mr_collective *c, int64_t steps)
     mr_collective_measured(c, &t);
     if (t.seconds > 0)
         mr_log(MR_LOG_INFO,
-               "sums ran for %.3f ms a step and were waited for %.3f ms: %.0f %% beside other work",
+               "sums ran for %.3f ms per step, of which replicas waited for %.3f ms: %.0f %% "
+               "overlapped with other work",
                1e3 * t.seconds / (double)steps, 1e3 * t.exposed_seconds / (double)steps,
                100 * (1 - t.exposed_seconds / t.seconds));
 }
@@ -458,7 +460,7 @@ static int missing(const train_opts *o)
     if (o->metrics.n > MR_MAX_METRICS)
         return cli_usage(&command, "at most %d metrics", MR_MAX_METRICS);
     if (o->devices && o->has_replicas)
-        return cli_usage(&command, "--replicas and --devices do not go together");
+        return cli_usage(&command, "--replicas and --devices cannot be combined");
     return -1;
 }
 
@@ -577,7 +579,7 @@ static int train(int argc, char **argv)
          .what = "S",
          .min = 1,
          .max = 86400,
-         .help = "seconds without a sign of life of another process (default 20)"},
+         .help = "peer timeout in seconds (default 20)"},
         {.name = "variable-partitioner",
          .kind = CLI_TEXT,
          .value = &o.partitioner,
@@ -588,7 +590,7 @@ static int train(int argc, char **argv)
         {.name = "keep-servers",
          .kind = CLI_SWITCH,
          .value = &o.keep_servers,
-         .help = "do not end the parameter servers and their workers"},
+         .help = "leave the parameter servers and their workers running"},
         {.name = "check-replicas",
          .kind = CLI_SWITCH,
          .value = &o.check_replicas,
@@ -606,15 +608,15 @@ static int train(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.trace,
          .what = "FILE",
-         .help = "write when each operation of the training data worked and waited and each step "
-                 "was submitted and ran, as Perfetto and chrome://tracing read it"},
+         .help = "write a trace of the training data's operations and of each step's submission "
+                 "and run, for Perfetto or chrome://tracing"},
         {.name = "epochs",
          .kind = CLI_INT,
          .value = &o.epochs,
          .what = "N",
          .min = 1,
          .max = INT64_MAX,
-         .help = "go through the data N times"},
+         .help = "pass over the data N times"},
         {.name = "steps",
          .kind = CLI_INT,
          .value = &o.steps,

@@ -118,7 +118,7 @@ static mr_code on_epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
     p->epoch_first_step = e->step - e->epoch_step;
     if (!p->begun && e->step > 0 && !p->silent)
         fprintf(stderr,
-                "millrace: going on from the backup, after step %" PRId64 ", in epoch %" PRId64
+                "millrace: resuming from the backup, after step %" PRId64 ", in epoch %" PRId64
                 "\n",
                 e->step, e->epoch);
     p->begun = true;

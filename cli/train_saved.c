@@ -85,7 +85,7 @@ static int begin(const cli_command *cmd, const cli_flag *flags, const cli_flag *
     if (status < 0 && (!o->saved || !o->data))
         status = cli_usage(cmd, "%s is missing", o->saved ? "--data EXPR" : "--saved DIR");
     if (status < 0 && o->devices && o->has_replicas)
-        status = cli_usage(cmd, "--replicas and --devices do not go together");
+        status = cli_usage(cmd, "--replicas and --devices cannot be combined");
     if (status < 0)
         train_split_at_commas(&o->metrics);
     if (status < 0 && o->metrics.n > MR_MAX_METRICS)
@@ -135,10 +135,10 @@ static int evaluate(int argc, char **argv);
 
 const cli_command cli_evaluate = {
     .name = "evaluate",
-    .summary = "loss and metrics of a saved model over data",
+    .summary = "computes loss and metrics of a saved model over data",
     .usage = "--saved DIR --data EXPR [--loss LOSS] [--loss-weights WEIGHTS] [--metrics NAME...]\n"
              "    [--replicas N | --devices LIST]",
-    .details = "The loss and the metrics are those of training unless others are asked for.\n"
+    .details = "The loss and the metrics are those of training unless others are given.\n"
                "In a cluster the workers share the data, and the chief prints. One object:\n"
                "  {\"eval_loss\": 0.5, \"eval_accuracy\": 0.75}",
     .run = evaluate,
@@ -168,7 +168,7 @@ static mr_code evaluate_parts(use_opts *o, use_parts *p, mr_fit_opts *opts, mr_s
     const char *loss = o->loss ? o->loss : mr_saved_loss(p->saved);
     if (!loss)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the model was saved without a loss: give it by --loss");
+                       "the model was saved without a loss: give it with --loss");
     MR_TRY(mr_loss_parse(&p->loss, loss, st));
     if (o->loss_weights)
         MR_TRY(train_of_graph("--loss-weights", mr_loss_weigh(p->loss, o->loss_weights, st), st));
@@ -196,18 +196,18 @@ static int evaluate(int argc, char **argv)
                               .kind = CLI_TEXT,
                               .value = &o.loss,
                               .what = "LOSS",
-                              .help = "another loss than that of training"},
+                              .help = "a loss other than that of training"},
             [SHARED_FLAGS + 1] = {.name = "metrics",
                                   .kind = CLI_TEXTS,
                                   .value = &o.metrics,
                                   .given = &o.has_metrics,
                                   .what = "NAME...",
-                                  .help = "other metrics than those of training"},
+                                  .help = "metrics other than those of training"},
             [SHARED_FLAGS + 2] = {.name = "loss-weights",
                                   .kind = CLI_TEXT,
                                   .value = &o.loss_weights,
                                   .what = "WEIGHTS",
-                                  .help = "other weights of the losses of several outputs"}};
+                                  .help = "loss weights other than those of training"}};
     shared_flags(&o, flags);
     o.metrics.v = cli_words(argc);
     cli_run_flags(&o.run, run_flags, false);
@@ -233,8 +233,8 @@ const cli_command cli_predict = {
     .usage = "--saved DIR --data EXPR [--replicas N | --devices LIST]",
     .details =
         "--data yields features, or tuples that begin with them, batched. Prints\n"
-        "a line of JSON for each example, in the order of the data; of a model with several\n"
-        "outputs an object. In a cluster each worker takes a part of each batch, and the chief\n"
+        "a line of JSON for each example, in the order of the data; for a model with several\n"
+        "outputs, an object. In a cluster each worker takes a part of each batch, and the chief\n"
         "prints.",
     .run = predict,
 };

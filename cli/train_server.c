@@ -40,13 +40,13 @@ static int run(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.listen,
          .what = "HOST:PORT",
-         .help = "listen there instead of at the task's address, as where that is a name that only "
-                 "others resolve"},
+         .help = "listen there instead of at the task's address, e.g. if only other hosts resolve "
+                 "that name"},
         {.name = "token-file",
          .kind = CLI_TEXT,
          .value = &o.token_file,
          .what = "FILE",
-         .help = "the token that callers must know is in FILE; default: $MILLRACE_TOKEN_FILE"},
+         .help = "file with the token that callers must present; default: $MILLRACE_TOKEN_FILE"},
         {.name = "gone",
          .kind = CLI_INT,
          .value = &gone,
@@ -72,7 +72,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_server = {
     .name = "server",
-    .summary = "is a worker or parameter server of training",
+    .summary = "runs a worker or parameter server task",
     .usage = "[--listen HOST:PORT] [--token-file FILE] [--gone S]",
     .details =
         "TF_CONFIG says which task it is, of type worker or ps:\n"
@@ -80,8 +80,8 @@ const cli_command cli_server = {
         "\"b:3\"]},\n"
         "   \"task\": {\"type\": \"ps\", \"index\": 0}}\n"
         "Prints 'ready HOST:PORT' once it serves. The chief, or a process whose TF_CONFIG has no\n"
-        "task, runs millrace train --strategy parameter_server, which ends the servers at its own\n"
-        "end. Whoever can call a server can have it read any file: without a token it listens on\n"
-        "this host alone.",
+        "task, runs millrace train --strategy parameter_server, which ends the servers when it\n"
+        "finishes. Any caller can make a server read any file, so without a token it listens on\n"
+        "this host only.",
     .run = run,
 };

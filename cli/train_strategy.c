@@ -12,11 +12,10 @@ static void warn_of_limit(void)
     enum { ENOUGH = 1024 };
     struct rlimit space;
     if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur >> 20 < ENOUGH)
-        fprintf(
-            stderr,
-            "millrace: warning: the address space is limited to %llu MiB (ulimit -v); with less "
-            "than %d MiB training may end for lack of memory\n",
-            (unsigned long long)(space.rlim_cur >> 20), ENOUGH);
+        fprintf(stderr,
+                "millrace: warning: the address space is limited to %llu MiB (ulimit -v); with "
+                "less than %d MiB training may run out of memory\n",
+                (unsigned long long)(space.rlim_cur >> 20), ENOUGH);
 }
 
 mr_code train_devices_read(train_devices *d, const char *devices, int64_t replicas, mr_status *st)

@@ -133,7 +133,7 @@ static mr_code build(parts *p, const char *text, int rank, const int64_t *shape,
         mr_model_input_shape(p->model, &rank, &shape);
     if (rank < 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the shape of an example is not known: give it by --input 28,28,1");
+                       "the shape of an example is unknown: give it with --input 28,28,1");
     const char *const device = "cpu:0";
     MR_TRY(mr_strategy_mirrored(&p->strategy,
                                 &(mr_strategy_opts){.devices = &device, .n_devices = 1}, st));

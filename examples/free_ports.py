@@ -4,9 +4,9 @@
 
   free_ports.py [N]   (1)
 
-A port that the kernel chose is nobody's once its socket is closed: any connection may get it before the
-task listens, or while it is being restarted. These lie below those that the kernel chooses from, and a
-counter that all who ask on this machine share gives none twice within thousands."""
+A port that the kernel chose is free again once its socket is closed: any connection may get it before the
+task listens, or while it is being restarted. These are below the range that the kernel chooses from, and a
+counter shared by all callers on this machine repeats none within thousands."""
 import fcntl
 import os
 import socket

@@ -218,6 +218,8 @@ fi
     grep -E '\.([ch]|md)$' "$tmp/all" | xargs grep -nwiE \
         'behind|told|hands? on|handed on|pass(es|ed)? by|one by one|answers? (for|of)|lets? go|hand(s|ed)? over' /dev/null |
         sed 's/\(:[0-9]*\):.*/\1: words that plain English has a better one for/'
+    # Nor does what users read have the grammar of translated English.
+    grep -E '\.(c|h|cu|def|proto|md|sh|py|in)$' "$tmp/all" | grep -v '^tests/' | xargs python3 tests/check_words.py
     # A benchmark or an example bears the name of its subject.
     grep -vE '^(bench|examples)/' "$tmp/product" | sed 's|.*/||' | sort | uniq -d | while read -r name; do
         echo "$name: two files of that name: $(grep -E "(^|/)$name\$" "$tmp/product" | tr '\n' ' ')"

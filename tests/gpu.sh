@@ -187,7 +187,7 @@ compare() { # NAME MODEL OPTIMIZER DEVICES DATA [FLAG...]
 repeats() { # NAME MODEL DEVICES DATA [FLAG...]
     train once.log "$3" "$2" 'adam(0.003)' "$4" -v "${@:5}" && train twice.log "$3" "$2" 'adam(0.003)' "$4" "${@:5}" &&
         train single.log "$3" "$2" 'adam(0.003)' "$4" --no-cuda-graph "${@:5}" &&
-        cmp once.log twice.log >cmp.log 2>&1 && cmp once.log single.log >cmp.log 2>&1 && ! grep 'not as a CUDA graph' once.log.err >cmp.log
+        cmp once.log twice.log >cmp.log 2>&1 && cmp once.log single.log >cmp.log 2>&1 && ! grep 'without a CUDA graph' once.log.err >cmp.log
     result "$1: the same twice, and without CUDA graphs" $? "$(cat cmp.log once.log.err single.log.err | tail -n 20)"
 }
 run_training() {

@@ -161,7 +161,7 @@ count() { # build: adds up the results of its tests
         [ -e "$tap" ] || continue
         s=$(grep -c '^ok .*# SKIP' "$tap") p=$(grep -c '^ok ' "$tap") f=$(grep -c '^not ok ' "$tap")
         passed=$((passed + p - s)) failed=$((failed + f)) skipped=$((skipped + s))
-        while IFS= read -r line; do skips+=("[$1] $line"); done < <(sed -n 's/^ok - \(.*\) # SKIP *\(.*\)/\1: \2/p' "$tap")
+        while IFS= read -r line; do skips+=("[$1] $line"); done < <(sed -n 's/^ok [0-9]* *- \(.*\) # SKIP *\(.*\)/\1: \2/p' "$tap")
         if [ "$f" != 0 ]; then
             sed -n "s/^not ok - /FAILED [$1] /p" "$tap"
             echo "--- ${tap%.tap}.log, its end:"
@@ -195,7 +195,7 @@ slowest() {
     local f
     for f in "$out/$1"/tap/*.seconds; do
         [ ! -e "$f" ] || echo "$(basename "$f" .seconds) $(cat "$f")"
-    done | sort -k 2nr | head -n 8 | awk '{ printf "%s%s %.0f s (%.0f)", NR > 1 ? ", " : "longest: ", $1, $2, $3 }
+    done | sort -k 2nr | head -n 8 | awk '{ printf "%s%s %.0f s (%.0f)", (NR > 1 ? ", " : "longest: "), $1, $2, $3 }
         END { if (NR) print "" }'
 }
 

@@ -107,7 +107,7 @@ static mr_code add(mr__registry *r, const mr_component *c, mr_status *st)
     const mr_component *other;
     for (size_t i = 0; (other = at(r, i)); i++)
         if (bears(other, c->name) || (c->alias && bears(other, c->alias)))
-            return mr_fail(st, MR_ALREADY_EXISTS, "there is a %s %s already", r->group,
+            return mr_fail(st, MR_ALREADY_EXISTS, "%s %s is registered already", r->group,
                            other->name);
     MR_TRY(
         MR_GROW(r->registered, r->capacity, r->n + 1, MAX_REGISTERED, "a table of components", st));

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tf.data's service: a dispatcher, a worker and a client in processes of their own; elements of 1 MiB go from the
+"""tf.data's service: a dispatcher, a worker and a client in separate processes; elements of 1 MiB go from the
 worker to the client over loopback. Prints a line of JSON: bytes, and the CPU seconds of all three between the first
 element and the last (getrusage), without what starting TensorFlow costs.
    data_service.py ELEMENTS"""

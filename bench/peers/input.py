@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Input pipelines beside those of tf.data, Grain and PyTorch's DataLoader: the same elements in the same batches, on one
+"""Input pipelines compared with those of tf.data, Grain and PyTorch's DataLoader: the same elements in the same batches, on one
 core, rounds of each in turn. Rates are examples a second of processor time, medians. Each peer's form is the fastest
 that its own documentation knows on one core: vectorised after batching in tf.data, batch samplers in the DataLoader.
    input.py [--program FILE] [--rounds N] [--work NAME] [--data DIR]
@@ -77,7 +77,7 @@ def grain(work, d):
     record = f"{d}/all-00000-of-00001.tfrecord"
 
     def alone(ds):
-        """In the calling thread: threads of its own make it slower on one core."""
+        """In the calling thread: separate threads make it slower on one core."""
         return ds.to_iter_dataset(ReadOptions(num_threads=0, prefetch_buffer_size=0))
 
     def pad(rows):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of training on one core, beside PyTorch's (eager, and compiled where that works) and TensorFlow's (Keras's
+"""Steps of training on one core, compared with PyTorch's (eager, and compiled where that works) and TensorFlow's (Keras's
 layers and Adam in a tf.function): the same model, batch, float32 and optimizer, one thread, the input in memory
 already. All are processes that wait for each other: rounds of each in turn, medians of the time a step takes by the
 clock and of the processor.

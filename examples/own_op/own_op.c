@@ -44,7 +44,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->skip, st));
     if (s->skip >= (uint64_t)p->n)
-        return mr_state_damaged(st, "more elements are to be left out than ever are");
+        return mr_state_damaged(st, "more elements to skip than ever are");
     MR_TRY(mr_iter_restore_input(it, 0, r, st));
     return it->inputs[0] ? MR_OK : mr_state_damaged(st, "an input is not open");
 }
@@ -56,9 +56,9 @@ static int64_t cardinality(const mr_dataset *self, const void *params, const int
     return in[0] < 0 ? in[0] : in[0] / p->n + (in[0] % p->n != 0);
 }
 
-static const mr_param every_table[] = {
-    MR_ARG(struct params, n, .min.i = 1, .max.i = INT64_MAX, .doc = "Of how many one is kept."),
-    {0}};
+static const mr_param every_table[] = {MR_ARG(struct params, n, .min.i = 1, .max.i = INT64_MAX,
+                                              .doc = "One of every n elements is kept."),
+                                       {0}};
 
 static const mr_op every = {
     .abi = MR_ABI_VERSION,
@@ -82,7 +82,7 @@ static const mr_op every = {
 static mr_code celsius_type(mr_call *c, mr_status *st)
 {
     if (c->in[0]->dtype != MR_FLOAT32)
-        return mr_call_fail(c, st, 0, "celsius wants float32, not %s",
+        return mr_call_fail(c, st, 0, "celsius expects float32, not %s",
                             mr_dtype_name(c->in[0]->dtype));
     c->out = *c->in[0];
     return MR_OK;

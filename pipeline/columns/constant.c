@@ -14,7 +14,8 @@ static mr_code note_count(int64_t *count, int64_t n, mr_status *st)
 {
     if (*count >= 0 && n >= 0 && *count != n)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "all components must have as many slices, found %" PRId64 " and %" PRId64,
+                       "all components must have the same number of slices, found %" PRId64
+                       " and %" PRId64,
                        *count, n);
     if (n >= 0)
         *count = n;
@@ -186,7 +187,7 @@ static mr_code column_of_list(const mr_value *v, mr_array *out, mr_status *st)
         mr_array a;
         rc = mr_value_to_array(&v->items[i], &a, st);
         if (rc == MR_OK && !mr_array_fits(out, &a))
-            rc = mr_fail(st, MR_INVALID_ARGUMENT, "the items of a list do not fit each other");
+            rc = mr_fail(st, MR_INVALID_ARGUMENT, "the items of a list have different shapes");
         if (rc == MR_OK)
             rc = mr_array_append(out, &a, 0, 1, st);
         mr_array_reset(&a);
@@ -237,8 +238,8 @@ mr_code mr__constant_block(const mr_value *v, mr__cut cut, const mr_spec *spec, 
     for (size_t c = 1; c < out->n_columns; c++)
         if (out->columns[c].rows != out->rows)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "all components must have as many slices, found %zu and %zu", out->rows,
-                           out->columns[c].rows);
+                           "all components must have the same number of slices, found %zu and %zu",
+                           out->rows, out->columns[c].rows);
     return MR_OK;
 }
 

@@ -152,10 +152,10 @@ mr_code mr__value_set_restore(mr__value_set *s, mr_state_r *r, mr_status *st)
             size = rest <= n - sizeof rest ? sizeof rest + (size_t)rest : 0;
         }
         if (size == 0 || size > n)
-            return mr_state_damaged(st, "a set of values ends within one");
+            return mr_state_damaged(st, "a set of values is cut short");
         MR_TRY(add_key(s, at, size, &fresh, st));
         if (!fresh)
-            return mr_state_damaged(st, "a set has a value twice");
+            return mr_state_damaged(st, "a set contains a value twice");
     }
     return MR_OK;
 }

@@ -97,7 +97,7 @@ mr_code mr__scope_restore(mr_run *run, mr__scope *s, uint64_t first, uint64_t n,
         MR_TRY(mr_state_get_u64(r, &number, st));
         MR_TRY(mr_state_get_u64(r, &opened, st));
         if (number >= n || (i && number <= before))
-            return mr_state_damaged(st, "a source was opened that the graph does not have");
+            return mr_state_damaged(st, "a source was opened that is not in the graph");
         before = number;
         if (s)
             MR_TRY(mr__scope_set(run, s, first + number, opened, st));

@@ -92,7 +92,7 @@ static mr_code add(mr__inputs_read *r, const mr__noted_input *x, mr_status *st)
     return rc;
 }
 
-/* The record of `it` or of the nearest iterator above it, from `it` on; NULL: there is none. */
+/* The record of `it` or of the nearest iterator above it, from `it` on; NULL: not found. */
 static mr__inputs_read *record_from(const mr_iter **it)
 {
     for (; *it; *it = (*it)->priv->parent)

@@ -21,7 +21,7 @@ typedef struct mr__noted_input {
     int64_t size, seconds, nanoseconds; /* in bytes; when it was last written */
 } mr__noted_input;
 
-/* Zeroed memory is no record. */
+/* Zeroed memory is an empty record. */
 typedef struct mr__inputs_read {
     pthread_mutex_t lock; /* guards the rest */
     bool ready;           /* the lock is initialized */
@@ -30,7 +30,8 @@ typedef struct mr__inputs_read {
     mr__hash_index index; /* of v, by name */
 } mr__inputs_read;
 
-/* Size and time of a regular file into *out; false: it is none, or cannot be looked at. */
+/* Size and time of a regular file into *out; false: it is not one, or cannot be
+ * looked at. */
 bool mr__look_at_input(const char *path, mr__noted_input *out);
 
 /* n = 1: the op of `it` writes a file that only the end of its input completes; -1: no longer. A

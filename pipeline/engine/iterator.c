@@ -355,10 +355,11 @@ static mr_code another_graph(mr_iterator *it, const char *theirs, size_t n, mr_s
         if (ours[at - 1] == '.' || ours[at - 1] == '(' || ours[at - 1] == ' ')
             word = at;
     }
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "the position is of another graph; the first difference is at byte %zu: it has "
-                   "'%.*s', this one has '%.60s'; restore with the expression it was saved with",
-                   at, (int)(n - word > 60 ? 60 : n - word), theirs + word, ours + word);
+    return mr_fail(
+        st, MR_INVALID_ARGUMENT,
+        "the position belongs to another graph; the first difference is at byte %zu: it has "
+        "'%.*s', this one has '%.60s'; restore with the expression it was saved with",
+        at, (int)(n - word > 60 ? 60 : n - word), theirs + word, ours + word);
 }
 
 /* The rows to deliver before the state. */

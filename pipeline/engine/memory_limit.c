@@ -467,7 +467,7 @@ mr_code mr__memory_check(const mr_iter *it, mr_status *st)
         return MR_OK;
     mr_fail(st, MR_RESOURCE_EXHAUSTED,
             "the memory limit of %" PRId64 " bytes is reached: %" PRId64
-            " bytes are in use, and '%s' is to hold more; raise memory_limit, or hold fewer "
+            " bytes are in use, and '%s' needs to hold more; raise memory_limit, or hold fewer "
             "elements",
             m->limit, now, it->op->name);
     if (st)

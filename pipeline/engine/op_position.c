@@ -90,9 +90,10 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     uint64_t flags;
     MR_TRY(mr_state_get_bytes(r, &name, &n, st));
     if (n != strlen(it->op->name) || memcmp(name, it->op->name, n) != 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the position is of another graph: it has '%.*s' where this one has '%s'",
-                       (int)(n > 64 ? 64 : n), (const char *)name, it->op->name);
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "the position belongs to another graph: it has '%.*s' where this one has '%s'",
+            (int)(n > 64 ? 64 : n), (const char *)name, it->op->name);
     MR_TRY(mr_state_get_u64(r, &flags, st));
     MR_TRY(mr_state_get_u64(r, &p->epoch, st));
     MR_TRY(mr_state_get_u64(r, &p->delivered, st));

@@ -124,7 +124,7 @@ mr_code mr_state_get_status(mr_state_r *r, mr_status *e, mr_status *st)
     MR_TRY(mr_state_get_i64(r, &code, st));
     MR_TRY(mr_state_get_i64(r, &err, st));
     if (code >= 0 || code < MR_DATA_LOSS || err < 0 || err > 4095)
-        return mr_state_damaged(st, "an error has no such code");
+        return mr_state_damaged(st, "an error has an unknown code");
     e->code = (mr_code)code;
     e->sys_errno = (int)err;
     MR_TRY(get_text(r, e->message, sizeof e->message, st));
@@ -547,7 +547,7 @@ mr_code mr__state_get_rows_errors(mr_state_r *r, const mr_spec *spec, mr_block *
         MR_TRY(mr_state_get_u64(r, &row, st));
         MR_TRY(mr_state_get_status(r, &error, st));
         if (row > b->rows + i || (i && row <= last))
-            return mr_state_damaged(st, "an error stands outside of its block");
+            return mr_state_damaged(st, "an error lies outside its block");
         last = row;
         MR_TRY(mr_row_errors_add(e, (size_t)row, &error, st));
     }

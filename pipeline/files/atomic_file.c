@@ -127,14 +127,14 @@ mr_code mr__atomic_file_rewind(mr_atomic_file *f, mr_status *st)
     MR_TRY(flush(f, st));
     return mr__sys->lseek(f->fd, 0, SEEK_SET) == 0
                ? MR_OK
-               : fail(f->path, "cannot go to the head of the file", st);
+               : fail(f->path, "cannot seek to the start of the file", st);
 }
 
 mr_code mr__atomic_file_finish(mr_atomic_file *f, mr_status *st)
 {
     MR_TRY(flush(f, st));
     if (f->sync != MR_SYNC_NONE && mr__fsync_again(f->fd) != 0)
-        return fail(f->path, "cannot write to the disk", st);
+        return fail(f->path, "cannot sync the file to disk", st);
     int fd = f->fd;
     f->fd = -1;
     return mr__sys->close(fd) != 0 && errno != EINTR ? fail(f->path, "cannot close the file", st)
@@ -150,7 +150,7 @@ mr_code mr_directory_sync(const char *path, mr_status *st)
     if (rc == 0 || err == EACCES || err == EINVAL || err == EROFS || err == EOPNOTSUPP)
         return MR_OK;
     errno = err;
-    return fail(path, "cannot write the directory to the disk", st);
+    return fail(path, "cannot sync the directory to disk", st);
 }
 
 static mr_code sync_directory_of(const char *path, mr_status *st)
@@ -172,7 +172,7 @@ mr_code mr_atomic_file_close(mr_atomic_file *f, mr_code rc, mr_status *st)
         rc = mr__atomic_file_finish(f, st);
     if (rc == MR_OK && f->partial) {
         if (mr__rename_again(f->partial, f->path) != 0)
-            rc = fail(f->path, "cannot give the file its name", st);
+            rc = fail(f->path, "cannot rename the file to its final name", st);
         f->created = rc != MR_OK;
         if (rc == MR_OK && f->sync == MR_SYNC_ALL)
             rc = sync_directory_of(f->path, st);

@@ -254,11 +254,11 @@ static mr_code check_end(mr__byte_stream *s, mr_status *st)
         return MR_END;
     const char *name = mr_compression_name(s->compression);
     if (s->strict)
-        return mr_fail(st, MR_DATA_LOSS,
-                       "bytes follow the end of the %s stream, and only the first of several is "
-                       "read",
-                       name);
-    mr_log(MR_LOG_WARNING, "%s: what follows the end of its %s stream is not read", s->path, name);
+        return mr_fail(
+            st, MR_DATA_LOSS,
+            "bytes follow the end of the %s stream; only the first of several streams is read",
+            name);
+    mr_log(MR_LOG_WARNING, "%s: data after the end of its %s stream is ignored", s->path, name);
     return MR_END;
 }
 
@@ -390,7 +390,7 @@ mr_code mr__byte_stream_seek(mr__byte_stream *s, int64_t offset, mr_status *st)
 {
     if (offset < 0 || (s->size >= 0 && offset > s->size)) {
         mr_code rc =
-            mr_fail(st, MR_OUT_OF_RANGE, "cannot go on at byte %lld of a file of %lld bytes",
+            mr_fail(st, MR_OUT_OF_RANGE, "cannot resume at byte %lld of a file of %lld bytes",
                     (long long)offset, (long long)s->size);
         mr_status_at(st, s->path, -1, -1);
         return rc;
@@ -422,7 +422,7 @@ mr_code mr__byte_stream_seek(mr__byte_stream *s, int64_t offset, mr_status *st)
             break;
         mr_code rc = mr__byte_stream_fill(s, 1, st);
         if (rc == MR_END) {
-            rc = mr_fail(st, MR_OUT_OF_RANGE, "cannot go on at byte %lld: the file ends before it",
+            rc = mr_fail(st, MR_OUT_OF_RANGE, "cannot resume at byte %lld: the file ends before it",
                          (long long)offset);
             mr_status_at(st, s->path, -1, -1);
         }

@@ -36,8 +36,9 @@ static mr_code read_all(mr_reader *r, mr_status *st)
     for (;;) {
         size_t have = (size_t)(r->in.end - r->in.at), need = 2 * have + 1;
         if (r->in.size > MOST_BYTES || (int64_t)have > MOST_BYTES)
-            return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                           "a file of more than 4 GiB as one string; read it in records");
+            return mr_fail(
+                st, MR_RESOURCE_EXHAUSTED,
+                "the file has more than 4 GiB, too much for one string; read it in records");
         if (r->in.size >= 0 && (size_t)r->in.size > have)
             need = (size_t)r->in.size;
         mr_code rc = mr__byte_stream_fill(&r->in, need, st);

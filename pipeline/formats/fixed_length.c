@@ -20,7 +20,7 @@ static mr_code bad_size(const fixed_length_reader *f, mr_code code, int64_t size
     if (body < 0)
         return mr_fail(st, code,
                        "the file has %" PRId64 " bytes, too few for the header of %" PRId64
-                       " and the footer of %" PRId64 ", without any record",
+                       " and the footer of %" PRId64 ", even without records",
                        size, o->header_bytes, o->footer_bytes);
     return mr_fail(st, code,
                    "the file has %" PRId64 " bytes: header %" PRId64 ", footer %" PRId64

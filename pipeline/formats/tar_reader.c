@@ -107,7 +107,7 @@ static mr_code damaged(tar_reader *t, mr_status *st)
     const char *why = tar.archive_error_string(t->archive);
     if (why && strstr(why, "llocate"))
         return mr_fail_memory(st, 0, "a tar archive");
-    return mr_fail(st, MR_DATA_LOSS, "damaged tar archive: %s", why ? why : "of no known kind");
+    return mr_fail(st, MR_DATA_LOSS, "damaged tar archive: %s", why ? why : "of an unknown kind");
 }
 
 static mr_code open_archive(tar_reader *t, mr_status *st)
@@ -296,7 +296,7 @@ static mr_code put_member(tar_reader *t, mr_array *a, mr_bytes *row, mr_status *
         if (strcmp(t->opts.names[i], t->member) != 0)
             continue;
         if (row[i].data != mr__tar_missing)
-            return mr_fail(st, MR_DATA_LOSS, "member %s.%s stands twice in its record", t->key,
+            return mr_fail(st, MR_DATA_LOSS, "member %s.%s appears twice in its record", t->key,
                            t->member);
         return read_member(t, a, &row[i], st);
     }
@@ -459,8 +459,9 @@ static mr_code list_members(tar_reader *t, char ***names, size_t *n, mr_status *
     size_t capacity = 0;
     mr_code rc = next_member(t, st);
     if (rc == MR_END)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the archive has no members with a key and an extension, as \"0001.jpg\"");
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "the archive has no members with a key and an extension, such as \"0001.jpg\"");
     MR_TRY(rc);
     char *key = mr_strdup(t->key);
     if (!key)

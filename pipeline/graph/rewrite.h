@@ -52,7 +52,7 @@ MR_API mr_code mr_dataset_functions_have_role(const mr_dataset *ds, mr_role role
                                               mr_status *st) MR_NODISCARD;
 
 /* *op = an op that keeps elements in a file (MR_P_KEEPS_FILE), in the functions of ds at any depth,
- * or in the datasets among its parameters; NULL: there is none. */
+ * or in the datasets among its parameters; NULL: not found. */
 MR_API mr_code mr_dataset_functions_keep_files(const mr_dataset *ds, const mr_op **op,
                                                mr_status *st) MR_NODISCARD;
 

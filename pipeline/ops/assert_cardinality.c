@@ -79,15 +79,15 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
     return q->cardinality;
 }
 
-static const mr_param table[] = {MR_ARG(struct params, cardinality, .min.i = MR_INFINITE,
-                                        .max.i = INT64_MAX,
-                                        .doc = "Elements that the input has; -1: no end."),
-                                 {0}};
+static const mr_param table[] = {
+    MR_ARG(struct params, cardinality, .min.i = MR_INFINITE, .max.i = INT64_MAX,
+           .doc = "The number of elements of the input; -1: without end."),
+    {0}};
 
 const mr_op mr_op_assert_cardinality = {
     .abi = MR_ABI_VERSION,
     .name = "assert_cardinality",
-    .doc = "Fails unless the input has that many elements, and makes their number known.",
+    .doc = "Fails unless the input has that many elements, which makes their number known.",
     .example = "range(9).filter(x => x % 2 == 0).assert_cardinality(5)",
     .state_doc = "a counter",
     .count_doc = "cardinality",

@@ -78,7 +78,7 @@ static const mr_param table[] = {
     MR_OPT(struct params, num_parallel_calls, .flags = MR_P_AUTO | MR_P_NONE, .min.i = 1,
            .max.i = INT64_MAX, .doc = "Batches collected at once; the order is kept."),
     MR_OPT(struct params, deterministic, .def.b = true,
-           .doc = "Accepted for tf.data's sake: the order is always kept."),
+           .doc = "Accepted for compatibility with tf.data: the order is always kept."),
     {0}};
 
 const mr_op mr_op_batch = {

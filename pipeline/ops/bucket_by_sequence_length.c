@@ -137,7 +137,7 @@ static mr_code make(mr_iter *it, int64_t bucket, const mr_block *rows, mr_datase
     const struct params *p = it->params;
     int64_t to = -1;
     if (bucket < 0 || (size_t)bucket > p->boundaries.n) /* it came from a position */
-        return mr_state_damaged(st, "a bucket that there is not");
+        return mr_state_damaged(st, "an unknown bucket");
     if (p->o.pad_to_bucket_boundary && !p->o.no_padding) {
         if ((size_t)bucket == p->boundaries.n)
             return mr_fail(st, MR_INVALID_ARGUMENT,
@@ -186,7 +186,7 @@ static mr_code check_lists(const mr_dataset *self, const struct params *p, mr_st
         return MR_OK;
     if (p->batch_sizes.n != p->boundaries.n + 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "bucket_by_sequence_length: batch_sizes must have one number more than "
+                       "bucket_by_sequence_length: batch_sizes must have one more number than "
                        "boundaries, found %zu and %zu",
                        p->batch_sizes.n, p->boundaries.n);
     for (size_t i = 1; i < p->boundaries.n; i++)
@@ -223,7 +223,7 @@ static const mr_param table[] = {
      .flags = MR_P_POSITIONAL,
      .at = offsetof(struct params, boundaries)},
     {.name = "batch_sizes",
-     .doc = "Elements in a batch of each bucket; one number more than boundaries.",
+     .doc = "Elements in a batch of each bucket; one more number than boundaries.",
      .type = MR_PT_INTS,
      .flags = MR_P_POSITIONAL,
      .at = offsetof(struct params, batch_sizes)},
@@ -232,11 +232,11 @@ static const mr_param table[] = {
     MR_OPT(struct params, padding_values, .flags = MR_P_OPTIONAL | MR_P_NONE,
            .doc = "As for padded_batch; none: 0, false or the empty string."),
     MR_OPT(struct params, pad_to_bucket_boundary, .flags = MR_P_OPTIONAL,
-           .doc = "Pads what is open to one less than the bucket's boundary."),
+           .doc = "Pads open axes to one less than the bucket's boundary."),
     MR_OPT(struct params, no_padding, .flags = MR_P_OPTIONAL,
-           .doc = "Batches without padding: the elements of a bucket must have one shape."),
+           .doc = "Batches without padding: the elements of a bucket must have the same shape."),
     MR_OPT(struct params, drop_remainder, .flags = MR_P_OPTIONAL,
-           .doc = "Drops the batches that are short at the end."),
+           .doc = "Drops incomplete batches at the end."),
     {0}};
 
 const mr_op mr_op_bucket_by_sequence_length = {
@@ -245,7 +245,7 @@ const mr_op mr_op_bucket_by_sequence_length = {
     .doc = "Makes padded batches of elements of similar length.",
     .example = "range(1, 7).map(x => ones([x])).bucket_by_sequence_length(x => length(x), [3, 5], "
                "[2, 2, 2])",
-    .order_doc = "batches as they fill; at the end those that are left, by bucket",
+    .order_doc = "batches as they fill; at the end the remaining ones, by bucket",
     .memory_doc = "up to a batch for each bucket",
     .params = table,
     .params_size = sizeof(struct params),

@@ -107,13 +107,14 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 
 static const mr_param table[] = {
     MR_OPT(struct params, stop_on_empty_dataset, .flags = MR_P_OPTIONAL, .def.b = true,
-           .doc = "Ends with the first dataset that ends; false: passes its numbers over."),
+           .doc =
+               "Ends with the first dataset that ends; false: ignores its numbers from then on."),
     {0}};
 
 const mr_op mr_op_choose_from_datasets = {
     .abi = MR_ABI_VERSION,
     .name = "choose_from_datasets",
-    .doc = "Takes each element from the dataset whose number the last dataset gives.",
+    .doc = "Takes each element from the dataset whose number the last dataset yields.",
     .example = "choose_from_datasets([range(3), range(10, 13)], from_tensor_slices([0, 1, 1, 0]))",
     .order_doc = "of each input kept; between them as the last input says",
     .memory_doc = "a block of each input",

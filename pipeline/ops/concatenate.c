@@ -78,7 +78,7 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 const mr_op mr_op_concatenate = {
     .abi = MR_ABI_VERSION,
     .name = "concatenate",
-    .doc = "Goes over one dataset, then over another of the same types.",
+    .doc = "Emits the elements of one dataset, then those of another of the same types.",
     .example = "range(3).concatenate(range(10, 12))",
     .order_doc = "the first input, then the second",
     .state_doc = "which input",

@@ -68,7 +68,7 @@ static const mr_param table[] = {MR_PARAM(struct params, start, .doc = "First nu
 const mr_op mr_op_counter = {
     .abi = MR_ABI_VERSION,
     .name = "counter",
-    .doc = "Counts from start by step, for ever.",
+    .doc = "Counts from start by step, without end.",
     .example = "counter(5, step=2).take(3)",
     .order_doc = "by number",
     .state_doc = "a counter",

@@ -131,8 +131,9 @@ static mr_code begin(mr_iter *it, const mr_bytes *line, mr_status *st)
     if (!f->named)
         return MR_END;
     if (line->size == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the first line, which names the columns, is blank; is header=false meant?");
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "the first line, which names the columns, is blank; should header be false?");
     if (line->size >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
         at += 3; /* the byte order mark that some programs write */
     const char *names = at;
@@ -190,10 +191,10 @@ static mr_code put_field(struct state *s, size_t column, mr_bytes v, bool double
     if (f->dtype == MR_STRING)
         return mr__sheet_put_quoted(to, i, &v, doubled, st);
     if (v.size == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "%s: it is empty; give it a default where it may be, as in feature(int64, "
-                       "default=0)",
-                       place(f, column, at));
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "%s: it is empty; give it a default if it may be, as in feature(int64, default=0)",
+            place(f, column, at));
     if (mr__read_value(v.data, v.size, f->dtype, z))
         return mr_fail(st, MR_INVALID_ARGUMENT, "%s: expected %s, found '%.*s'",
                        place(f, column, at), mr_dtype_name(f->dtype),
@@ -265,7 +266,7 @@ static mr_code check(const void *params, mr_status *st)
     const struct params *p = params;
     if (p->o.sep && (strlen(p->o.sep) != 1 || strchr("\"\n\r", *p->o.sep)))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "csv: sep is one character, no quote and no line's end");
+                       "csv: sep must be one character, not a quote or a line end");
     return mr__file_source_check(params, st);
 }
 
@@ -281,12 +282,12 @@ static const mr_param table[] = {
     MR_PARAM_WITH(struct params, features, MR_P_POSITIONAL | MR_P_EXPRESSION,
                   .doc =
                       "{\"name\": feature, ...}, or a list of features by their places. A feature "
-                      "is a dtype, or feature(dtype, default=v) for where the field is empty."),
+                      "is a dtype, or feature(dtype, default=v) if the field may be empty."),
     MR_OPT(struct params, header, .flags = MR_P_OPTIONAL, .def.b = true,
            .doc = "The first line of each file names its columns."),
     MR_OPT(struct params, sep, .doc = "The character between fields; a comma if absent."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "How the files as a whole are compressed; empty: not."),
+           .doc = "Compression of the files as a whole; empty: none."),
     {0}};
 
 const mr_op mr_op_csv = {
@@ -295,7 +296,7 @@ const mr_op mr_op_csv = {
     .doc = "The rows of CSV files, as records or tuples of typed fields.",
     .example = "csv(\"table.csv\", {\"name\": bytes, \"x\": float32})",
     .order_doc = "by file, then by line",
-    .memory_doc = "the chunk at hand, and what is read of the file ahead",
+    .memory_doc = "the current chunk, and the file's read-ahead",
     .state_doc = "file, offset and line",
     .count_doc = "unknown",
     .params = table,

@@ -52,7 +52,7 @@ static const mr_param table[] = {
     MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "How the files as a whole are compressed; empty: not."),
+           .doc = "Compression of the files as a whole; empty: none."),
     {0}};
 
 const mr_op mr_op_files = {

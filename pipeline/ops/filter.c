@@ -162,12 +162,12 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, fn, .doc = "True for the elements that stay."),
+    MR_ARG(struct params, fn, .doc = "True for the elements to keep."),
     MR_OPT(struct params, num_parallel_calls, .flags = MR_P_AUTO | MR_P_NONE, .min.i = 1,
            .max.i = INT64_MAX,
            .doc = "Blocks evaluated at once; auto: as needed; none: sequential."),
     MR_OPT(struct params, deterministic, .def.b = true,
-           .doc = "Keeps the order; false: what is finished first comes first."),
+           .doc = "Keeps the order; false: emits elements as they are finished."),
     {0}};
 
 const mr_op mr_op_filter = {

@@ -17,16 +17,16 @@ static mr_code open(mr_iter *it, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, fn, .doc = "Makes a dataset of each element."), {0}};
+    MR_ARG(struct params, fn, .doc = "Makes a dataset from each element."), {0}};
 
 const mr_op mr_op_flat_map = {
     .abi = MR_ABI_VERSION,
     .name = "flat_map",
-    .doc = "Puts the elements of the datasets that a function returns one after the other.",
+    .doc = "Concatenates the datasets that a function returns for the elements.",
     .example = "range(4).flat_map(n => range(n))",
     .order_doc = "of each dataset kept, one after the other",
-    .memory_doc = "a block of the dataset at hand",
-    .state_doc = "the dataset at hand: the element that it was made from, and its own position",
+    .memory_doc = "a block of the current dataset",
+    .state_doc = "the current dataset: the element that it was made from, and its position",
     .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),

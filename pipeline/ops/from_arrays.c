@@ -11,7 +11,7 @@ struct params {
 
 static const mr_param table[] = {
     MR_PARAM_WITH(struct params, columns, MR_P_POSITIONAL | MR_P_VARIADIC,
-                  .doc = "Tensors whose axis 0 are the elements, each a component."),
+                  .doc = "Tensors with the elements along axis 0, one for each component."),
     {0}};
 
 const mr_op mr_op_from_arrays = {

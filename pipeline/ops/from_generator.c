@@ -69,7 +69,7 @@ static mr_code check_rows(const mr_iter *it, size_t want, const mr_block *b, mr_
     size_t n = mr_spec_n_leaves(it->spec);
     if (b->rows < 1 || b->rows > want || b->n_columns != n)
         return mr_fail(st, MR_INTERNAL,
-                       "the generator gave %zu rows of %zu columns, expected 1 to %zu of %zu",
+                       "the generator returned %zu rows of %zu columns, expected 1 to %zu of %zu",
                        b->rows, b->n_columns, want, n);
     for (size_t c = 0; c < n; c++) {
         const mr_array *a = &b->columns[c];
@@ -78,10 +78,10 @@ static mr_code check_rows(const mr_iter *it, size_t want, const mr_block *b, mr_
         for (size_t r = 0; good && r < (a->storage == MR_RAGGED ? a->rows : 1); r++)
             good = mr_leaf_admits(leaf, a->rank, mr_array_row_shape(a, r));
         if (!good)
-            return mr_fail(st, MR_INTERNAL,
-                           "column %zu of the generator's rows is not of the type that was "
-                           "announced (%s)",
-                           c, mr_dtype_name(leaf->dtype));
+            return mr_fail(
+                st, MR_INTERNAL,
+                "column %zu of the generator's rows does not have the announced type (%s)", c,
+                mr_dtype_name(leaf->dtype));
     }
     return MR_OK;
 }
@@ -194,7 +194,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &s->count, st));
     MR_TRY(mr_state_get_u64(r, &positioned, st));
     if (positioned != (s->g->save && s->g->restore))
-        return mr_state_damaged(st, "it is of a generator of another kind");
+        return mr_state_damaged(st, "it belongs to a generator of another kind");
     if (!positioned)
         return MR_OK;
     const void *bytes;
@@ -208,7 +208,7 @@ static mr_code check(const void *p, mr_status *st)
     const struct params *q = p;
     if (q->generator->kind != MR_FN_BLOCK || q->generator->callback != mark)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "from_generator: a generator can be given from C only");
+                       "from_generator: a generator can be passed only from C");
     return MR_OK;
 }
 
@@ -220,12 +220,12 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, generator, .doc = "Callbacks that make the elements, from C."), {0}};
+    MR_ARG(struct params, generator, .doc = "Callbacks that produce the elements, from C."), {0}};
 
 const mr_op mr_op_from_generator = {
     .abi = MR_ABI_VERSION,
     .name = "from_generator",
-    .doc = "Emits what C callbacks make.",
+    .doc = "Emits the elements that C callbacks produce.",
     .example = "from_generator(x => x)",
     .params = table,
     .params_size = sizeof(struct params),

@@ -76,8 +76,8 @@ static mr_code prepare(mr_iter *it, mr_status *st)
     if (s->has_saved && s->n != s->n_saved)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "the position was saved with %" PRIu64
-                       " records in the files, and now there "
-                       "are %" PRIu64 "; put those files back, or begin anew",
+                       " records in the files, but now there are %" PRIu64
+                       "; restore those files, or start over",
                        s->n_saved, s->n);
     const mr__read_opts r = {.no_uring = mr_iter_no_uring(it),
                              .cancel = mr_iter_cancel(it),
@@ -138,7 +138,7 @@ static mr_code check_record(const struct state *s, const batch *b, size_t i, mr_
                          v->offset + 12);
         else
             rc = mr_fail(st, MR_FAILED_PRECONDITION,
-                         "no record of %zu bytes stands there, as the index says: the index is "
+                         "there is no record of %zu bytes where the index says: the index is "
                          "stale, or the file damaged; make it again with 'millrace index'",
                          v->size - 16);
     }
@@ -316,7 +316,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     s->failed = failed;
     s->has_saved = known;
     if (failed > 1 || known > 1 || (known ? s->at > s->n_saved : s->at > 0))
-        return mr_state_damaged(st, "more records were passed than there are");
+        return mr_state_damaged(st, "more records were consumed than exist");
     MR_TRY(mr_iter_restore_input(it, 0, r, st));
     return it->inputs[0] ? MR_OK : mr_state_damaged(st, "an input is not open");
 }
@@ -349,9 +349,8 @@ static mr_code refuse_skipping(const mr_dataset *input, mr_status *st)
     if (!skips)
         return MR_OK;
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "goes to records by their indexes and looks for no next one: leave "
-                   "on_corrupt=\"skip\" out before it; ignore_errors() after it leaves out records "
-                   "that are damaged");
+                   "reads records by their indexes and cannot skip to the next one: omit "
+                   "on_corrupt=\"skip\" before it; ignore_errors() after it drops damaged records");
 }
 
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
@@ -378,7 +377,7 @@ const mr_op mr_op_global_shuffle = {
     .doc = "Emits all records of indexed files in one random order, without a buffer.",
     .example = "tfrecord(\"train-*.tfrecord\").global_shuffle(seed=42)",
     .order_doc = "random: a permutation of all records",
-    .memory_doc = "the index, and some hundred records",
+    .memory_doc = "the index, and a few hundred records",
     .state_doc = "two numbers and a counter",
     .params = table,
     .params_size = sizeof(struct params),

@@ -180,14 +180,14 @@ static void close(mr_iter *it)
 static const mr_param table[] = {
     MR_ARG(struct params, key_fn, .doc = "The key of an element, an integer."),
     MR_ARG(struct params, reduce_fn,
-           .doc = "Makes a dataset of a key and the dataset of its elements."),
+           .doc = "Makes a dataset from a key and the dataset of its elements."),
     {.name = "window_size",
      .doc = "Elements that make a group full, at least 1; an integer, or a function of the key.",
      .type = MR_PT_VALUE,
      .flags = MR_P_OPTIONAL,
      .at = offsetof(struct params, window_size)},
     {.name = "window_size_fn",
-     .doc = "The same as a function, under tf.data's name.",
+     .doc = "The size as a function of the key, under tf.data's name.",
      .type = MR_PT_FN,
      .at = offsetof(struct params, window_size_fn)},
     {0}};
@@ -195,10 +195,10 @@ static const mr_param table[] = {
 const mr_op mr_op_group_by_window = {
     .abi = MR_ABI_VERSION,
     .name = "group_by_window",
-    .doc = "Makes datasets of elements that have the same key, and flattens what a function makes "
-           "of each.",
+    .doc = "Groups elements with the same key into datasets, and concatenates what a function "
+           "makes of each.",
     .example = "range(10).group_by_window(x => x % 2, (key, w) => w.batch(3), 3)",
-    .order_doc = "windows as they fill; at the end those that are left, by key",
+    .order_doc = "windows as they fill; at the end the remaining ones, by key",
     .memory_doc = "up to a window for each key",
     .params = table,
     .params_size = sizeof(struct params),

@@ -101,7 +101,7 @@ static mr_code list_folders(mr_iter *it, mr_status *st)
         rc = mr_glob((const char *const *)&whole, 1, &s->folders, &s->n_folders, st);
     if (rc == MR_NOT_FOUND)
         rc = mr_fail(st, rc,
-                     "no folders of images in %s; check the path, and that images lie in folders "
+                     "no folders of images in %s; check the path, and that images are in folders "
                      "named after their labels",
                      p->dir);
     mr_free(pattern);
@@ -165,7 +165,7 @@ static mr_code find_images(mr_iter *it, mr_status *st)
     if (s->n)
         return MR_OK;
     return mr_fail(st, MR_NOT_FOUND,
-                   "no images in the folders of %s; extensions says which files are images",
+                   "no images in the folders of %s; extensions selects which files are images",
                    p->dir);
 }
 
@@ -289,16 +289,17 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     s->failed = failed;
     s->at = (size_t)at;
     if (failed > 1)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a place in a list of images");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: invalid index of an image");
     if (!folders) { /* none was listed */
         drop(s);
-        return at ? mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a place in no list")
+        return at ? mr_fail(st, MR_INVALID_ARGUMENT,
+                            "damaged position: index of an image without a list")
                   : MR_OK;
     }
     MR_TRY(list_all(it, true, st));
     if (!s->list || fingerprint(s) != folders || at > s->n)
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "%s has other folders than when the position was saved", p->dir);
+                       "the folders in %s are not those of when the position was saved", p->dir);
     return MR_OK;
 }
 
@@ -316,19 +317,19 @@ static mr_code check(const void *params, mr_status *st)
 {
     const struct params *p = params;
     if (!p->dir || !*p->dir)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "dir expects the name of a folder");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "dir must be the name of a folder");
     for (size_t i = 0; i < p->o.extensions.n; i++)
         if (!p->o.extensions.v[i].size || strchr(p->o.extensions.v[i].data, '.'))
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "extensions: one is written without its point, as \"jpg\"");
+                           "extensions are written without the dot, such as \"jpg\"");
     return MR_OK;
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, dir, .doc = "The folder that holds a folder for each class."),
+    MR_ARG(struct params, dir, .doc = "The folder with a subfolder for each class."),
     MR_OPT(struct params, extensions,
-           .doc = "Which files are images, in small or large letters; if absent \"jpg\", "
-                  "\"jpeg\" and \"png\"."),
+           .doc = "The extensions of images, in lower or upper case; default: \"jpg\", \"jpeg\" "
+                  "and \"png\"."),
     {0}};
 
 const mr_op mr_op_image_folder = {

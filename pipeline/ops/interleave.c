@@ -49,7 +49,7 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, fn, .doc = "Makes a dataset of each element."),
+    MR_ARG(struct params, fn, .doc = "Makes a dataset from each element."),
     MR_OPT(struct params, cycle_length, .flags = MR_P_AUTO | MR_P_NONE | MR_P_OPTIONAL, .min.i = 1,
            .max.i = INT64_MAX, .doc = "Datasets taken in turn; auto: 16."),
     MR_OPT(struct params, block_length, .flags = MR_P_NONE | MR_P_OPTIONAL, .def.i = 1, .min.i = 1,
@@ -58,18 +58,18 @@ static const mr_param table[] = {
            .min.i = 1, .max.i = INT64_MAX,
            .doc = "Datasets read at once; auto: as the consumer needs; none: sequential."),
     MR_OPT(struct params, deterministic, .def.b = true,
-           .doc = "Keeps the order; false: what is there first comes first."),
+           .doc = "Keeps the order; false: emits elements as they become available."),
     {0}};
 
 const mr_op mr_op_interleave = {
     .abi = MR_ABI_VERSION,
     .name = "interleave",
-    .doc = "Goes round the datasets that a function returns, taking elements of each in turn.",
+    .doc = "Cycles through the datasets that a function returns, taking elements of each in turn.",
     .example = "range(4).interleave(n => range(n), cycle_length=2)",
     .order_doc = "block_length elements of each dataset in turn; with deterministic=false as they "
                  "come",
     .memory_doc = "a block of each of cycle_length datasets",
-    .state_doc = "each dataset at hand: the element that it was made from, and its own position",
+    .state_doc = "each open dataset: the element that it was made from, and its position",
     .count_doc = "unknown",
     .params = table,
     .params_size = sizeof(struct params),

@@ -39,11 +39,11 @@ static const mr_param table[] = {
     MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
     MR_PARAM_WITH(struct params, features, MR_P_POSITIONAL | MR_P_EXPRESSION,
-                  .doc = "{\"name\": feature, ...}: what is wanted of each object. A feature is a "
-                         "dtype, with a shape after it ([3, 4]; [] for any length), or "
-                         "feature(dtype, shape=[..], default=v) where it may be missing."),
+                  .doc = "{\"name\": feature, ...}: the values to read from each object. A feature "
+                         "is a dtype, with a shape after it ([3, 4]; [] for any length), or "
+                         "feature(dtype, shape=[..], default=v) if it may be missing."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "How the files as a whole are compressed; empty: not."),
+           .doc = "Compression of the files as a whole; empty: none."),
     {0}};
 
 static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
@@ -53,7 +53,8 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
         return MR_OK;
     mr_spec_unref(*out);
     *out = NULL;
-    return mr_fail(st, MR_INVALID_ARGUMENT, "jsonl: features are a record, {\"name\": dtype, ...}");
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "jsonl: features must be a record, {\"name\": dtype, ...}");
 }
 
 const mr_op mr_op_jsonl = {
@@ -62,7 +63,7 @@ const mr_op mr_op_jsonl = {
     .doc = "The objects of JSON-lines files, as records of typed fields.",
     .example = "jsonl(\"people-*.jsonl\", {\"name\": bytes, \"age\": feature(int64, default=-1)})",
     .order_doc = "by file, then by line",
-    .memory_doc = "the chunk at hand, and what is read of the file ahead",
+    .memory_doc = "the current chunk, and the file's read-ahead",
     .state_doc = "file, offset and line",
     .count_doc = "unknown",
     .params = table,

@@ -170,7 +170,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     s->failed = failed;
     s->at = (size_t)at;
     if (failed > 1 || at > (s->list ? s->list->n : 0))
-        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a place in a list of files");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: invalid index of a file");
     return MR_OK;
 }
 
@@ -186,7 +186,7 @@ static const mr_param table[] = {
     MR_PARAM_WITH(struct params, patterns, MR_P_POSITIONAL | MR_P_VARIADIC,
                   .doc = "Patterns of paths; * ? and [..] match within one part of a path."),
     MR_OPT(struct params, shuffle, .flags = MR_P_SHUFFLES,
-           .doc = "Emits the names in another order in each epoch."),
+           .doc = "Emits the names in a different order in each epoch."),
     MR_OPT(struct params, seed, .has_at = offsetof(struct params, o.has_seed),
            .doc = "Fixes the order of shuffle; drawn at random if absent."),
     {0}};

@@ -41,18 +41,18 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, fn, .doc = "What is made of each element."),
+    MR_ARG(struct params, fn, .doc = "Computes the new element."),
     MR_OPT(struct params, num_parallel_calls, .flags = MR_P_AUTO | MR_P_NONE | MR_P_OPTIONAL,
            .min.i = 1, .max.i = INT64_MAX,
            .doc = "Blocks evaluated at once; auto: as needed; none: sequential."),
     MR_OPT(struct params, deterministic, .def.b = true,
-           .doc = "Keeps the order; false: what is finished first comes first."),
+           .doc = "Keeps the order; false: emits elements as they are finished."),
     {0}};
 
 const mr_op mr_op_map = {
     .abi = MR_ABI_VERSION,
     .name = "map",
-    .doc = "Replaces each element by what a function makes of it.",
+    .doc = "Replaces each element with the result of a function.",
     .example = "range(5).map(x => x * x, num_parallel_calls=2)",
     .order_doc = "kept; with deterministic=false as they come",
     .memory_doc = "a block for each parallel call",

@@ -227,10 +227,10 @@ static mr_code batch_shape(const struct target *t, const mr_array *a, size_t col
                            mr_status *st)
 {
     if (t->given && t->rank != a->rank)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "component %zu has %d axes, its padded shape has %d; they must pad to the "
-                       "same",
-                       column, a->rank, t->rank);
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "component %zu has %d axes, its padded shape has %d; the numbers must be equal", column,
+            a->rank, t->rank);
     const mr_row *rows = a->data;
     int64_t limit[MR_MAX_RANK];
     for (int d = 0; d < a->rank; d++) {
@@ -340,7 +340,7 @@ static mr_code finish(struct state *s, mr_block *out, mr_status *st)
     mr_code rc = MR_OK;
     if (k->misfit)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "all elements of a batch must have as many axes to pad them; %s",
+                     "all elements of a padded batch must have the same number of axes; %s",
                      k->error.message);
     if (rc == MR_OK)
         rc = mr_block_prepare(out, k->rows.n_columns, st);
@@ -429,10 +429,13 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 static const mr_param table[] = {
     MR_PARAM_WITH(struct params, batch_size, MR_P_POSITIONAL | MR_P_DIMENSION | MR_P_HOLDS,
                   .min.i = 1, .max.i = INT64_MAX, .doc = "Elements in a batch, at least 1."),
-    MR_OPT(struct params, padded_shapes, .flags = MR_P_OPTIONAL,
-           .doc = "Shapes to pad to, like the element; -1 or none: the largest in the batch."),
+    MR_OPT(
+        struct params, padded_shapes, .flags = MR_P_OPTIONAL,
+        .doc =
+            "Shapes to pad to, structured like the element; -1 or none: the largest in the batch."),
     MR_OPT(struct params, padding_values, .flags = MR_P_OPTIONAL,
-           .doc = "Value to pad with, for all components or like the element; 0 or \"\"."),
+           .doc = "Value to pad with, for all components or structured like the element; default: "
+                  "0 or \"\"."),
     MR_OPT(struct params, drop_remainder, .flags = MR_P_OPTIONAL,
            .doc = "Drops a last batch of fewer than batch_size elements."),
     {0}};

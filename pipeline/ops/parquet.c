@@ -43,8 +43,8 @@ static mr_code no_column(const mr__parquet_footer *f, const char *name, mr_statu
             snprintf(all + strlen(all), sizeof all - strlen(all), "%s%.30s", n ? ", " : "", before);
         n++;
     }
-    return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'; there %s %s%s", name,
-                   n == 1 ? "is" : "are", all, n > MOST ? ", ..." : "");
+    return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'; the file has %s %s%s",
+                   name, n == 1 ? "the column" : "the columns", all, n > MOST ? ", ..." : "");
 }
 
 /* true: the leaf is the field at path, or within it. */
@@ -112,9 +112,10 @@ static mr_code record_of(const mr__parquet_footer *f, size_t from, size_t to, si
         if (leaf->n_parts > depth + 1)
             rc = record_of(f, i, end, depth + 1, wanted, &parts[n], st);
         else if (leaf->refusal)
-            rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                         "column '%.200s' cannot be read: %s; columns=[...] says which are read",
-                         leaf->name, leaf->refusal);
+            rc = mr_fail(
+                st, MR_INVALID_ARGUMENT,
+                "column '%.200s' cannot be read: %s; columns=[...] selects the columns to read",
+                leaf->name, leaf->refusal);
         else if (!(parts[n] = spec_of_leaf(leaf)))
             rc = mr_fail_memory(st, sizeof(mr_leaf), "a type");
         names[n] = part_of(leaf, depth);
@@ -183,7 +184,7 @@ static mr_code check_leaf(const mr__parquet_leaf *leaf, const mr_leaf *want, mr_
                    "column '%.200s' is %s here, and %s in the first file or the schema%s",
                    leaf->name, is, wanted,
                    leaf->lists == want->rank && leaf->dtype < MR_STRING && want->dtype < MR_STRING
-                       ? "; nothing is converted when it is read: cast() in a map does"
+                       ? "; values are not converted on reading: use cast() in a map"
                        : "");
 }
 
@@ -205,8 +206,8 @@ static mr_code find_leaves(const mr__table_params *p, const mr_spec *spec,
             leaves[i] = k;
         else if (all)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "column '%.200s' is not in the first file; columns=[...] says which are "
-                           "read",
+                           "column '%.200s' is not in the first file; columns=[...] selects the "
+                           "columns to read",
                            f->leaves[k].name);
     }
     for (size_t i = 0; i < n; i++) {
@@ -264,8 +265,8 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     int64_t row = s->source.has_resume ? s->source.resume.record : 0;
     if (rc == MR_OK && row > mr__parquet_count(s->file))
         rc = mr_fail(st, MR_OUT_OF_RANGE,
-                     "the file has %" PRId64 " rows, and the position is row %" PRId64
-                     " of it; is it the file that was saved?",
+                     "the file has %" PRId64 " rows, but the position is its row %" PRId64
+                     "; is it the file of the saved position?",
                      mr__parquet_count(s->file), row);
     s->source.has_resume = false;
     if (rc == MR_OK)

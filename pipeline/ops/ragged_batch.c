@@ -48,11 +48,10 @@ static mr_code check_row(const mr_array *a, size_t row, const int64_t *like, siz
     char x[96], y[96];
     mr_shape_format(a->rank, like, x, sizeof x);
     mr_shape_format(a->rank, r->shape, y, sizeof y);
-    return mr_fail(
-        st, MR_INVALID_ARGUMENT,
-        "the elements of a ragged batch may differ in axis 0 alone, but component %zu has "
-        "shapes %s and %s; pad them (padded_batch)",
-        column, x, y);
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "the elements of a ragged batch may differ only in axis 0, but component %zu "
+                   "has shapes %s and %s; pad them (padded_batch)",
+                   column, x, y);
 }
 
 /* *values = of all rows; inner = values of one entry of axis 0, whose shape is *like. */
@@ -141,7 +140,8 @@ static mr_code finish(const mr_iter *it, mr__collected *s, mr_block *out, mr_sta
     mr_code rc = MR_OK;
     if (b->misfit)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "all elements of a ragged batch must have as many axes; %s", b->error.message);
+                     "all elements of a ragged batch must have the same number of axes; %s",
+                     b->error.message);
     if (rc == MR_OK)
         rc = mr_block_prepare(out, b->rows.n_columns, st);
     for (size_t c = 0; c < b->rows.n_columns && rc == MR_OK; c++)

@@ -81,13 +81,13 @@ static const mr_param table[] = {MR_OPT(struct params, seed, .flags = MR_P_OPTIO
                                         .doc = "Fixes the numbers; drawn at random if absent."),
                                  MR_OPT(struct params, rerandomize_each_iteration,
                                         .flags = MR_P_OPTIONAL | MR_P_NONE,
-                                        .doc = "Draws other numbers in each epoch."),
+                                        .doc = "Draws new numbers in each epoch."),
                                  {0}};
 
 const mr_op mr_op_random = {
     .abi = MR_ABI_VERSION,
     .name = "random",
-    .doc = "Random numbers of 32 bits, for ever; the same in each epoch.",
+    .doc = "Random 32-bit numbers, without end; the same in each epoch.",
     .example = "random(seed=4).take(3)",
     .order_doc = "random",
     .state_doc = "two numbers and a counter",

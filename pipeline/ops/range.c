@@ -103,9 +103,10 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, start, .doc = "First number; if it is alone, the stop, and 0 is first."),
+    MR_ARG(struct params, start,
+           .doc = "First number; given alone it is the stop, and the first number is 0."),
     MR_PARAM(struct params, stop, .has_at = offsetof(struct params, has_stop),
-             .doc = "End of the numbers, not among them."),
+             .doc = "End of the numbers, exclusive."),
     MR_PARAM(struct params, step, .has_at = offsetof(struct params, has_step), .def.i = 1,
              .doc = "Distance from one number to the next; not 0, may be negative."),
     {0}};

@@ -168,15 +168,16 @@ static const mr_param table[] = {
     MR_PARAM_WITH(
         struct params, batch_sizes, MR_P_POSITIONAL | MR_P_DIMENSION, .min.i = 0,
         .max.i = INT64_MAX,
-        .doc = "Rows of an element, or a list of such sizes to go round; 0 makes an empty one."),
+        .doc =
+            "Rows of an element, or a list of sizes to cycle through; 0 makes an empty element."),
     MR_OPT(struct params, drop_remainder, .flags = MR_P_OPTIONAL,
-           .doc = "Drops a last element that is short."),
+           .doc = "Drops an incomplete last element."),
     {0}};
 
 const mr_op mr_op_rebatch = {
     .abi = MR_ABI_VERSION,
     .name = "rebatch",
-    .doc = "Cuts batches into others of the given sizes, across their borders.",
+    .doc = "Regroups the rows of batches into batches of the given sizes.",
     .example = "range(12).batch(4).rebatch(6)",
     .memory_doc = "a batch that is cut",
     .state_doc = "counters",

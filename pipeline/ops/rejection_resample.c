@@ -269,24 +269,24 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
 static const mr_param table[] = {
     MR_ARG(struct params, class_fn, .doc = "The class of an element, an integer from 0."),
     {.name = "target_dist",
-     .doc = "How often each class is to come, in proportion.",
+     .doc = "Target frequency of each class, in proportion.",
      .type = MR_PT_FLOATS,
      .flags = MR_P_POSITIONAL,
      .at = offsetof(struct params, target_dist)},
     {.name = "initial_dist",
-     .doc = "How often each class comes now, in proportion; counted on the way if absent.",
+     .doc = "Current frequency of each class, in proportion; counted while running if absent.",
      .type = MR_PT_FLOATS,
      .flags = MR_P_OPTIONAL | MR_P_NONE,
      .at = offsetof(struct params, initial_dist)},
     MR_OPT(struct params, seed, .flags = MR_P_OPTIONAL | MR_P_NONE,
            .has_at = offsetof(struct params, o.has_seed),
-           .doc = "Fixes what is dropped; drawn at random if absent."),
+           .doc = "Fixes which elements are dropped; drawn at random if absent."),
     {0}};
 
 const mr_op mr_op_rejection_resample = {
     .abi = MR_ABI_VERSION,
     .name = "rejection_resample",
-    .doc = "Drops elements at random so that their classes come as often as wanted; emits (class, "
+    .doc = "Drops elements at random so that classes have the target frequencies; emits (class, "
            "element).",
     .example = "range(20).rejection_resample(x => x % 2, [0.9, 0.1], initial_dist=[0.5, 0.5], "
                "seed=1)",

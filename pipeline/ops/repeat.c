@@ -85,16 +85,16 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
     return __builtin_mul_overflow(in[0], q->count, &n) ? INT64_MAX : n;
 }
 
-static const mr_param table[] = {MR_PARAM_WITH(struct params, count, MR_P_OPTIONAL | MR_P_NONE,
-                                               .has_at = offsetof(struct params, has_count),
-                                               .def.i = -1,
-                                               .doc = "Epochs; 0: none, negative: no end."),
-                                 {0}};
+static const mr_param table[] = {
+    MR_PARAM_WITH(struct params, count, MR_P_OPTIONAL | MR_P_NONE,
+                  .has_at = offsetof(struct params, has_count), .def.i = -1,
+                  .doc = "Number of epochs; 0: none, negative: without end."),
+    {0}};
 
 const mr_op mr_op_repeat = {
     .abi = MR_ABI_VERSION,
     .name = "repeat",
-    .doc = "Goes over the input several times, each a new iterator of it.",
+    .doc = "Repeats the input, with a new iterator for each pass.",
     .example = "range(3).repeat(2)",
     .state_doc = "which pass",
     .count_doc = "n times count",

@@ -249,7 +249,8 @@ static const mr_param table[] = {MR_PARAM_WITH(struct params, n, MR_P_POSITIONAL
 const mr_op mr_op_replica_slices = {
     .abi = MR_ABI_VERSION,
     .name = "replica_slices",
-    .doc = "Cuts each element into n equal slices along axis 0; late ones are short or empty.",
+    .doc =
+        "Cuts each element into n equal slices along axis 0; the last ones may be short or empty.",
     .example = "range(8).batch(4).replica_slices(3)",
     .state_doc = "a counter",
     .count_doc = "n times the number of slices",

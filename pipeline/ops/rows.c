@@ -57,7 +57,8 @@ static mr_code take_identities(const struct params *p, struct state *s, mr_statu
     for (size_t i = 0; i < n; i++, v += ID_NUMBERS) {
         if (v[0] < 0 || (uint64_t)v[0] < row || (uint64_t)v[0] >= rows)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "rows: an identity is of row %" PRId64 ", out of order or not there",
+                           "rows: an identity refers to row %" PRId64
+                           ", which is out of order or does not exist",
                            v[0]);
         while (row < (uint64_t)v[0])
             offsets[++row] = i;
@@ -164,7 +165,7 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 static const mr_param table[] = {
     MR_ARG(struct params, count, .min.i = 0, .max.i = INT64_MAX, .doc = "Rows."),
     MR_ARG(struct params, columns, .doc = "The rows' components, as in from_tensor_slices."),
-    MR_PARAM(struct params, identities, .doc = "Where the rows came from, if that is known."),
+    MR_PARAM(struct params, identities, .doc = "The origin of the rows, if known."),
     {0}};
 
 const mr_op mr_op_rows = {

@@ -190,9 +190,9 @@ static const mr_param table[] = {
            .has_at = offsetof(struct params, o.has_seed),
            .doc = "Fixes the order; drawn at random if absent."),
     MR_OPT(struct params, stop_on_empty_dataset, .flags = MR_P_OPTIONAL,
-           .doc = "Ends with the first dataset that ends; false: goes on with the others."),
+           .doc = "Ends with the first dataset that ends; false: continues with the others."),
     MR_OPT(struct params, rerandomize_each_iteration, .flags = MR_P_OPTIONAL | MR_P_NONE,
-           .doc = "Draws another order in each epoch."),
+           .doc = "Draws a new order in each epoch."),
     {0}};
 
 const mr_op mr_op_sample_from_datasets = {

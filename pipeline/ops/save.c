@@ -19,10 +19,10 @@ static mr_code check(const void *params, mr_status *st)
     return mr__file_cache_check_path("save", ((const struct params *)params)->path, st);
 }
 
-static const mr_param table[] = {
-    MR_PARAM_WITH(struct params, path, MR_P_POSITIONAL | MR_P_KEEPS_FILE | MR_P_WRITES,
-                  .doc = "The folder that the elements are written to."),
-    {0}};
+static const mr_param table[] = {MR_PARAM_WITH(struct params, path,
+                                               MR_P_POSITIONAL | MR_P_KEEPS_FILE | MR_P_WRITES,
+                                               .doc = "The folder to write the elements to."),
+                                 {0}};
 
 const mr_op mr_op_save = {
     .abi = MR_ABI_VERSION,

@@ -135,13 +135,13 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
 static const mr_param table[] = {
     MR_ARG(struct params, init, .doc = "The first state: a value, or a tuple or record of them."),
     MR_ARG(struct params, fn,
-           .doc = "Makes of the state and an element the next state and what is emitted."),
+           .doc = "Computes the next state and the output from the state and an element."),
     {0}};
 
 const mr_op mr_op_scan = {
     .abi = MR_ABI_VERSION,
     .name = "scan",
-    .doc = "Emits what a function makes of each element and of the state that it keeps.",
+    .doc = "Emits the outputs of a function of a running state and each element.",
     .example = "range(5).scan(0, (s, x) => (s + x, s))",
     .order_doc = "kept, one element after the other",
     .memory_doc = "the state of the function",

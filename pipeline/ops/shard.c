@@ -31,9 +31,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     if (p->num_shards == HINT)
         return mr_fail(
             st, MR_FAILED_PRECONDITION,
-            "shard(-1, i) is a hint for the HINT policy and nobody replaced it; "
-            "distribute the dataset with auto_shard_policy=\"HINT\" (--auto-shard hint), outside "
-            "functions");
+            "shard(-1, i) is a hint for the HINT policy and was not replaced; distribute the "
+            "dataset with auto_shard_policy=\"HINT\" (--auto-shard hint), outside functions");
     s->checked = !p->o.require_non_empty;
     return mr_iter_open_input(it, 0, st);
 }

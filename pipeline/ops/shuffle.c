@@ -334,7 +334,7 @@ static mr_code restore_rows(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &due, st));
     s->ended = ended;
     if (due > n || due > MAX_OUTPUTS || n - due > limit_of(it->params))
-        return mr_state_damaged(st, "more rows are held than may be");
+        return mr_state_damaged(st, "more rows are held than allowed");
     MR_TRY(reserve_outs(s, (size_t)due, st));
     s->due_from = 0;
     for (uint64_t at = 0; at < n;) {
@@ -404,7 +404,7 @@ static const mr_param table[] = {
 const mr_op mr_op_shuffle = {
     .abi = MR_ABI_VERSION,
     .name = "shuffle",
-    .doc = "Emits the elements in random order, each from a buffer of the next ones.",
+    .doc = "Emits the elements in random order, each drawn from a buffer of the next ones.",
     .example = "range(10).shuffle(10, seed=42)",
     .order_doc = "random, from a buffer",
     .memory_doc = "buffer_size elements",

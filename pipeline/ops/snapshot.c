@@ -45,7 +45,7 @@ static const mr_param table[] = {
 const mr_op mr_op_snapshot = {
     .abi = MR_ABI_VERSION,
     .name = "snapshot",
-    .doc = "Keeps the elements in a file by the graph that makes them; later runs of that graph "
+    .doc = "Keeps the elements in a file named after their graph; later runs of the same graph "
            "read them.",
     .example = "range(3).snapshot(\"snapshots\")",
     .state_doc = "a counter, and the input's position at its start",

@@ -48,7 +48,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->taken, st));
     if (p->count >= 0 && s->taken > (uint64_t)p->count)
-        return mr_state_damaged(st, "more was taken than there is");
+        return mr_state_damaged(st, "more elements were taken than exist");
     MR_TRY(mr_iter_restore_input(it, 0, r, st));
     if (p->count && !it->inputs[0])
         return mr_state_damaged(st, "an input is not open");

@@ -70,7 +70,7 @@ static mr_code report(const struct state *s, const mr_array *rows, size_t row, s
     while (strcmp(s->names.names[key], MR__TAR_KEY) != 0)
         key++;
     mr_fail(&why, MR_INVALID_ARGUMENT,
-            "record %.*s lacks the member %s; members says which are read", (int)v[key].size,
+            "record %.*s lacks the member %s; members selects those to read", (int)v[key].size,
             v[key].data, s->names.names[i]);
     mr_buffer_locate(rows->owner, v[key].data, &why);
     return mr_row_errors_add(errors, row, &why, st);
@@ -167,7 +167,7 @@ static mr_code record_of(char *const *members, size_t n, mr_spec **out, mr_statu
     if (rc == MR_OK)
         rc = mr__name_twice((char *const *)(uintptr_t)names, k, &twice, st);
     if (rc == MR_OK && twice)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "tar: member %s is asked for twice", twice);
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "tar: member %s is requested twice", twice);
     if (rc == MR_OK) {
         qsort((void *)(uintptr_t)names, k, sizeof *names, by_name);
         for (size_t i = 0; i < k; i++)
@@ -236,7 +236,7 @@ static mr_code check(const void *params, mr_status *st)
     for (size_t i = 0; i < p->o.members.n; i++)
         if (p->o.members.v[i].size == 0 || p->o.members.v[i].data[0] == '.')
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "tar: a member is named by what follows the first point, as \"jpg\"");
+                           "tar: a member is named by what follows the first dot, such as \"jpg\"");
     return mr__file_source_check(params, st);
 }
 
@@ -244,9 +244,9 @@ static const mr_param table[] = {
     MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "How the files as a whole are compressed; empty: not."),
+           .doc = "Compression of the files as a whole; empty: none."),
     MR_OPT(struct params, members, .flags = MR_P_OF_SPEC,
-           .doc = "The members wanted of each record; if absent those of the first record of the "
+           .doc = "The members to read of each record; default: those of the first record of the "
                   "first file."),
     {0}};
 
@@ -255,7 +255,7 @@ const mr_op mr_op_tar = {
     .name = "tar",
     .doc = "The records of tar archives (WebDataset): {\"__key__\": bytes, \"jpg\": bytes, ...}.",
     .example = "tar(\"shard-*.tar\", members=[\"jpg\", \"cls\"])",
-    .order_doc = "by archive, then as they stand there",
+    .order_doc = "by archive, then in archive order",
     .memory_doc = "a record",
     .state_doc = "file and record",
     .count_doc = "unknown",

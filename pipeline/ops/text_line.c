@@ -15,16 +15,16 @@ static const mr_param table[] = {
     MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "How the files as a whole are compressed; empty: not."),
+           .doc = "Compression of the files as a whole; empty: none."),
     {0}};
 
 const mr_op mr_op_text_line = {
     .abi = MR_ABI_VERSION,
     .name = "text_line",
-    .doc = "The lines of text files, without their ends.",
+    .doc = "The lines of text files, without line ends.",
     .example = "text_line(\"notes-*.txt\")",
     .order_doc = "by file, then by line",
-    .memory_doc = "the chunk at hand, and what is read of the file ahead",
+    .memory_doc = "the current chunk, and the file's read-ahead",
     .state_doc = "file and offset",
     .count_doc = "unknown",
     .params = table,

@@ -188,7 +188,7 @@ static const mr_param table[] = {
     MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "How the files as a whole are compressed; empty: not."),
+           .doc = "Compression of the files as a whole; empty: none."),
     MR_OPT(struct params, num_parallel_reads, .flags = MR_P_AUTO | MR_P_NONE | MR_P_READS,
            .min.i = 1, .max.i = INT64_MAX,
            .doc = "Files read at once, a record of each in turn; auto: 16."),
@@ -196,15 +196,15 @@ static const mr_param table[] = {
            .doc =
                "[i, n]: part i of n equal parts of all records together, by the files' indexes."),
     MR_OPT(struct params, on_corrupt, .names = on_corrupt_names,
-           .doc = "What a damaged record is: an error, or skipped up to the next valid one."),
+           .doc = "Treats a damaged record as an error, or skips to the next valid one."),
     MR_OPT(struct params, max_skipped, .flags = MR_P_NONE,
            .has_at = offsetof(struct params, o.has_max_skipped), .max.i = INT64_MAX,
-           .doc = "Damaged places to skip in a pass; one more is an error."),
+           .doc = "Maximum number of damaged places to skip in a pass; one more is an error."),
     MR_OPT(struct params, quarantine, .flags = MR_P_WRITES,
-           .doc = "Folder for the bytes that are skipped, a file for each place."),
+           .doc = "Folder for skipped bytes, a file for each damaged place."),
     MR_OPT(struct params, record_compression, .names = record_compression_names,
-           .doc = "How each record is compressed by itself (write --compress zstd-record); empty: "
-                  "not."),
+           .doc =
+               "Compression of each record by itself (write --compress zstd-record); empty: none."),
     MR_OPT(struct params, dictionary, .flags = MR_P_NONE,
            .doc = "File of the zstd dictionary; none: PREFIX.dict, for records that name one."),
     {0}};
@@ -219,27 +219,27 @@ static mr_code check(const void *params, mr_status *st)
                        "tfrecord: max_skipped and quarantine need on_corrupt=\"skip\"");
     if (p->o.quarantine && !*p->o.quarantine)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "tfrecord: quarantine is the path of a folder, and is empty");
+                       "tfrecord: quarantine must be the path of a folder, but is empty");
     if (p->o.dictionary && !unpacks(p))
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "tfrecord: a dictionary needs record_compression=\"ZSTD\"");
     if (p->o.dictionary && !*p->o.dictionary)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "tfrecord: dictionary is the path of a file, and is empty");
+                       "tfrecord: dictionary must be the path of a file, but is empty");
     if (r->n == 0)
         return MR_OK;
     if (r->n != 2 || r->v[1] < 1 || r->v[0] < 0 || r->v[0] >= r->v[1] || r->v[1] > MOST_PARTS)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "tfrecord: record_range is [i, n], part i of n, with 0 <= i < n <= %lld",
-                       (long long)MOST_PARTS);
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "tfrecord: record_range must be [i, n], part i of n, with 0 <= i < n <= %lld",
+            (long long)MOST_PARTS);
     if (p->o.num_parallel_reads)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "tfrecord: a record_range is read file after file; leave num_parallel_reads "
-                       "out");
+                       "tfrecord: a record_range is read file after file; omit num_parallel_reads");
     if (p->o.compression && *p->o.compression)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "tfrecord: a record_range goes by the files' indexes, and compressed files "
-                       "have none");
+                       "tfrecord: a record_range needs the files' indexes, which compressed files "
+                       "do not have");
     return MR_OK;
 }
 
@@ -249,9 +249,9 @@ const mr_op mr_op_tfrecord = {
     .doc = "The records of TFRecord files, checksums verified.",
     .example = "tfrecord(\"train-*.tfrecord\", num_parallel_reads=4)",
     .order_doc = "by file, then by record; with num_parallel_reads a record of each file in turn",
-    .memory_doc = "the chunk at hand of each file that is read, and what is read ahead",
+    .memory_doc = "the current chunk of each open file, and its read-ahead",
     .state_doc = "file and offset",
-    .count_doc = "the number of records where all files have an index, else unknown",
+    .count_doc = "the number of records if all files have an index, else unknown",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),

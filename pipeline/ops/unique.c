@@ -100,10 +100,10 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
 const mr_op mr_op_unique = {
     .abi = MR_ABI_VERSION,
     .name = "unique",
-    .doc = "Drops elements that came before.",
+    .doc = "Drops elements that occurred before.",
     .example = "from_tensor_slices([1, 3, 1, 2, 3]).unique()",
-    .memory_doc = "a copy of each value that came",
-    .state_doc = "the values that came",
+    .memory_doc = "a copy of each value so far",
+    .state_doc = "the values so far",
     .count_doc = "unknown",
     .iter_size = sizeof(struct state),
     .min_inputs = 1,

@@ -102,7 +102,8 @@ static mr_code pick_entry(mr_block *picked, const mr__entry *e, size_t from, siz
         MR_TRY(mr_block_start(picked, &e->rows, capacity, st));
     if (!mr_block_fits(picked, &e->rows))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the elements of a window must have as many axes and, if dense, one shape");
+                       "the elements of a window must have the same number of axes and, if dense, "
+                       "the same shape");
     if (stride == 1)
         return mr_block_append(picked, &e->rows, from, n, st);
     for (size_t i = phase; i < n; i += stride)
@@ -335,9 +336,9 @@ static const mr_param table[] = {
     MR_PARAM_WITH(struct params, size, MR_P_POSITIONAL | MR_P_HOLDS, .min.i = 1, .max.i = INT64_MAX,
                   .doc = "Elements in a window, at least 1."),
     MR_OPT(struct params, shift, .flags = MR_P_OPTIONAL | MR_P_NONE, .min.i = 1, .max.i = INT64_MAX,
-           .doc = "Elements from the start of one window to that of the next; size if absent."),
+           .doc = "Elements from the start of one window to the start of the next; default: size."),
     MR_OPT(struct params, stride, .flags = MR_P_OPTIONAL, .min.i = 1, .max.i = INT64_MAX,
-           .def.i = 1, .doc = "Elements from one of a window to the next."),
+           .def.i = 1, .doc = "Step between the elements of a window."),
     MR_OPT(struct params, drop_remainder, .flags = MR_P_OPTIONAL,
            .doc = "Drops windows that the end of the input cuts short."),
     {0}};
@@ -347,8 +348,8 @@ const mr_op mr_op_window = {
     .name = "window",
     .doc = "Makes datasets of consecutive elements, one for each component.",
     .example = "range(7).window(3, shift=2, drop_remainder=true).flat_map(w => w.batch(3))",
-    .order_doc = "kept, in each window",
-    .memory_doc = "the elements that a window to come needs",
+    .order_doc = "kept, within each window",
+    .memory_doc = "the elements that later windows need",
     .state_doc = "the elements held",
     .count_doc = "the number of windows",
     .params = table,

@@ -20,10 +20,10 @@ static const mr_param table[] = {
     MR_OPT(struct params, auto_shard_policy, .names = policies,
            .doc = "How a distributed dataset is split over workers."),
     MR_OPT(struct params, deterministic, .def.b = true,
-           .doc = "Keeps the order in ops that do not say so themselves."),
+           .doc = "Keeps the order in ops that do not set deterministic themselves."),
     MR_OPT(struct params, memory_limit, .max.i = INT64_MAX,
-           .doc = "Resident bytes of the process, at most: at the limit less is read ahead; "
-                  "0: none."),
+           .doc =
+               "Limit of the process's resident bytes: at the limit less is read ahead; 0: none."),
     {0}};
 
 const mr_op mr_op_with_options = {

@@ -186,7 +186,7 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 const mr_op mr_op_zip = {
     .abi = MR_ABI_VERSION,
     .name = "zip",
-    .doc = "Puts one element of each input together; ends with the shortest.",
+    .doc = "Combines one element of each input; ends with the shortest.",
     .example = "zip(range(3), range(10, 20))",
     .order_doc = "of each input kept",
     .memory_doc = "a block of each input",

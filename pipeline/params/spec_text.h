@@ -5,8 +5,8 @@
  *
  *     {"id": int64, "tags": bytes[], "box": float32[none, 4], "at": {"x": int8, "y": int8}}
  *
- * none is an axis of any length, [] a list of any length. If the second axis is none, it is ragged
- * within a row. Private to pipeline/. */
+ * `none` stands for an axis of any length, [] for a list of any length. If the second axis is
+ * `none`, it is ragged within a row. Private to pipeline/. */
 #include "spec.h"
 
 /* Prints a record type; owned, mr_free.

@@ -105,7 +105,8 @@ static mr_code open_due(mr__groups *g, mr_status *st)
     mr_code rc = MR_OK;
     if (mr__row_store_fits(&g->store, p->slots, p->n) < p->n)
         rc = mr_fail(&error, MR_INVALID_ARGUMENT,
-                     "the elements of a window must have as many axes (key %" PRId64 ")", p->key);
+                     "the elements of a window must have the same number of axes (key %" PRId64 ")",
+                     p->key);
     if (rc == MR_OK)
         rc = mr__row_store_copy(&g->store, p->slots, p->n, &g->rows, &error);
     if (rc == MR_OK)
@@ -409,7 +410,7 @@ static mr_code restore_group(mr__groups *g, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &size, st));
     MR_TRY(mr_state_get_u64(r, &n, st));
     if (size < 1 || n > size || place_of(g, key) != MR__NO_PLACE)
-        return mr_state_damaged(st, "a group that cannot be");
+        return mr_state_damaged(st, "an invalid group");
     MR_TRY(add_group(g, key, size, &at, st));
     MR_TRY(restore_rows(g, &g->groups[at], n, r, st));
     if (n == size)
@@ -425,7 +426,7 @@ mr_code mr__groups_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &ended, st));
     MR_TRY(mr_state_get_u64(r, &n, st));
     if (ended > 1 || n > MOST_GROUPS)
-        return mr_state_damaged(st, "more groups than there may be");
+        return mr_state_damaged(st, "more groups than allowed");
     for (; n; n--)
         MR_TRY(restore_group(g, r, st));
     if (ended) {

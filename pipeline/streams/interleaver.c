@@ -739,7 +739,7 @@ mr_code mr__interleaver_save(mr_iter *it, mr_state_w *w, mr_status *st)
 
 static mr_code damaged(mr_status *st)
 {
-    return mr_state_damaged(st, "a cycle that cannot be");
+    return mr_state_damaged(st, "an invalid cycle");
 }
 
 /* Calls the function again and opens the dataset that it returns. */
@@ -754,8 +754,8 @@ static mr_code reopen(mr__interleaver *c, mr__stream *s, mr_status *st)
             *st = errors.v[0].status;
     } else if (rc == MR_OK && made.rows != 1) {
         rc =
-            mr_fail(st, MR_INVALID_ARGUMENT, "the position's element makes no dataset any more: %s",
-                    errors.n ? errors.v[0].status.message : "nothing came out");
+            mr_fail(st, MR_INVALID_ARGUMENT, "the position's element no longer makes a dataset: %s",
+                    errors.n ? errors.v[0].status.message : "no result");
     }
     if (rc == MR_OK)
         rc = open_stream(c, s, *(mr_dataset **)made.columns[0].data, &s->element.ids, st);

@@ -726,7 +726,7 @@ mr_code mr__queue_restore(mr__queue *q, const mr_spec *spec, mr_state_r *r, mr_s
     MR_TRY(mr_state_get_u64(r, &gap, st));
     MR_TRY(mr_state_get_u64(r, &n, st));
     if (skip > INT32_MAX || n > MOST_ENTRIES || ((where == AT_HEAD || gap) && n > 0))
-        return mr_state_damaged(st, "a queue holds more than it may");
+        return mr_state_damaged(st, "a queue holds more than allowed");
     for (uint64_t i = 0; i < n; i++)
         MR_TRY(restore_entry(q, spec, r, st));
     q->skip = (size_t)skip;

@@ -202,7 +202,7 @@ mr_code mr__selection_restore(mr__selection *s, mr_state_r *r, mr_status *st)
     }
     MR_TRY(mr_state_get_u64(r, &n, st));
     if (ended > 1 || n > MOST_NUMBERS)
-        return mr_state_damaged(st, "more numbers of inputs are at hand than are ever drawn");
+        return mr_state_damaged(st, "more numbers of inputs than are ever drawn");
     s->ended = ended;
     s->at = s->n_numbers = 0;
     for (; n; n--) {

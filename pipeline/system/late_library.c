@@ -6,7 +6,7 @@
 
 static mr_code fail(const mr__late_library *l, mr_code code, const char *why, mr_status *st)
 {
-    mr_fail(st, code, "%s by %s, which cannot be used (%s); install %s", l->what, l->soname, why,
+    mr_fail(st, code, "%s by %s, which cannot be loaded (%s); install %s", l->what, l->soname, why,
             l->package);
     mr_status_of_no_element(st);
     return code;

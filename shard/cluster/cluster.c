@@ -76,10 +76,11 @@ int64_t mr_cluster_num_workers(const mr_cluster *c)
 mr_code mr_cluster_worker(const mr_cluster *c, int64_t *rank, mr_status *st)
 {
     if (c->has_task && c->type == MR_TASK_PS)
-        return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "ps %" PRId64 " keeps variables and makes no input; only the chief, workers "
-                       "and the evaluator do",
-                       c->index);
+        return mr_fail(
+            st, MR_FAILED_PRECONDITION,
+            "ps %" PRId64
+            " stores variables and reads no input; only the chief, workers and the evaluator do",
+            c->index);
     *rank = 0;
     if (c->has_task && c->type == MR_TASK_WORKER)
         *rank = (int64_t)c->tasks[MR_TASK_CHIEF].n + c->index;

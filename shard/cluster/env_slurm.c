@@ -20,9 +20,10 @@ typedef struct expansion {
 
 static mr_code bad_list(const expansion *x, const char *at, const char *what, mr_status *st)
 {
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "the list of hosts '%.200s' has %s at character %zu; it reads like n[1-3,7],m4",
-                   x->list, what, (size_t)(at - x->list) + 1);
+    return mr_fail(
+        st, MR_INVALID_ARGUMENT,
+        "the list of hosts '%.200s' has %s at character %zu; expected a form like n[1-3,7],m4",
+        x->list, what, (size_t)(at - x->list) + 1);
 }
 
 /* A number with a fixed number of digits: 007 is followed by 008. */
@@ -76,7 +77,7 @@ static mr_code expand(expansion *x, const char *at, const char *end, size_t leng
         if (last < first)
             return bad_list(x, at, "a range that runs backwards", st);
         if (*at != ',' && *at != ']')
-            return bad_list(x, at, "something that is no range", st);
+            return bad_list(x, at, "something that is not a range", st);
         for (long v = first; v <= last; v++) {
             int n = snprintf(x->name + length, sizeof x->name - length, "%0*ld", digits, v);
             if (length + (size_t)n > MAX_NAME)

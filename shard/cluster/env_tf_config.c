@@ -41,7 +41,7 @@ static mr_code find_type(const char *name, const char *where, mr_task_type *out,
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "TF_CONFIG: unknown task type '%.64s' in %s; a task is chief, worker, ps or "
                    "evaluator%s",
-                   name, where, strcmp(name, "master") == 0 ? " (what was master is chief)" : "");
+                   name, where, strcmp(name, "master") == 0 ? " (master is now called chief)" : "");
 }
 
 static mr_code read_addresses(mr_cluster *c, mr_task_type type, const json_t *list, mr_status *st)
@@ -72,8 +72,8 @@ static mr_code check_address(json_t *seen, mr_task_type type, size_t index, cons
     const char *before = json_string_value(json_object_get(seen, address));
     if (before)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "TF_CONFIG: cluster.%s and cluster.%s[%zu] have one address, %.200s; each "
-                       "task listens on its own",
+                       "TF_CONFIG: cluster.%s and cluster.%s[%zu] have the same address, %.200s; "
+                       "each task needs its own",
                        before, mr_task_type_name(type), index, address);
     json_t *name = json_sprintf("%s[%zu]", mr_task_type_name(type), index);
     return json_object_set_new(seen, address, name) == 0
@@ -146,9 +146,8 @@ mr_code mr_cluster_from_tf_config(mr_cluster *c, const char *json, size_t size, 
     if (size == 0)
         return MR_OK;
     if (size > MAX_TEXT)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "TF_CONFIG has %zu bytes, at most %d are taken for a cluster", size,
-                       (int)MAX_TEXT);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "TF_CONFIG has %zu bytes, at most %d are accepted",
+                       size, (int)MAX_TEXT);
     json_error_t error;
     json_t *root = json_loadb(json, size, JSON_REJECT_DUPLICATES, &error);
     if (!root)

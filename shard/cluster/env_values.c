@@ -44,8 +44,7 @@ mr_code mr__env_workers(mr_cluster *c, mr_cluster_source source, int64_t rank, i
     char address[300];
     if (rank >= world)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "%s is %" PRId64 ", but %s says that there are %" PRId64
-                       " tasks (0 to %" PRId64 ")",
+                       "%s is %" PRId64 ", but %s is %" PRId64 " (tasks 0 to %" PRId64 ")",
                        rank_name, rank, world_name, world, world - 1);
     if (world == 1)
         return MR_OK;

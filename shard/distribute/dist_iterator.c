@@ -352,8 +352,9 @@ mr_code mr_dist_iterator_get_next_as_optional(mr_dist_iterator *it,
 mr_code mr_optional_step_value(mr_optional_step *o, mr_step **out, mr_status *st)
 {
     if (!o->has_value)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the optional is empty: the data ended; ask has_value before its value");
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "the optional is empty: the data ended; check has_value before reading the value");
     *out = &o->value;
     return MR_OK;
 }
@@ -474,7 +475,7 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
                                                 "workers",
                                                 "as its first worker",
                                                 "workers in this process",
-                                                "replicas a worker"};
+                                                "replicas per worker"};
     const unsigned char *p = state, *end = p + size;
     int64_t ours[N_FIELDS], theirs[N_FIELDS];
     if (size < STREAMS_AT || memcmp(p, magic, sizeof magic) != 0)
@@ -488,7 +489,7 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
     for (size_t i = 2; i < N_FIELDS; i++)
         if (ours[i] != theirs[i])
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "the position is of another distribution: it has %" PRId64
+                           "the position is from another distribution: it has %" PRId64
                            " %s, this one has %" PRId64,
                            theirs[i], names[i], ours[i]);
     if (theirs[0] < 0 || theirs[1] < 0)

@@ -44,10 +44,10 @@ static mr_code read_opts(mr_dist_dataset *dd, const mr_distribute_opts *o, mr_st
     if (dd->local < 1 || dd->local > dd->workers - dd->worker)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "worker %" PRId64 " and %" PRId64
-                       " more were asked for, but the job has %" PRId64,
+                       " more were requested, but the job has %" PRId64,
                        dd->worker, dd->local - 1, dd->workers);
     if (o->has_policy && (unsigned)o->policy >= MR_N_SHARD_POLICIES)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%d is no auto-shard policy", (int)o->policy);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "invalid auto-shard policy %d", (int)o->policy);
     dd->has_policy = o->has_policy;
     dd->asked = o->policy;
     dd->owns_slots = o->owns_slots;
@@ -160,7 +160,7 @@ static mr_code make_spec(mr_dist_dataset *dd, mr_status *st)
                                  MR_INFINITE;
         if (!mr_spec_same_types(spec, other)) {
             rc = mr_fail(st, MR_FAILED_PRECONDITION,
-                         "the input function made elements of other types for worker %" PRId64
+                         "the input function returned elements of other types for worker %" PRId64
                          " than for worker %" PRId64,
                          dd->worker + i, dd->worker);
             goto out;

@@ -69,7 +69,7 @@ mr_code mr_shard_policy_of(mr_dataset *ds, mr_shard_policy *out, mr_status *st)
 static mr_code check_opts(const mr_auto_shard_opts *o, mr_status *st)
 {
     if ((unsigned)o->policy >= MR_N_SHARD_POLICIES)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%d is no auto-shard policy", (int)o->policy);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "invalid auto-shard policy %d", (int)o->policy);
     if (o->num_workers < 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the number of workers must be at least 1, not %" PRId64, o->num_workers);
@@ -172,7 +172,7 @@ mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_dataset
     if (policy == MR_SHARD_AUTO) {
         MR_TRY(choose(ds, &o, &made, &policy, e, st));
     } else {
-        MR_TRY(mr_explain(e, "policy", NULL, st, "%s, as asked for", policy_names[policy]));
+        MR_TRY(mr_explain(e, "policy", NULL, st, "%s, as requested", policy_names[policy]));
         if (policy == MR_SHARD_FILE && o.num_workers > 1)
             MR_TRY(shard_files(ds, &o, &made, e, st));
         else if (policy == MR_SHARD_DATA)

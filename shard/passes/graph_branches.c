@@ -58,9 +58,10 @@ static mr_dataset *apply(void *ctx, mr_dataset *old, mr_dataset *now, const mr__
     mr__walk_path(w, path, sizeof path);
     if (*mark != MR__DROP)
         return k->act(k, old, now, *mark, path);
-    mr_code rc = mr__warn(k->e, path, &k->status,
-                          "%s is dropped: the number it asserts is that of all workers' elements",
-                          mr_dataset_op(old)->name);
+    mr_code rc =
+        mr__warn(k->e, path, &k->status,
+                 "%s is dropped: the number that it asserts counts the elements of all workers",
+                 mr_dataset_op(old)->name);
     mr_dataset *made =
         rc == MR_OK ? mr_dataset_ref(mr_dataset_input(now, 0)) : mr_dataset_fail(&k->status);
     mr_dataset_unref(now);

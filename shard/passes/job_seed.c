@@ -32,7 +32,7 @@ static mr_dataset *give_seed(void *ctx, mr_dataset *old, mr_dataset *now, const 
     seed = (mr_value){.kind = MR_V_INT, .i = (int64_t)(h >> 33)};
     if (rc == MR_OK)
         rc = mr_explain(s->e, "seed", path, &s->status,
-                        "%s has no seed: it gets %" PRId64 ", made from the job's seed %" PRIu64
+                        "%s has no seed: it gets %" PRId64 ", derived from the job's seed %" PRIu64
                         ", so that all workers draw the same",
                         mr_dataset_op(old)->name, seed.i, s->seed);
     mr_dataset *made =
@@ -47,7 +47,7 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
     return mr__walk_graph(ds, give_seed, &s, out, st);
 }
 
-static const mr_pass seed_pass = {"job_seed", "gives unseeded random ops a seed of the job's", run};
+static const mr_pass seed_pass = {"job_seed", "seeds unseeded random ops from the job's seed", run};
 
 mr_code mr_seed_random_ops(mr_dataset *ds, uint64_t seed, mr_dataset **out, mr_explanation *e,
                            mr_status *st)

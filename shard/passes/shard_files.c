@@ -350,4 +350,4 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
 }
 
 const mr_pass mr__shard_files_pass = {
-    "shard_files", "gives each worker its part of the files that the graph reads", run};
+    "shard_files", "assigns each worker its part of the files that the graph reads", run};

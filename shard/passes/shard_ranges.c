@@ -28,12 +28,13 @@ static mr_code look(mr__branches *k, mr_dataset *ds, const char *path, bool *end
     if (*ends)
         return mr__branches_mark(k, ds, DIVIDE, st);
     if (op->role == MR_ROLE_FILES)
-        return not_found(op->name, "which cannot go to any record of its files", path, st);
+        return not_found(op->name, "which cannot seek to an arbitrary record of its files", path,
+                         st);
     if (op->role == MR_ROLE_SOURCE)
         return not_found(op->name, "a source that reads no list of files", path, st);
     MR_TRY(mr_dataset_functions_have_role(ds, MR_ROLE_FILES, &reads, st));
     if (reads)
-        return not_found(op->name, "whose function reads the files, one for an element", path, st);
+        return not_found(op->name, "whose function reads one file per element", path, st);
     bool passes =
         op->role == MR_ROLE_PASS || op->role == MR_ROLE_FUNCTION || (op->props & MR_OP_SEEKS_INPUT);
     if (op->role != MR_ROLE_PARALLEL && (!passes || mr_dataset_n_inputs(ds) == 0))
@@ -79,4 +80,4 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
 }
 
 const mr_pass mr__shard_ranges_pass = {
-    "shard_ranges", "gives each worker its part of the records that the graph reads", run};
+    "shard_ranges", "assigns each worker its part of the records that the graph reads", run};

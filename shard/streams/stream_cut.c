@@ -52,7 +52,7 @@ static bool keeps_file(const mr_dataset *ds)
     return false;
 }
 
-/* A stream keeps its own part of a cache in a file of its own. */
+/* A stream keeps its part of a cache in a separate file. */
 static bool passes(const mr_dataset *ds)
 {
     return mr_dataset_n_inputs(ds) > 0 && (mr_dataset_op(ds)->props & MR_OP_KEEPS_SHARDS);
@@ -186,11 +186,10 @@ static mr_dataset *with_seed(cutter *k, mr_dataset *ds, size_t preorder, const c
     uint64_t h = mr__splitmix(seed_of_stream(k->opts) + MR__GOLDEN * (preorder + 1));
     mr_value seed = {.kind = MR_V_INT, .i = (int64_t)(h >> 33)};
     mr_dataset *made;
-    if (mr_explain(
-            k->e, "seed", path, k->st,
-            "%s has no seed: in each stream it gets one of its own, made from the job's seed "
-            "%" PRIu64 " and the stream (%" PRId64 " in stream %" PRId64 ")",
-            mr_dataset_op(ds)->name, k->opts->seed, seed.i, k->opts->stream) != MR_OK)
+    if (mr_explain(k->e, "seed", path, k->st,
+                   "%s has no seed: in each stream it gets a different one, derived from the job's "
+                   "seed %" PRIu64 " and the stream (%" PRId64 " in stream %" PRId64 ")",
+                   mr_dataset_op(ds)->name, k->opts->seed, seed.i, k->opts->stream) != MR_OK)
         made = mr_dataset_fail(k->st);
     else
         made = mr_dataset_with_param(ds, "seed", &seed);
@@ -291,7 +290,7 @@ static mr_code cut_stop(cutter *k, mr_dataset *ds, mr_dataset **out)
     if (mr_dataset_n_inputs(ds))
         MR_TRY(mr_explain(k->e, "sharding", path, k->st,
                           "the shard goes after %s, whose result depends on how many elements came "
-                          "before or on another input: what lies below it runs in every stream",
+                          "before or on another input: everything below it runs in every stream",
                           name));
     else
         MR_TRY(mr_explain(k->e, "sharding", path, k->st,
@@ -415,7 +414,7 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
     return rc;
 }
 
-static const mr_pass cut_pass = {"stream_cut", "gives a stream its part of the elements", run};
+static const mr_pass cut_pass = {"stream_cut", "assigns a stream its part of the elements", run};
 
 mr_code mr_cut_stream(mr_dataset *ds, const mr_stream_cut_opts *opts, mr_dataset **out,
                       uint64_t *run_seed, mr_explanation *e, mr_status *st)

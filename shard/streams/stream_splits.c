@@ -172,8 +172,8 @@ static mr_code are_equal(const mr_dataset *a, const mr_dataset *b, bool *out, mr
 static mr_code come_apart(const mr_dataset *zip, mr_status *st)
 {
     mr_fail(st, MR_FAILED_PRECONDITION,
-            "%s cannot be split by the files of its first input: its inputs would come apart, for "
-            "they do not all keep step with the same files; put distribute below it, or use "
+            "%s cannot be split by the files of its first input: its inputs would no longer match, "
+            "because they do not all advance with the same files; put distribute below it, or use "
             "processing_mode=\"exactly_once\"",
             mr_dataset_op(zip)->name);
     mr_status_set_op(st, mr_dataset_op(zip)->name);
@@ -338,7 +338,7 @@ mr_dataset *mr_split_dataset(const mr_split_source *s, int64_t k)
 static mr_code explain(walker *k, const mr_split_source *s, const mr__walk *w)
 {
     static const char *const what[] = {"file", "range of the numbers", "range of the slices",
-                                       "split that is all of it"};
+                                       "split that covers all of it"};
     char path[256];
     mr__walk_path(w, path, sizeof path);
     return mr_explain(k->e, "splits", path, k->st,
@@ -371,8 +371,8 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
     return mr__walk_graph(ds, apply, k, out, st);
 }
 
-static const mr_pass feed_pass = {"feed_splits", "gives a stream its splits as they are handed out",
-                                  run};
+static const mr_pass feed_pass = {"feed_splits",
+                                  "assigns a stream its splits as they are handed out", run};
 
 mr_code mr_feed_splits(mr_dataset *ds, mr_dataset *(*feed)(void *ctx, const mr_split_source *s),
                        void *ctx, mr_dataset **out, mr_explanation *e, mr_status *st)

@@ -61,8 +61,8 @@ result sigint_ends_a_wait_for_the_pipeline $([ $rc = 130 ] && [ ! -s err ]; echo
 mkdir -p piped
 ln fifo piped/elements.mre
 ln fifo piped/c.cache
-expect load_takes_no_pipe 1 '' 'regular files' -- "$m" show 'load("piped")'
-expect cache_takes_no_pipe 1 '' 'regular files' -- "$m" show 'range(3).cache("piped/c")'
+expect load_takes_no_pipe 1 '' 'not a regular file' -- "$m" show 'load("piped")'
+expect cache_takes_no_pipe 1 '' 'not a regular file' -- "$m" show 'range(3).cache("piped/c")'
 expect bench_stops_while_it_waits_for_an_element 0 ANY -- "$m" bench --seconds 0.2 --repeat 2 'text_line("fifo")'
 expect bench_stops_in_a_filter 0 ANY -- "$m" bench --seconds 0.2 'counter().filter(x => x < 0)'
 for c in "show text_line(\"fifo\")" "show --threads 0 text_line(\"fifo\")" "bench text_line(\"fifo\")" \
@@ -260,8 +260,8 @@ expect index_of_a_pattern_again 0 '' -- "$m" index 'quoted/a-*'
 result index_of_a_pattern_leaves_out_indexes "$([ "$(ls quoted)" = $'a-1\na-1.idx\na-2\na-2.idx\nb[1]' ]; echo $?)" "$(ls quoted)"
 expect index_of_a_name_with_brackets 0 '' 'b[1]: 4 records' -- "$m" index -v 'quoted/b[1]'
 expect index_of_a_pattern_without_files 1 '' 'no file matches quoted/c*' -- "$m" index 'quoted/c*'
-expect index_wants_a_file 2 '' 'a file is wanted' -- "$m" index
-expect index_of_standard_input 2 '' 'standard input is none' -- "$m" index -
+expect index_wants_a_file 2 '' 'expected at least one file' -- "$m" index
+expect index_of_standard_input 2 '' 'which standard input is not' -- "$m" index -
 expect index_of_what_the_shell_finds 0 '' 'quoted/a-2: 4 records' -- sh -c "'$m' index -v quoted/a-*"
 expect index_without_its_file_is_a_file 1 '' 'quoted/a-1.idx' -- "$m" index quoted/a-1.idx
 expect verify_good 0 ANY -- "$m" inspect --verify $f
@@ -292,7 +292,7 @@ expect a_tar_of_redirected_input 0 ANY -- sh -c "tar cf in.tar $f && '$m' show '
 expect inspect_a_missing_file 1 gone 'gone' 'No such file' -- "$m" inspect gone
 expect inspect_a_missing_file_as_json 1 '{"file": "gone", "error": "cannot open the file: No such file or directory"}' -- "$m" inspect --json gone
 printf abc >tiny
-expect inspect_a_tiny_file 0 $'tiny\n  0 records, 0 bytes of data, uncompressed' 'tiny' 'no record' -- "$m" inspect tiny
+expect inspect_a_tiny_file 0 $'tiny\n  0 records, 0 bytes of data, uncompressed' 'tiny' 'not a record' -- "$m" inspect tiny
 expect inspect_json 0 "{\"file\": \"$f\", \"compression\": \"\", \"records\": 4, \"bytes\": 28, \"corrupt\": null}" -- "$m" inspect --json $f
 for c in GZIP ZLIB ZSTD; do
     "$m" write --out z$c --shards 2 --compress $c --expr 'range(5).map(x => {"a": x})' >/dev/null
@@ -392,7 +392,7 @@ result inspect_takes_a_dictionary "$("$m" inspect --dictionary frames.dict frame
 result inspect_says_what_a_frame_lacks "$("$m" inspect frame_alone | grep -q 'a zstd frame that cannot be read: .*dictionary'; echo $?)"
 result inspect_unpacks_frames_of_a_pipe "$(cat frame_alone | "$m" inspect --dictionary frames.dict - | grep -q ': "user 0 of town 0"'; echo $?)"
 expect verify_unpacks_frames 0 ANY -- sh -c "'$m' inspect --verify frames-00000-of-00002.tfrecord && cat frame_alone | '$m' inspect --verify --dictionary frames.dict -"
-expect verify_lacks_a_dictionary 1 ANY 'frame_alone' 'record 0' 'say where that is' -- "$m" inspect --verify frame_alone
+expect verify_lacks_a_dictionary 1 ANY 'frame_alone' 'record 0' 'give its file' -- "$m" inspect --verify frame_alone
 expect a_dictionary_that_is_missing 1 '' 'nofile: cannot open' -- "$m" inspect --dictionary nofile frame_alone
 "$m" write --out others --compress zstd-record --expr 'range(400).map(x => format("place {} of list {}", x, x % 7))' >/dev/null
 expect a_dictionary_of_others 1 ANY 'frame_alone' 'record 0' 'others.dict is dictionary' -- "$m" inspect --dictionary others.dict frame_alone
@@ -423,7 +423,7 @@ kill -9 $pid; wait $pid 2>/dev/null
 expect a_killed_write_leaves_no_lock 0 '3 records in 2 files: held-*-of-00002.tfrecord' -- "$m" write --out held --shards 2 --overwrite --expr 'range(3)'
 expect frames_of_records_alone 2 '' 'tfrecord files' -- "$m" write --out wrong --format jsonl --compress zstd-record --expr 'range(3)'
 expect no_packed_arrays 2 '' 'compress' -- "$m" write --out wrong --format npy --compress GZIP --expr 'range(3)'
-expect row_groups_of_parquet_alone 2 '' '--row-group is of parquet files' -- "$m" write --out wrong --format arrow --row-group 1M --expr 'range(3)'
+expect row_groups_of_parquet_alone 2 '' '--row-group applies only to parquet files' -- "$m" write --out wrong --format arrow --row-group 1M --expr 'range(3)'
 expect formats_are_of_pipelines 2 '' '--schema' -- "$m" write --out wrong --format jsonl --idx a b
 expect unknown_format 2 '' 'npy' -- "$m" write --out wrong --format xml --expr 'range(3)'
 for format in arrow parquet; do
@@ -434,11 +434,11 @@ for format in arrow parquet; do
     expect "$format: computed names" 0 $'0\n2\n1\n3' -- "$m" show "list_files(\"$format-*\", shuffle=false).flat_map(f => $format(f, schema={\"n\": int64}).take(2)).map(r => r[\"n\"])"
     expect "$format: no schema" 2 '' 'schema must be given' "$format(f, schema=" -- "$m" show "list_files(\"$format-*\").flat_map(f => $format(f))"
     "$m" write --out wide$format --format $format --expr "range(1).map(x => {$(printf '"c%02d": x, ' $(seq 12))})" >/dev/null
-    expect "$format: no column of many" 2 '' "there is no column 'x'; there are c01, c02, c03, c04, c05, c06, c07, c08, c09, c10, ..." -- "$m" show "$format(\"wide$format-*\", columns=[\"x\"])"
+    expect "$format: no column of many" 2 '' "there is no column 'x'; the file has the columns c01, c02, c03, c04, c05, c06, c07, c08, c09, c10, ..." -- "$m" show "$format(\"wide$format-*\", columns=[\"x\"])"
     "$m" write --out one$format --format $format --expr 'range(1).map(x => {"a": x})' >/dev/null
-    expect "$format: no column of one" 2 '' "there is no column 'x'; there is a" -- "$m" show "$format(\"one$format-*\", columns=[\"x\"])"
+    expect "$format: no column of one" 2 '' "there is no column 'x'; the file has the column a" -- "$m" show "$format(\"one$format-*\", columns=[\"x\"])"
     expect "$format: no column" 2 '' "$format: $format-00000-of-00002.$format: there is no column 'y'" -- "$m" show "$format(\"$format-*\", columns=[\"n\", \"y\"])"
-    expect "$format: another type" 1 '' "column 'n' is int64[] here, and int8[] in the first file or the schema; nothing is converted when it is read: cast() in a map does" -- "$m" show "$format(\"$format-*\", schema={\"n\": int8})"
+    expect "$format: another type" 1 '' "column 'n' is int64[] here, and int8[] in the first file or the schema; values are not converted on reading: use cast() in a map" -- "$m" show "$format(\"$format-*\", schema={\"n\": int8})"
     after=$("$m" explain --workers 2 --auto-shard file "$format(\"$format-*\", columns=[\"n\", \"s\"]).batch(2)" | sed -n '/after, on worker 0/{n;s/^ *//;s/[.]replica_slices.*//;p}')
     expect "$format: divided by files" 0 $'0\n2\n4' -- "$m" show "$after.unbatch().map(r => r[\"n\"])"
     expect "$format: in pieces" 0 $'{"0": "a", "1": 0}\n{"0": "a", "1": 1}' -- sh -c "'$m' write --out few --overwrite --format $format --compress ZSTD --expr 'range(2).map(x => (\"a\", x))' >/dev/null && '$m' show '$format(\"few-*\")'"
@@ -607,9 +607,9 @@ refused place_of_a_check_of_two 'range(3).shard(2, 5)' 19 \
     'shard: index must be 0 or more and below num_shards (2), not 5'
 refused place_of_the_values_of_a_source 'from_tensor_slices([[1, 2], [3]])' 20 \
     'from_tensor_slices: a list must hold numbers, bools or strings, in one shape'
-refused place_of_an_empty_name 'image_folder("")' 14 'image_folder: dir expects the name of a folder'
+refused place_of_an_empty_name 'image_folder("")' 14 'image_folder: dir must be the name of a folder'
 refused place_of_an_option_of_names 'image_folder("a", extensions=[".jpg"])' 30 \
-    'image_folder: extensions: one is written without its point, as "jpg"'
+    'image_folder: extensions are written without the dot, such as "jpg"'
 expect op_before_the_file_when_built 1 '' 'millrace: tar: none: byte 0: not found: cannot open' -- "$m" show 'tar("none")'
 refused place_of_a_function 'range(3).flat_map(x => x)' 19 \
     'flat_map: fn must return a dataset, not int64[]; use map for that'
@@ -642,7 +642,7 @@ expect workers_override_tf_config 0 "$want" -- env TF_CONFIG="$cluster" "$m" sho
 # without the memory that it needs at least, which counts what the process has just now
 explained() { "$m" explain "$@" "$graph" 2>/dev/null | grep -v '^ *memory limit:'; }
 same tf_config_in_explain "$(explained --workers 3 --worker 2)" "$(TF_CONFIG=$cluster explained)"
-expect tf_config_of_a_ps 1 '' 'ps 0' 'makes no input' -- \
+expect tf_config_of_a_ps 1 '' 'ps 0' 'reads no input' -- \
     env TF_CONFIG='{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}' "$m" show --replicas 1 "$graph"
 expect broken_tf_config 2 '' 'TF_CONFIG is not JSON: line 1' -- env TF_CONFIG='{"cluster"' "$m" show --replicas 1 "$graph"
 expect tf_config_without_a_task 2 '' 'TF_CONFIG' 'task' -- env TF_CONFIG='{"cluster": {"worker": ["a:1"]}}' "$m" explain "$graph"
@@ -742,7 +742,7 @@ waits = [e for e in json.load(open("trace.json"))["traceEvents"] if e.get("cat")
 assert sum(e["dur"] for e in waits) > 0.1e6 and waits[0]["name"] == "text_line waits", waits' 2>err; echo $?) "$(cat err)"
 rm trace.json
 "$m" bench --threads 0 --block-rows 1 --trace trace.json 'range(300000)' >out 2>err
-grep -q 'room for 250000 spans; those of less than [0-9.e-]* us are left out' err &&
+grep -q 'room for 250000 spans; spans shorter than [0-9.e-]* us are omitted' err &&
     [ "$(grep -c '"ph":"X"' trace.json)" -le 250000 ] && grep -q '"name":"range"' trace.json
 result bench_leaves_out_the_shortest_spans $? "$(cat err)"
 rm trace.json
@@ -772,9 +772,9 @@ grep -qE '^  prefetch/batch/map +num_parallel_calls +[1-3] .* num_parallel_calls
     grep -qE '^  prefetch +buffer_size +[0-9]+ .* prefetch\(the elements of [0-9]+ blocks\)$' out
 result bench_tells_how_to_pin_what_auto_chose $? "$(cat out err)"
 "$m" bench --threads 2 --tuning 'range(20000).map(x => x * x, num_parallel_calls=2)' >out 2>err &&
-    grep -q '^nothing is left to auto' out
+    grep -q '^no parameter is auto' out
 result bench_tells_that_nothing_is_auto $? "$(cat out err)"
-"$m" bench --threads 0 --tuning 'range(20).prefetch(auto)' >out 2>err && grep -q '^without threads nothing is tuned' out
+"$m" bench --threads 0 --tuning 'range(20).prefetch(auto)' >out 2>err && grep -q '^nothing is tuned without threads' out
 result bench_tells_that_nothing_is_tuned $? "$(cat out err)"
 json bench_json_tells_that_nothing_is_tuned 'x["tuning"] == []' "$("$m" bench --threads 0 --tuning --json 'range(20).prefetch(auto)')"
 expect bench_cannot_write_its_trace 1 '' 'nowhere/t' -- "$m" bench --trace nowhere/t 'range(3)'

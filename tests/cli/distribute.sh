@@ -122,7 +122,7 @@ same "millrace ops has its page" "$("$m" ops --names | grep -c '^distribute$')" 
 # ---- explain
 "$m" explain 'text_line("part-*.txt").take(5).batch(2).distribute("local", streams=2)' >out 2>&1
 result "explain has each stream's graph and why" $(grep -q 'stream 0: .*take(5).shard(2, 0).batch(2)' out && grep -q 'stream 1: .*take(5).shard(2, 1).batch(2)' out &&
-    grep -q 'the shard goes after take, .* what lies below it runs in every stream' out; echo $?) "$(cat out)"
+    grep -q 'the shard goes after take, .* everything below it runs in every stream' out; echo $?) "$(cat out)"
 "$m" explain --json 'text_line("part-*.txt").distribute("local", streams=4)' >out 2>&1
 result "explain as JSON" $(python3 -c '
 import json
@@ -131,8 +131,8 @@ assert len(r["streams"]) == 1 and len(r["streams"][0]) == 4 and "shard(4, 3)" in
 for mode in dynamic parallel_epochs file data hint; do
     "$m" explain 'text_line("part-*.txt").shard(-1, 0).batch(2).distribute("127.0.0.1:5050", processing_mode="'$mode'")' >out 2>&1
     case $mode in
-        dynamic) words='dynamic: its splits (1) are given, on demand' ;;
-        parallel_epochs) words='parallel_epochs: every worker has a stream of its own' ;;
+        dynamic) words='dynamic: its splits (1) are assigned on demand' ;;
+        parallel_epochs) words='parallel_epochs: every worker has its own stream' ;;
         *) words="$mode: worker i of the dispatcher's list has stream i" ;;
     esac
     result "explain without a server: $mode" "$(grep -q '^  stream 0: ' out && grep -qF "mode: $words" out; echo $?)" "$(cat out)"

@@ -25,7 +25,7 @@ needs() {
     for without in missing other; do
         LD_LIBRARY_PATH=$PWD/$without "$m" "$@" >out 2>err
         result "$*: $without $file" $([ $? != 0 ] && [ ! -s out ] &&
-            grep -q "by $file, which cannot be used (.*$file.*); install $package\$" err; echo $?) "$(cat err)"
+            grep -q "by $file, which cannot be loaded (.*$file.*); install $package\$" err; echo $?) "$(cat err)"
     done
     rm -f "missing/$file" "other/$file"
 }

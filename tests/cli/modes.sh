@@ -131,7 +131,7 @@ two_is_lost() { "$m" service workers --dispatcher "$service" | grep -q "^$two .*
 until_true two_is_lost
 kill -CONT $one_pid
 end_of $reader
-result the_next_repetition_awaits_it "$([ "$(cat got.rc)" = 0 ] && grep -q "goes on without worker $two" got.err; echo $?)" "$(cat got.rc got.err)"
+result the_next_repetition_awaits_it "$([ "$(cat got.rc)" = 0 ] && grep -q "continues without worker $two" got.err; echo $?)" "$(cat got.rc got.err)"
 exactly but_not_for_ever 1 0 199999 <(elements <got | uniq)
 same of_the_others_it_has_all "$(elements <got | wc -l)" 600000
 start two "$m" worker --dispatcher "$service" --listen "$two"
@@ -190,7 +190,7 @@ exactly repetitions_of_dynamic 3 0 89 got
 show "$(d 'text_line("part-*.txt")' 'match="client", streams=1, job_name="one"')" >got
 exactly the_client_matched_the_files 1 0 2999 got
 json at_most_as_many_streams 'len(x) == 1' "$("$m" service streams one --dispatcher "$service" --json)"
-expect a_zip_that_would_come_apart 1 '' 'failed precondition' zip 'come apart' exactly_once -- "$m" show "$(d 'zip(text_line("part-*.txt"), range(9))')"
+expect a_zip_that_would_come_apart 1 '' 'failed precondition' zip 'no longer match' exactly_once -- "$m" show "$(d 'zip(text_line("part-*.txt"), range(9))')"
 expect a_file_that_is_missing 1 ANY 'not found' absent.txt 'at worker' -- "$m" show "$(d 'text_line(["part-1.txt", "absent.txt"])')"
 same reading_goes_on_after_it "$(show "$(d 'text_line(["part-1.txt", "absent.txt", "part-2.txt"])').ignore_errors()" | wc -l)" 600
 

@@ -183,7 +183,7 @@ def pages_of_lists_that_miscount_their_rows(folder):
     for wrong, many, why in ((9, 29, "more"), (11, 29, "fewer")):
         equal(read(wrong, (3,), ".ignore_errors()")[:20], rows[:20])
         said = run("show", f'parquet("{path}")', good=False)
-        if f"a damaged page: it has {why} rows than its head says" not in said:
+        if f"a damaged page: it has {why} rows than its header says" not in said:
             raise Failure(said)
 
 

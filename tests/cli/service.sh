@@ -61,7 +61,7 @@ shown_twice() { [ "$(grep -c '^dispatcher ' watched)" -ge 2 ]; }
 while_runs $watcher shown_twice
 kill -INT $(pgrep -P $watcher) 2>/dev/null; end_of $watcher; rc=$?
 result status_is_watched_until_interrupted \
-    "$([ $rc = 130 ] && [ "$(grep -c '^dispatcher ' watched)" -ge 2 ] && grep -q '^No worker has come' watched; echo $?)" "status $rc $(cat watched watched.err)"
+    "$([ $rc = 130 ] && [ "$(grep -c '^dispatcher ' watched)" -ge 2 ] && grep -q '^No worker has connected' watched; echo $?)" "status $rc $(cat watched watched.err)"
 printf 'GET / HTTP/1.0\r\n\r\n%0100d' 0 >"/dev/tcp/${at%:*}/${at##*:}"
 until_true grep -q 'does not speak this protocol' a.err # a busy machine may close other connections
 result garbage_is_one_line_of_the_log "$([ "$(grep -c 'does not speak this protocol' a.err)" = 1 ]; echo $?)" "$(cat a.err)"

@@ -57,12 +57,12 @@ result rates_are_of_the_time_between_reports $? "status $rc $(cat top.err)"
 
 # ---- what cannot be seen
 expect no_such_process 1 '' "there is no process $pid" -- "$m" top $pid
-expect no_millrace 1 '' "process $$ (" 'runs no pipeline that can be looked at' -- "$m" top $$
-expect no_number 2 '' "'abc' is no number of a process" -- "$m" top abc
-expect no_negative_number 2 '' "'-5' is no number" -- "$m" top -- -5
-expect one_process 2 '' 'the number of one process' -- "$m" top
+expect no_millrace 1 '' "process $$ (" 'runs no pipeline that can be watched' -- "$m" top $$
+expect no_number 2 '' "'abc' is not a process id" -- "$m" top abc
+expect no_negative_number 2 '' "'-5' is not a process id" -- "$m" top -- -5
+expect one_process 2 '' 'the id of one process' -- "$m" top
 expect an_interval_of_no_time 2 '' '--interval must be' -- "$m" top --interval 0 $$
-expect once_has_no_interval 2 '' 'do not go together' -- "$m" top --once --interval 2 $$
+expect once_has_no_interval 2 '' 'cannot be combined' -- "$m" top --once --interval 2 $$
 python3 - $$ >taken.out <<'E' &
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -73,7 +73,7 @@ s.accept()[0].recv(1)
 E
 taken=$!
 until_true has taken.out
-expect another_took_the_name 1 '' "the name of process $$ is taken by process $taken" -- "$m" top $$
+expect another_took_the_name 1 '' "the socket of process $$ is bound by another process, $taken" -- "$m" top $$
 end_of $taken
 
 # ---- a data service's worker: its streams
@@ -93,7 +93,7 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid 1234 --clear-groups true 2>/dev/null; t
     "$m" show --limit 1 'text_line("lines")' >out & pid=$!
     exec 5<>lines
     until_true is True
-    expect of_another_user 1 '' "process $pid is of another user (number 0)" -- \
+    expect of_another_user 1 '' "process $pid belongs to another user (uid 0)" -- \
         setpriv --reuid 1234 --clear-groups ./millrace top $pid
     other=$(python3 -c '
 import os, socket, sys

@@ -72,7 +72,7 @@ else
     skip why_tells_records_of_training "there is no trainer"
 fi
 "$m" show --ledger 1.ledger "$e" >out
-expect why_does_not_compare_steps_with_elements 1 '' 'one ledger is of steps' -- "$m" why 0.ledger 5.ledger
+expect why_does_not_compare_steps_with_elements 1 '' 'one ledger records steps' -- "$m" why 0.ledger 5.ledger
 expect why_finds_no_difference 0 '' -- "$m" why 0.ledger 1.ledger
 "$m" show --ledger 1.ledger 'tfrecord("led-*").shuffle(4, seed=6).batch(2).take(3)' >out
 "$m" why 0.ledger 1.ledger >out 2>err; rc=$?
@@ -110,8 +110,8 @@ expect why_knows_no_part_of_a_name 1 '' 'no element has' -- "$m" why 6.ledger --
 expect why_knows_no_such_step 1 '' '0.ledger: there is no step 4; it has 4' -- "$m" why 0.ledger --step 4
 expect why_knows_no_such_record 1 '' 'no element has the record 1:3' -- "$m" why 0.ledger --record 1:3
 expect why_wants_a_record 2 '' 'FILE:N' -- "$m" why 0.ledger --record 17
-expect why_wants_a_ledger 2 '' 'one ledger is wanted' -- "$m" why
-expect why_wants_one_question 2 '' 'do not go together' -- "$m" why 0.ledger --step 1 --record 1:1
+expect why_wants_a_ledger 2 '' 'expected one ledger' -- "$m" why
+expect why_wants_one_question 2 '' 'cannot be combined' -- "$m" why 0.ledger --step 1 --record 1:1
 expect why_reads_ledgers 1 '' 'letters.txt: not a ledger' -- "$m" why letters.txt
 expect why_finds_its_ledger 1 '' 'nowhere' -- "$m" why nowhere
 { head -c 8 0.ledger; printf '\2'; tail -c +10 0.ledger; } >9.ledger
@@ -121,8 +121,8 @@ head -c -12 0.ledger >9.ledger
 [ $rc = 1 ] && [ "$(wc -l <out)" = 4 ] && grep -q 'stops after 4 entries' err
 result why_reads_a_ledger_that_was_cut $? "status $rc $(cat out err)"
 expect why_has_answers_from_a_ledger_that_was_cut 0 ANY -- "$m" why 9.ledger --step 3
-expect ledgers_must_have_a_place 1 '' 'nowhere/l: the ledger could not be created' -- "$m" show --ledger nowhere/l 'range(3)'
-[ ! -e /dev/full ] || expect ledgers_must_be_written 1 ANY 'could not be written' -- "$m" bench --ledger /dev/full 'range(3)'
-expect ledgers_are_of_pipelines 2 '' 'ledger is of pipelines' -- "$m" write --out x --jsonl letters.txt --ledger 9.ledger
+expect ledgers_must_have_a_place 1 '' 'nowhere/l: cannot create the ledger' -- "$m" show --ledger nowhere/l 'range(3)'
+[ ! -e /dev/full ] || expect ledgers_must_be_written 1 ANY 'cannot write the ledger' -- "$m" bench --ledger /dev/full 'range(3)'
+expect ledgers_are_of_pipelines 2 '' 'ledger needs a pipeline' -- "$m" write --out x --jsonl letters.txt --ledger 9.ledger
 
 finish

@@ -102,7 +102,7 @@ END
     rc=$?
     [ $rc = 0 ] && grep -q '^cuda: no GPU is visible to the driver' out
     result 'that GPUs are hidden is said' $? "status $rc: $(cat out err)"
-    MR_DOUBLE_DRIVER=525.60.13 expect 'an old driver is named where a GPU is asked for' 1 '' 'device cuda:0 is not here' 'driver 525 is older than CUDA' -- \
+    MR_DOUBLE_DRIVER=525.60.13 expect 'an old driver is named where a GPU is asked for' 1 '' 'device cuda:0 is not available' 'driver 525 is older than CUDA' -- \
         "$m" train --data "$data" --model 'dense(3)' --loss "$loss" --optimizer sgd --devices cuda:0
     LD_LIBRARY_PATH=$plain_path "$m" devices >out 2>err
     rc=$?
@@ -326,7 +326,7 @@ graphs() {
             rc=$?
             of=$(cat count)
             case $call:$at in *Destroy:*) ;; *ExecKernelNodeSetParams:*) ;; *:7) ;; *)
-                grep -q 'not as a CUDA graph: CUDA could not' gpu.log.err || rc=2
+                grep -q 'without a CUDA graph: CUDA could not' gpu.log.err || rc=2
                 ;;
             esac
             # a graph is destroyed for each piece that was captured; there may be fewer than n of the others

@@ -61,7 +61,7 @@ shared='rank 0 \(127\.0\.0\.1:[0-9]+\) and rank 1 \(127\.0\.0\.1:[0-9]+\) share 
 ended 2 2 && calm && all_say "nccl: $shared" 0 1
 result two_processes_on_one_gpu_cannot_use_nccl $? "$(said)"
 start_all 2 --devices cuda:0 --data "$data"
-ended 0 0 && same_output && all_say 'sums by ring' 0 && all_say "sum by ring .*, not by nccl: $shared" 0
+ended 0 0 && same_output && all_say 'sums by ring' 0 && all_say "sum with ring .* instead of nccl: $shared" 0
 result auto_takes_the_ring_and_says_why $? "$(said)"
 start_all 2 --devices cpu:0 --data "$data" --communication nccl
 ended 2 2 && all_say 'nccl: rank 0 .*cpu:0' 0 1
@@ -72,7 +72,7 @@ ended 2 2 && all_say 'nccl: rank 0 .*: two replicas share cuda:0' 0 1
 result nccl_is_for_gpus_of_their_own $? "$(said)"
 for how in ring nccl auto; do
     start_all 2 --devices cpu:0,cuda:0 --data "$data" --communication $how
-    ended 2 2 && calm && all_say 'no way to sum over these devices: cpu:0 and cuda:0 are of different kinds' 0 1
+    ended 2 2 && calm && all_say 'cannot sum over these devices: cpu:0 and cuda:0 are of different kinds' 0 1
     result "replicas_of_two_kinds_cannot_sum_by_$how" $? "$(said)"
 done
 workers=2 port=$(free_port) pids=()

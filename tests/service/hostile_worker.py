@@ -173,9 +173,9 @@ def places(*strings):
 STRING, FORM_PLACES = 13, 4
 named = field(1, FORM_PLACES) + field(2, STRING) + field(5, 64)  # so many bytes of places: 8 strings
 good = lambda: ([memfd(1 << 20)], 1 << 20)  # noqa: E731
-agreed, outside = "not as agreed", "does not lie"
+agreed, outside = "wrong size or seals", "is outside"
 attacks = {
-    "no_descriptor": (lambda: ([], 1 << 20), lambda *o: b"", "shares no memory"),
+    "no_descriptor": (lambda: ([], 1 << 20), lambda *o: b"", "shared no memory"),
     "memory_that_could_shrink": (lambda: ([memfd(1 << 20, 0)], 1 << 20), lambda *o: b"", agreed),
     "another_size": (lambda: ([memfd(1 << 20)], 1 << 30), lambda *o: b"", agreed),
     "something_else": (lambda: ([os.open("/dev/null", os.O_RDONLY)], 1 << 20), lambda *o: b"", agreed),
@@ -198,11 +198,11 @@ WANT_STRINGS = kit.local(STRINGS, OPTIONS)
 END, LAST = 1 << 20, (1 << 20) - 64  # a string ends before the last 64 bytes
 some = lambda *o: block(*o, 64, 0, rows=8, columns=named, elsewhere=800)  # noqa: E731
 of_strings = {
-    "places_beyond_the_end": (lambda: places(*[(END, 100)] * 8), some, "in shared memory"),
-    "places_up_to_the_last_byte": (lambda: places(*[(LAST - 99, 100)] * 8), some, "in shared memory"),
-    "places_around_the_end_of_numbers": (lambda: places(*[((1 << 32) - 1, 100)] * 8), some, "in shared memory"),
-    "places_of_four_gigabytes": (lambda: places(*[(0, (1 << 32) - 1)] * 8), some, "in shared memory"),
-    "places_of_more_bytes": (lambda: places(*[(0, 101)] * 8), some, "in shared memory"),
+    "places_beyond_the_end": (lambda: places(*[(END, 100)] * 8), some, "outside shared memory"),
+    "places_up_to_the_last_byte": (lambda: places(*[(LAST - 99, 100)] * 8), some, "outside shared memory"),
+    "places_around_the_end_of_numbers": (lambda: places(*[((1 << 32) - 1, 100)] * 8), some, "outside shared memory"),
+    "places_of_four_gigabytes": (lambda: places(*[(0, (1 << 32) - 1)] * 8), some, "outside shared memory"),
+    "places_of_more_bytes": (lambda: places(*[(0, 101)] * 8), some, "outside shared memory"),
     "places_of_fewer_bytes": (lambda: places(*[(0, 99)] * 8), some, "another number of bytes"),
     "places_of_more_strings": (lambda: places(*[(0, 100)] * 8),
                                lambda *o: block(*o, 64, 0, rows=9, columns=named, elsewhere=800), "another shape"),

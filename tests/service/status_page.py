@@ -82,7 +82,7 @@ at = d.page
 
 # ---- nothing there yet
 empty = text(at, "/")
-result("a_page_without_jobs", "There are no jobs" in empty and "No worker has come" in empty, empty)
+result("a_page_without_jobs", "There are no jobs" in empty and "No worker has connected" in empty, empty)
 result("health", get(at, "/healthz")[::2] == (200, b"ok\n"))
 
 # ---- jobs, one of them with a name that is none
@@ -115,7 +115,7 @@ result("numbers_move", more)
 status, headers, body = get(at, "/")
 page = body.decode()
 result("page_for_people", status == 200 and headers["Content-Type"].startswith("text/html") and
-       all(f"<h2>{x}</h2>" in page for x in ("Jobs", "Streams, and where they live", "Workers", "Last events")) and
+       all(f"<h2>{x}</h2>" in page for x in ("Jobs", "Streams and their workers", "Workers", "Last events")) and
        "load-0" in page and "exactly_once" in page, page)
 # Tags of ours only: what came from outside is text.
 tags = set(re.findall(r"<\s*/?\s*([a-zA-Z]+)", page))

@@ -413,9 +413,9 @@ MR_TEST(range_divides_the_records_of_readers)
                  "3]).flat_map(x => range(2)))");
     check_ranges("tfrecord(\"a\").assert_cardinality(9)", "tfrecord(\"a\", record_range=[1, 3])");
     check_no_ranges("range(3)", "reads no list of files");
-    check_no_ranges("text_line(\"a\")", "any record");
+    check_no_ranges("text_line(\"a\")", "an arbitrary record");
     check_no_ranges("zip(tfrecord(\"a\"), range(3))", "range");
-    check_no_ranges("list_files(\"a\").flat_map(tfrecord)", "one for an element");
+    check_no_ranges("list_files(\"a\").flat_map(tfrecord)", "one file per element");
     check_no_ranges("tfrecord(\"a\").enumerate()", "cannot be divided");
     check_no_ranges("tfrecord(\"a\", record_range=[0, 2])", "already");
 }

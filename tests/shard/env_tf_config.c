@@ -56,11 +56,11 @@ MR_TEST(bad_descriptions_are_told_clearly)
         {"{\"cluster\": {\"worker\": [\"a:1\", \"b:1\", \"a:1\"]}, \"task\": {\"type\": "
          "\"worker\", "
          "\"index\": 1}}",
-         "cluster.worker[0] and cluster.worker[2] have one address, a:1"},
+         "cluster.worker[0] and cluster.worker[2] have the same address, a:1"},
         {"{\"cluster\": {\"ps\": [\"b:1\"], \"worker\": [\"b:1\"]}}",
-         "cluster.worker[0] and cluster.ps[0] have one address"},
+         "cluster.worker[0] and cluster.ps[0] have the same address"},
         {"{\"cluster\": {\"boss\": [\"a:1\"]}}", "unknown task type 'boss'"},
-        {"{\"cluster\": {\"master\": [\"a:1\"]}}", "what was master is chief"},
+        {"{\"cluster\": {\"master\": [\"a:1\"]}}", "master is now called chief"},
         {"{\"cluster\": {\"worker\": [\"a:1\"]}}", "no task"},
         {"{\"cluster\": {\"worker\": [\"a:1\"]}, \"task\": 1}", "task must be an object"},
         {"{\"cluster\": {\"worker\": [\"a:1\"]}, \"task\": {\"index\": 0}}",

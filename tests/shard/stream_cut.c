@@ -34,7 +34,7 @@ MR_TEST(shard_goes_as_near_to_the_sources_as_ops_allow)
         {"range(9).batch(2)", "range(9).shard(2, 1).batch(2)",
          "the shard goes after range, the source", "batch/range"},
         {"range(9).take(4).batch(2)", "range(9).take(4).shard(2, 1).batch(2)",
-         "what lies below it runs in every stream", "batch/take"},
+         "everything below it runs in every stream", "batch/take"},
         {"range(9).enumerate()", "range(9).enumerate().shard(2, 1)", "goes after enumerate",
          "enumerate"},
         {"zip(range(9), range(9)).prefetch(1)", "zip(range(9), range(9)).shard(2, 1).prefetch(1)",

@@ -65,9 +65,9 @@ MR_TEST(bad_descriptors_are_refused_with_the_reason)
     refused(d, MR_INVALID_ARGUMENT, "parameter k of idle has a field outside the params struct");
     d = good;
     d.is.name = "dense";
-    refused(d, MR_ALREADY_EXISTS, "there is a layer dense already");
+    refused(d, MR_ALREADY_EXISTS, "layer dense is registered already");
     d.is.name = "input";
-    refused(d, MR_ALREADY_EXISTS, "input is what a model begins with");
+    refused(d, MR_ALREADY_EXISTS, "input begins a model");
     mr_loss_desc loss = {.is = {.abi = MR_ABI_VERSION, .name = "bce", .doc = "D.", .example = "e"}};
     mr_code_is(mr_loss_register(&loss, &st), MR_INVALID_ARGUMENT, &st);
     mr_optimizer_desc o = {.is = {.abi = MR_ABI_VERSION, .name = "o", .doc = "D.", .example = "e"}};

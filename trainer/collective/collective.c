@@ -88,7 +88,7 @@ static mr_code add_engine(const mr_collective_backend *b, mr_status *st)
                        b->name, b->abi, MR_COLLECTIVE_ABI);
     for (size_t i = 0; i < n_engines; i++)
         if (strcmp(engines[i]->name, b->name) == 0)
-            return mr_fail(st, MR_ALREADY_EXISTS, "there is a collective engine '%s' already",
+            return mr_fail(st, MR_ALREADY_EXISTS, "collective engine '%s' is registered already",
                            b->name);
     if (n_engines == MAX_ENGINES)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED, "at most %d collective engines", MAX_ENGINES);
@@ -127,7 +127,7 @@ mr_code mr_collective_backend_register(const mr_collective_backend *b, mr_status
 void mr__say_engine(const mr_device *first, const char *who, const char *engine, const char *why)
 {
     bool is_cpu = strcmp(mr_device_kind(first), "cpu") == 0;
-    mr_log(is_cpu ? MR_LOG_INFO : MR_LOG_WARNING, "%s sum by %s, not by nccl: %s", who, engine,
+    mr_log(is_cpu ? MR_LOG_INFO : MR_LOG_WARNING, "%s sum with %s instead of nccl: %s", who, engine,
            why);
 }
 
@@ -154,11 +154,11 @@ static mr_code choose_engine(const char *name, mr_device *const *devices, size_t
             return mr_fail(st, MR_INVALID_ARGUMENT, "%s: %s", name, why);
     }
     if (name)
-        return mr_fail(st, MR_NOT_FOUND, "there is no collective engine '%s' here%s", name,
+        return mr_fail(st, MR_NOT_FOUND, "collective engine '%s' is not available%s", name,
                        strcmp(name, "nccl") == 0
                            ? "; it comes with the module for GPUs (see millrace devices)"
                            : "");
-    return mr_fail(st, MR_INVALID_ARGUMENT, "no way to sum over these devices: %s", why);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "cannot sum over these devices: %s", why);
 }
 
 const char *mr_collective_engine(const mr_collective *c)
@@ -270,8 +270,8 @@ static mr_code meet(mr_collective *c, size_t rank, uint64_t number, mr_status *s
         if (absent < c->n_ranks)
             return mr_fail(st, MR_FAILED_PRECONDITION,
                            "replica %zu ended its step after %" PRIu64
-                           " sums, but replica %zu waits for one more; all replicas must take "
-                           "part in the same sums, also those without rows",
+                           " sums, but replica %zu waits for one more; all replicas must take part "
+                           "in the same sums, even those without rows",
                            absent, c->posted[absent] - c->step_began, rank);
         if (!spun) {
             uint64_t seen = c->moves_so_far;
@@ -351,18 +351,18 @@ static mr_code check_call(const mr_collective *c, const mr_collective_call *call
 {
     bool reduces = call->op == MR_ALL_REDUCE || call->op == MR_REDUCE;
     if (call->op > MR_BARRIER || call->reduction > MR_REDUCTION_MIN)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "there is no collective operation %d, reduction %d",
+        return mr_fail(st, MR_INVALID_ARGUMENT, "unknown collective operation %d or reduction %d",
                        (int)call->op, (int)call->reduction);
     if (call->op != MR_BARRIER && !mr__ring_fold(MR__RING_SUM, call->dtype))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "values of float16, bfloat16, float32, float64, int32 or int64 can be "
-                       "exchanged, not of %s",
+                       "cannot exchange values of %s; expected float16, bfloat16, float32, "
+                       "float64, int32 or int64",
                        mr_dtype_name(call->dtype));
     if (reduces && call->reduction == MR_REDUCTION_MEAN && mr_dtype_is_integer(call->dtype))
         return mr_fail(st, MR_INVALID_ARGUMENT, "integers have no mean; sum them as float64");
     if ((call->op == MR_REDUCE || call->op == MR_BROADCAST) && call->root >= c->total)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "there is no rank %zu among %zu", call->root,
-                       c->total);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "rank %zu is out of range: there are %zu ranks",
+                       call->root, c->total);
     return MR_OK;
 }
 
@@ -530,7 +530,7 @@ mr_code mr__collective_end_step(mr_collective *c, mr_status *st)
             rc = mr_fail(st, MR_FAILED_PRECONDITION,
                          "replica 0 took part in %" PRIu64
                          " sums of the step and replica %zu in %" PRIu64
-                         "; all replicas must take part in the same sums, also those without rows",
+                         "; all replicas must take part in the same sums, even those without rows",
                          c->posted[0] - c->step_began, r, c->posted[r] - c->step_began);
     if (rc == MR_OK && c->b->poll)
         rc = c->b->poll(c->self, st);

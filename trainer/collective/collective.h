@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_COLLECTIVE_H
-#define MR_TRAINER_COLLECTIVE_H
+#ifndef MR_TRAINER_COLLECTIVE_COLLECTIVE_H
+#define MR_TRAINER_COLLECTIVE_COLLECTIVE_H
 /* Sums over replicas and other collective operations. All ranks start operations in the same order;
  * the k-th operation of one rank matches the k-th of the others. An operation begins when the last
  * rank has started it and the work in the ranks' streams before it has run; it runs concurrently

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_COLLECTIVE_HOST_H
-#define MR_TRAINER_COLLECTIVE_HOST_H
+#ifndef MR_TRAINER_COLLECTIVE_COLLECTIVE_HOST_H
+#define MR_TRAINER_COLLECTIVE_COLLECTIVE_HOST_H
 /* Fallback for operations that an engine does not implement: they run in pinned memory on the CPU,
  * which also reaches other processes. All work is submitted to the first rank's stream:
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_COLLECTIVE_IMPL_H
-#define MR_TRAINER_COLLECTIVE_IMPL_H
+#ifndef MR_TRAINER_COLLECTIVE_COLLECTIVE_IMPL_H
+#define MR_TRAINER_COLLECTIVE_COLLECTIVE_IMPL_H
 /* The interface of collectives for strategies: every rank starts the same operations in a step. */
 #include "trainer/collective/collective.h"
 

@@ -24,7 +24,7 @@ static void fill_offer(const mr_collective_backend *b, mr_device *const *devices
     memset(mine, 0, sizeof *mine + n * sizeof *gpus);
     if (!b || !b->open_world)
         snprintf(mine->why, sizeof mine->why,
-                 "%s, and the module for GPUs is not there (see millrace devices)",
+                 "%s, and the GPU module is not available (see millrace devices)",
                  mr_device_name(devices[0]));
     else
         mine->suits = b->suits(devices, n, mine->why, sizeof mine->why);

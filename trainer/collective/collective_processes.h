@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_COLLECTIVE_PROCESSES_H
-#define MR_TRAINER_COLLECTIVE_PROCESSES_H
+#ifndef MR_TRAINER_COLLECTIVE_COLLECTIVE_PROCESSES_H
+#define MR_TRAINER_COLLECTIVE_COLLECTIVE_PROCESSES_H
 /* Engines that span processes: whether all processes can use one, how they find each other, and how
  * their operations end when a process is lost.
  *

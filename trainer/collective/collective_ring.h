@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_COLLECTIVE_RING_H
-#define MR_TRAINER_COLLECTIVE_RING_H
+#ifndef MR_TRAINER_COLLECTIVE_COLLECTIVE_RING_H
+#define MR_TRAINER_COLLECTIVE_COLLECTIVE_RING_H
 /* The collective of a strategy over several processes. */
 #include "trainer/collective/collective_impl.h"
 #include "trainer/collective/ring/ring.h"

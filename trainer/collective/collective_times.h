@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_COLLECTIVE_TIMES_H
-#define MR_TRAINER_COLLECTIVE_TIMES_H
+#ifndef MR_TRAINER_COLLECTIVE_COLLECTIVE_TIMES_H
+#define MR_TRAINER_COLLECTIVE_COLLECTIVE_TIMES_H
 /* Measures how long operations ran, and how long ranks waited for them: streams record timestamps
  * through host calls or kernels, and nothing waits for a stream.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_ACTIVATIONS_H
-#define MR_TRAINER_ACTIVATIONS_H
+#ifndef MR_TRAINER_DEVICE_ACTIVATIONS_H
+#define MR_TRAINER_DEVICE_ACTIVATIONS_H
 /* Activation functions with Keras's names; math.h has the formulas. The derivative of each is a
  * function of its result, so they work in place and store nothing else for the backward pass.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_COMPLETION_H
-#define MR_TRAINER_COMPLETION_H
+#ifndef MR_TRAINER_DEVICE_COMPLETION_H
+#define MR_TRAINER_DEVICE_COMPLETION_H
 /* Completion of work submitted to several streams, without a call that synchronises with a device:
  * each stream calls back when it gets there.
  *

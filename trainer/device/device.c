@@ -178,7 +178,8 @@ mr_code mr_device_open(mr_device **out, const char *name, mr_status *st)
     size_t len, index;
     if (!split_name(name, &len, &index))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "a device is named like cpu:0 or cuda:1, found '%.80s'", name);
+                       "expected the name of a device, such as cpu:0 or cuda:1, found '%.80s'",
+                       name);
     mr__device_modules_load();
     const mr_device_backend *b = find_kind(name, len);
     size_t count = 0;
@@ -188,7 +189,8 @@ mr_code mr_device_open(mr_device **out, const char *name, mr_status *st)
     if (index >= count) {
         char all[512];
         list_devices(all, sizeof all);
-        return mr_fail(st, MR_NOT_FOUND, "device %s is not here; there is %s", name, all);
+        return mr_fail(st, MR_NOT_FOUND, "device %s is not available; this machine has %s", name,
+                       all);
     }
     mr_device *d = mr_calloc(1, sizeof *d);
     if (!d)
@@ -335,8 +337,8 @@ mr_code mr_stream_launch(mr_stream *s, mr_kernel_fn fn, const void *args, size_t
 {
     if (!s->backend->launch)
         return mr_fail(st, MR_UNIMPLEMENTED,
-                       "functions of the host are no kernels of %s; launch its own on "
-                       "mr_stream_native, or use operations of the table",
+                       "host functions cannot run as kernels on %s; launch device kernels on "
+                       "mr_stream_native, or use the operations of the table",
                        s->device->name);
     return s->backend->launch(s->self, fn, args, size, st);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_DEVICE_H
-#define MR_TRAINER_DEVICE_H
+#ifndef MR_TRAINER_DEVICE_DEVICE_H
+#define MR_TRAINER_DEVICE_DEVICE_H
 /* Devices: a small interface over memory, streams, events and a table of numeric operations, so
  * that staging, overlap and training run the same code, and are tested the same way, on a CPU and
  * on an accelerator.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_DEVICE_MODULES_H
-#define MR_TRAINER_DEVICE_MODULES_H
+#ifndef MR_TRAINER_DEVICE_DEVICE_MODULES_H
+#define MR_TRAINER_DEVICE_DEVICE_MODULES_H
 /* Kinds of devices loaded from modules, which are shared objects opened at run time: one build runs
  * on machines with and without the hardware, and reports which it found.
  *

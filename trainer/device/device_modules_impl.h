@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_DEVICE_MODULES_IMPL_H
-#define MR_TRAINER_DEVICE_MODULES_IMPL_H
+#ifndef MR_TRAINER_DEVICE_DEVICE_MODULES_IMPL_H
+#define MR_TRAINER_DEVICE_DEVICE_MODULES_IMPL_H
 /* For code that looks up a kind of device, a collective engine or another module. */
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_MATH_H
-#define MR_TRAINER_MATH_H
+#ifndef MR_TRAINER_DEVICE_MATH_H
+#define MR_TRAINER_DEVICE_MATH_H
 /* The numeric operations of a kind of device, which layers, losses, metrics and optimizers are
  * built on. Each kind has one table of them. Every operation obeys these rules:
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_RANDOM_BITS_H
-#define MR_TRAINER_RANDOM_BITS_H
+#ifndef MR_TRAINER_DEVICE_RANDOM_BITS_H
+#define MR_TRAINER_DEVICE_RANDOM_BITS_H
 /* Random bits as a function of a counter: the value drawn for a weight or a row depends only on
  * which one it is, not on who draws it or when. */
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_SPIN_H
-#define MR_TRAINER_SPIN_H
+#ifndef MR_TRAINER_DEVICE_SPIN_H
+#define MR_TRAINER_DEVICE_SPIN_H
 /* Busy-waiting, for events that arrive sooner than a sleeping thread would wake. */
 #include <pthread.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_TENSOR_H
-#define MR_TRAINER_TENSOR_H
+#ifndef MR_TRAINER_DEVICE_TENSOR_H
+#define MR_TRAINER_DEVICE_TENSOR_H
 /* Single values and shapes of tensors in host memory. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_TIMELINE_H
-#define MR_TRAINER_TIMELINE_H
+#ifndef MR_TRAINER_DEVICE_TIMELINE_H
+#define MR_TRAINER_DEVICE_TIMELINE_H
 /* Records what mr_fit did and when, step by step: what the loop and each replica's host thread
  * submitted and waited for, and what the devices' streams ran. Streams take the timestamps
  * themselves, so nothing waits for them; this stalls a GPU stream for a few microseconds.

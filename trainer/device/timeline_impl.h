@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_TIMELINE_IMPL_H
-#define MR_TRAINER_TIMELINE_IMPL_H
+#ifndef MR_TRAINER_DEVICE_TIMELINE_IMPL_H
+#define MR_TRAINER_DEVICE_TIMELINE_IMPL_H
 /* Recording of spans in a timeline. Each thread knows the timeline it records to, and its place in
  * it; a thread without a timeline records nothing, at the cost of one check.
  *

@@ -84,7 +84,7 @@ mr_code mr__read_state(const json_t *root, mr__train_state *s, mr_status *st)
     if (!bad && !check_totals(s->metric_totals, s))
         bad = "metric_totals";
     if (bad)
-        return mr_fail(st, MR_DATA_LOSS, "state.json: %s is missing or not what it must be", bad);
+        return mr_fail(st, MR_DATA_LOSS, "state.json: %s is missing or invalid", bad);
     s->seed = (uint64_t)seed;
     s->model_steps = (uint64_t)steps;
     return MR_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CHECKPOINT_STATE_H
-#define MR_TRAINER_CHECKPOINT_STATE_H
+#ifndef MR_TRAINER_EXCHANGE_CHECKPOINT_STATE_H
+#define MR_TRAINER_EXCHANGE_CHECKPOINT_STATE_H
 /* The contents of a checkpoint's state.json. */
 #include <jansson.h>
 #include <stdbool.h>

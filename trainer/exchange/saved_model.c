@@ -132,7 +132,7 @@ mr_code mr_model_save(const mr_model *m, const char *path, const mr_save_opts *o
     mr__new_directory d;
     if (!mr_model_is_built(m))
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "the model is not built, hence has no weights to save");
+                       "the model is not built, so it has no weights to save");
     MR_TRY(mr__new_directory_open(&d, path, mr__is_saved_name, st));
     return mr__new_directory_close(&d, mr__save_into(m, d.partial, opts, st), st);
 }
@@ -156,7 +156,7 @@ static mr_code load_model_text(mr_saved *s, mr_status *st)
     while (n > 0 && (s->model[n - 1] == '\n' || s->model[n - 1] == '\r'))
         s->model[--n] = '\0';
     if (strlen(s->model) != n || n == 0)
-        return mr_fail(st, MR_DATA_LOSS, "%s/%s is empty or no text", s->path, model_name);
+        return mr_fail(st, MR_DATA_LOSS, "%s/%s is empty or not text", s->path, model_name);
     return mr__find_preprocessing(s->path, &s->model, st);
 }
 
@@ -193,7 +193,7 @@ static mr_code check_training(mr_saved *s, mr_status *st)
 static mr_code read_saved(mr_saved *s, const char *path, mr_status *st)
 {
     if (!mr__is_there(path)) {
-        mr_fail(st, MR_NOT_FOUND, "there is no such saved model");
+        mr_fail(st, MR_NOT_FOUND, "no such saved model");
         mr_status_at(st, path, -1, -1);
         return MR_NOT_FOUND;
     }
@@ -334,8 +334,7 @@ mr_code mr__check_weights(const mr_safetensors *f, const mr_model *m, mr_status 
         for (v = 0; v < n && strcmp(mr_variable_name(mr_model_variable(m, v)), name) != 0;)
             v++;
         if (v == n)
-            return mr_fail(st, MR_INVALID_ARGUMENT, "the file has %s, which the model has not",
-                           name);
+            return mr_fail(st, MR_INVALID_ARGUMENT, "the file has %s, which the model lacks", name);
     }
     return MR_OK;
 }
@@ -377,8 +376,8 @@ void mr__saved_compare_precision(const mr_saved *saved, const mr_model *m)
 {
     bool mixed = json_is_true(json_object_get(saved->training, "mixed_precision"));
     if (mixed != mr_model_is_mixed(m))
-        mr_log(MR_LOG_WARNING, "the saved model was trained %s mixed precision, and goes on %s",
-               mixed ? "in" : "without", mixed ? "without it" : "in it");
+        mr_log(MR_LOG_WARNING, "the saved model was trained %s mixed precision, and continues %s",
+               mixed ? "in" : "without", mixed ? "without it" : "with it");
 }
 
 mr_code mr_saved_build(const mr_saved *saved, mr_model *m, mr_strategy *s,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_SAVED_MODEL_H
-#define MR_TRAINER_SAVED_MODEL_H
+#ifndef MR_TRAINER_EXCHANGE_SAVED_MODEL_H
+#define MR_TRAINER_EXCHANGE_SAVED_MODEL_H
 /* Saved models: a directory with everything that is needed to use a model again, on any number of
  * replicas.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_SAVED_MODEL_IMPL_H
-#define MR_TRAINER_SAVED_MODEL_IMPL_H
+#ifndef MR_TRAINER_EXCHANGE_SAVED_MODEL_IMPL_H
+#define MR_TRAINER_EXCHANGE_SAVED_MODEL_IMPL_H
 /* Shared by saved models and checkpoints. */
 #include "trainer/exchange/saved_model.h"
 #include "trainer/files/safetensors_impl.h"

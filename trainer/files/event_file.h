@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_EVENT_FILE_H
-#define MR_TRAINER_EVENT_FILE_H
+#ifndef MR_TRAINER_FILES_EVENT_FILE_H
+#define MR_TRAINER_FILES_EVENT_FILE_H
 /* TensorBoard's event files: TFRecord files of Event messages, written during training.
  *
  *   Event   wall_time = 1 (double), step = 2 (int64), file_version = 3 (string), summary = 5

@@ -109,9 +109,9 @@ mr_code mr__check_bytes(const json_t *v, const char *directory, const char *name
     if (want ? strcmp(want, have) == 0 : !has_checksums(v))
         return MR_OK;
     mr_fail(st, MR_DATA_LOSS,
-            "%s has the CRC-32C %s, but should have %.16s; the file is damaged, "
-            "or was changed (saved_models.md says how to)",
-            name, have, want ? want : "one that is not said");
+            "%s has the CRC-32C %s, but should have %.16s; the file is damaged, or was edited "
+            "(saved_models.md explains how to)",
+            name, have, want ? want : "one that is missing");
     char *path = mr__path_in(directory, name);
     mr_status_at(st, path, -1, -1);
     mr_free(path);
@@ -153,8 +153,8 @@ static mr_code check_format(const json_t *v, const char *name, mr_status *st)
     if (json_integer_value(format) > MR__SAVED_FORMAT)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "it has format %" JSON_INTEGER_FORMAT
-                       " and was written by Millrace %s; this one (%s) reads up to format %d: take "
-                       "a newer one",
+                       " and was written by Millrace %s; this one (%s) reads up to format %d: use "
+                       "a newer release",
                        json_integer_value(format), by ? by : "of an unknown version", MR_VERSION,
                        MR__SAVED_FORMAT);
     return MR_OK;
@@ -170,15 +170,14 @@ static mr_code check_sum(const json_t *v, char *bytes, size_t size, const char *
     if (!entry && !has_checksums(v))
         return MR_OK;
     if (!at)
-        return mr_fail(st, MR_DATA_LOSS, "%s: %s is missing or not what it must be", name,
-                       checksum_key);
+        return mr_fail(st, MR_DATA_LOSS, "%s: %s is missing or invalid", name, checksum_key);
     memcpy(at, no_checksum, sizeof have - 1);
     checksum(have, bytes, size);
     if (strcmp(want, have) == 0)
         return MR_OK;
     return mr_fail(st, MR_DATA_LOSS,
-                   "%s has the CRC-32C %s, but says %s; the file is damaged, or was changed "
-                   "(saved_models.md says how to)",
+                   "%s has the CRC-32C %s, but says %s; the file is damaged, or was edited "
+                   "(saved_models.md explains how to)",
                    name, have, want);
 }
 
@@ -220,7 +219,7 @@ mr_code mr__check_files(const json_t *v, const char *directory, mr_status *st)
         void *bytes;
         size_t n;
         if (*name == '/' || strstr(name, ".."))
-            return mr_fail(st, MR_DATA_LOSS, "%s/%.200s is no file of a saved model", directory,
+            return mr_fail(st, MR_DATA_LOSS, "%s/%.200s is not a file of a saved model", directory,
                            name);
         MR_TRY(mr__load_bytes(directory, name, &bytes, &n, st));
         mr_code rc = mr__check_bytes(v, directory, name, bytes, n, st);

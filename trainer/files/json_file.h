@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_JSON_FILE_H
-#define MR_TRAINER_JSON_FILE_H
+#ifndef MR_TRAINER_FILES_JSON_FILE_H
+#define MR_TRAINER_FILES_JSON_FILE_H
 /* The JSON files of saved models and checkpoints. The last entry of such an object, "crc32c", is
  * the CRC-32C of the file with eight zeros as its value; "checksums" has those of other files,
  * which do not contain one, by name.

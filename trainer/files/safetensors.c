@@ -65,28 +65,29 @@ static bool count_bytes(const mr_named_tensor *t, uint64_t *bytes)
 static mr_code read_dtype(const json_t *v, mr_named_tensor *t, mr_status *st)
 {
     if (!json_is_string(v))
-        return mr_fail(st, MR_DATA_LOSS, "tensor %s: the header gives it no dtype", t->name);
+        return mr_fail(st, MR_DATA_LOSS, "tensor %s has no dtype in the header", t->name);
     for (size_t i = 0; i < N_DTYPES; i++)
         if (strcmp(json_string_value(v), dtypes[i].name) == 0) {
             t->dtype = dtypes[i].dtype;
             return MR_OK;
         }
-    return mr_fail(st, MR_UNIMPLEMENTED, "tensor %s has dtype %s, which Millrace does not have",
+    return mr_fail(st, MR_UNIMPLEMENTED, "tensor %s has dtype %s, which Millrace does not support",
                    t->name, json_string_value(v));
 }
 
 static mr_code read_shape(const json_t *v, mr_named_tensor *t, mr_status *st)
 {
     if (!json_is_array(v))
-        return mr_fail(st, MR_DATA_LOSS, "tensor %s: the header gives it no shape", t->name);
+        return mr_fail(st, MR_DATA_LOSS, "tensor %s has no shape in the header", t->name);
     if (json_array_size(v) > MR_MAX_RANK)
-        return mr_fail(st, MR_UNIMPLEMENTED, "tensor %s has %zu dimensions; Millrace has up to %d",
-                       t->name, json_array_size(v), MR_MAX_RANK);
+        return mr_fail(st, MR_UNIMPLEMENTED,
+                       "tensor %s has %zu dimensions; Millrace supports up to %d", t->name,
+                       json_array_size(v), MR_MAX_RANK);
     t->rank = (int)json_array_size(v);
     for (int i = 0; i < t->rank; i++) {
         const json_t *d = json_array_get(v, (size_t)i);
         if (!json_is_integer(d) || json_integer_value(d) < 0)
-            return mr_fail(st, MR_DATA_LOSS, "tensor %s: dimension %d is no size", t->name, i);
+            return mr_fail(st, MR_DATA_LOSS, "tensor %s: dimension %d is not a size", t->name, i);
         t->shape[i] = json_integer_value(d);
     }
     return MR_OK;
@@ -98,7 +99,7 @@ static mr_code read_tensor(mr_safetensors *f, const json_t *v, mr_named_tensor *
 {
     uint64_t bytes;
     if (!json_is_object(v))
-        return mr_fail(st, MR_DATA_LOSS, "the header's entry %s is no object", t->name);
+        return mr_fail(st, MR_DATA_LOSS, "the header's entry %s is not an object", t->name);
     MR_TRY(read_dtype(json_object_get(v, "dtype"), t, st));
     MR_TRY(read_shape(json_object_get(v, "shape"), t, st));
     const json_t *offsets = json_object_get(v, "data_offsets");
@@ -110,12 +111,12 @@ static mr_code read_tensor(mr_safetensors *f, const json_t *v, mr_named_tensor *
     uint64_t from = (uint64_t)json_integer_value(a), to = (uint64_t)json_integer_value(b);
     if (to > size)
         return mr_fail(st, MR_DATA_LOSS,
-                       "tensor %s ends at byte %" PRIu64 " of the data, of which there are %" PRIu64
-                       "; the file is truncated",
+                       "tensor %s ends at byte %" PRIu64 " of the data, which has %" PRIu64
+                       " bytes; the file is truncated",
                        t->name, to, size);
     if (!count_bytes(t, &bytes) || bytes != to - from)
         return mr_fail(st, MR_DATA_LOSS,
-                       "tensor %s: its dtype and shape do not come to the %" PRIu64
+                       "tensor %s: its dtype and shape do not match the %" PRIu64
                        " bytes of its data",
                        t->name, to - from);
     t->data = data + from;
@@ -163,11 +164,11 @@ static mr_code check_metadata(const json_t *m, mr_status *st)
     const char *key;
     json_t *v;
     if (m && !json_is_object(m))
-        return mr_fail(st, MR_DATA_LOSS, "%s is no object", metadata_key);
+        return mr_fail(st, MR_DATA_LOSS, "%s is not an object", metadata_key);
     json_object_foreach((json_t *)(uintptr_t)m, key, v)
     {
         if (!json_is_string(v))
-            return mr_fail(st, MR_DATA_LOSS, "%s: %s is no string", metadata_key, key);
+            return mr_fail(st, MR_DATA_LOSS, "%s: %s is not a string", metadata_key, key);
     }
     return MR_OK;
 }
@@ -262,7 +263,7 @@ static mr_code read_all(mr_safetensors *f, size_t size, mr_status *st)
     if (!f->root)
         return mr_fail(st, MR_DATA_LOSS, "the header is not JSON: %s", error.text);
     if (!json_is_object(f->root))
-        return mr_fail(st, MR_DATA_LOSS, "the header is no object");
+        return mr_fail(st, MR_DATA_LOSS, "the header is not an object");
     return read_tensors(f, f->bytes + LENGTH_BYTES + n, size - LENGTH_BYTES - n, st);
 }
 
@@ -360,7 +361,7 @@ static mr_code describe(json_t *root, const mr_named_tensor *t, uint64_t *at, mr
     if (!count_bytes(t, &bytes))
         return mr_fail(st, MR_INVALID_ARGUMENT, "tensor %s is too large", t->name);
     if (json_object_get(root, t->name) || strcmp(t->name, metadata_key) == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "there are two tensors called %s", t->name);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "two tensors are called %s", t->name);
     json_t *shape = json_array(), *entry;
     for (int i = 0; i < t->rank; i++)
         json_array_append_new(shape, json_integer(t->shape[i]));

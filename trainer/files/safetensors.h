@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_SAFETENSORS_H
-#define MR_TRAINER_SAFETENSORS_H
+#ifndef MR_TRAINER_FILES_SAFETENSORS_H
+#define MR_TRAINER_FILES_SAFETENSORS_H
 /* safetensors files: named tensors, for the weights of models. Little-endian.
  *
  *   offset  size  meaning

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_SAFETENSORS_IMPL_H
-#define MR_TRAINER_SAFETENSORS_IMPL_H
+#ifndef MR_TRAINER_FILES_SAFETENSORS_IMPL_H
+#define MR_TRAINER_FILES_SAFETENSORS_IMPL_H
 /* Tensors in a directory that is being written, and in an existing one. */
 #include "trainer/files/safetensors.h"
 

@@ -90,7 +90,7 @@ static mr_code sync_parent(const char *path, mr_status *st)
 
 static mr_code rename_to(const char *from, const char *to, mr_status *st)
 {
-    return mr__rename_again(from, to) == 0 ? MR_OK : fail_at(st, "give it this name", to);
+    return mr__rename_again(from, to) == 0 ? MR_OK : fail_at(st, "rename a file to this name", to);
 }
 
 mr_code mr__write_in_place(const char *path, const void *bytes, size_t n, mr_status *st)
@@ -180,7 +180,7 @@ static mr_code check_name(void *ctx, const char *name, mr_status *st)
     if (o->ours(name))
         return MR_OK;
     mr_fail(st, MR_ALREADY_EXISTS,
-            "it has %s in it, which is not part of a saved model: it is not replaced; choose "
+            "it contains %s, which is not part of a saved model, so it is not replaced; choose "
             "another name",
             name);
     mr_status_at(st, o->path, -1, -1);
@@ -193,7 +193,7 @@ static mr_code check_place(const char *path, bool (*ours)(const char *name), mr_
         return MR_OK;
     if (mr__is_directory(path))
         return mr__each_name(path, check_name, &(owner){ours, path}, st);
-    mr_fail(st, MR_ALREADY_EXISTS, "there is a file of this name; choose another");
+    mr_fail(st, MR_ALREADY_EXISTS, "a file of this name exists; choose another name");
     mr_status_at(st, path, -1, -1);
     return MR_ALREADY_EXISTS;
 }
@@ -275,7 +275,7 @@ static mr_code give_name(const mr__new_directory *d, bool *done, mr_status *st)
     if (rc != 0 && (errno == EINVAL || errno == ENOSYS))
         return replace_slowly(d, st);
     if (rc != 0)
-        return fail_at(st, "give it this name", d->path);
+        return fail_at(st, "rename a file to this name", d->path);
     *done = true;
     MR_TRY(sync_parent(d->path, st));
     return mr__remove_saved(d->partial, st); /* now the old one */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_SAVED_FILES_H
-#define MR_TRAINER_SAVED_FILES_H
+#ifndef MR_TRAINER_FILES_SAVED_FILES_H
+#define MR_TRAINER_FILES_SAVED_FILES_H
 /* Atomic writes of directories: they are written in the same directory under a hidden name,
  * .NAME.partial, synced, then renamed. An existing one is exchanged for the new one in one step and
  * then removed. A process that is killed leaves only the hidden name, which the next write of the

@@ -57,10 +57,10 @@ mr_code mr__adapt_count(mr__adapting *a, const char *text, size_t size, int64_t 
         return mr_fail_memory(st, size, "a vocabulary");
     if (memchr(text, 0, size) || memchr(text, '\n', size) || (size && text[size - 1] == '\r')) {
         mr_free(copy);
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "a token with a line's end or a NUL byte in it cannot be in a vocabulary: "
-                       "\"%.40s\"",
-                       text);
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "a token that contains a line break or a NUL byte cannot be in a vocabulary: \"%.40s\"",
+            text);
     }
     a->tokens[a->n_tokens] = (mr__token){copy, size, number, times};
     return mr__hash_add(&a->index, hash, a->n_tokens++, "a vocabulary", st);
@@ -154,16 +154,16 @@ static mr_code see_moments(mr__adapting *a, const mr_array *x, mr_status *st)
     }
     if (width != a->width)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the last axis of the features is %zu long after one of %zu; batch with "
-                       "drop_remainder, or say normalization(axis=none)",
+                       "the last axis of the features has length %zu after one of length %zu; "
+                       "batch with drop_remainder, or use normalization(axis=none)",
                        width, a->width);
     for (size_t row = 0; row < n / width; row++, v += width) {
         double part = 1 / (double)++a->rows;
         for (size_t i = 0; i < width; i++) {
             double d = v[i] - a->mean[i];
             if (!isfinite(v[i]))
-                return mr_fail(st, MR_INVALID_ARGUMENT,
-                               "a feature is %g, of which there is no mean", v[i]);
+                return mr_fail(st, MR_INVALID_ARGUMENT, "cannot compute a mean: a feature is %g",
+                               v[i]);
             a->mean[i] += d * part;
             a->squares[i] += d * (v[i] - a->mean[i]);
         }
@@ -187,7 +187,7 @@ static mr_code write_lists(const char *directory, const char *name, const char *
     if (!good) { /* a number that is not finite, which JSON cannot represent */
         json_decref(root);
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "%s: what was learned is too large for a float64, or memory ran out", name);
+                       "%s: a learned value is too large for a float64, or memory ran out", name);
     }
     char *text = mr__json_text(root, JSON_REAL_PRECISION(17), &size);
     mr_code rc =
@@ -220,7 +220,8 @@ static mr_code see_values(mr__adapting *a, const mr_array *x, mr_status *st)
     MR_TRY(mr__adapt_reserve(a, n, st));
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(v[i]))
-            return mr_fail(st, MR_INVALID_ARGUMENT, "a feature is %g, which is in no bin", v[i]);
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "cannot compute bin boundaries: a feature is %g", v[i]);
         a->values[a->n_values++] = v[i];
     }
     return MR_OK;
@@ -267,16 +268,15 @@ static const mr_param lookup_params[] = {
     MR_PARAM_WITH(struct mr__adapt_params, max_tokens, MR_P_OPTIONAL | MR_P_NONE, .min.i = 1,
                   .max.i = INT64_C(1) << 40,
                   .has_at = offsetof(struct mr__adapt_params, has_max_tokens),
-                  .doc = "The most indices there are, the oov ones among them; none: any number."),
+                  .doc = "Maximum number of indices, including the oov ones; none: no limit."),
     MR_PARAM(struct mr__adapt_params, oov, .def.i = 1, .min.i = 0, .max.i = INT64_C(1) << 40,
-             .doc = "The indices for what is not in the vocabulary."),
+             .doc = "Number of indices for tokens that are not in the vocabulary."),
     {0}};
 static const mr_param text_params[] = {
-    MR_PARAM_WITH(struct mr__adapt_params, max_tokens, MR_P_OPTIONAL | MR_P_NONE, .min.i = 3,
-                  .max.i = INT64_C(1) << 40,
-                  .has_at = offsetof(struct mr__adapt_params, has_max_tokens),
-                  .doc = "The most indices there are, the 2 that are no tokens among them; none: "
-                         "any number."),
+    MR_PARAM_WITH(
+        struct mr__adapt_params, max_tokens, MR_P_OPTIONAL | MR_P_NONE, .min.i = 3,
+        .max.i = INT64_C(1) << 40, .has_at = offsetof(struct mr__adapt_params, has_max_tokens),
+        .doc = "Maximum number of indices, including the 2 that are not tokens; none: no limit."),
     {0}};
 static const mr_param normalization_params[] = {
     MR_PARAM(struct mr__adapt_params, axis, .def.s = "last", .names = axes,
@@ -284,7 +284,7 @@ static const mr_param normalization_params[] = {
     {0}};
 static const mr_param discretization_params[] = {MR_ARG(struct mr__adapt_params, num_bins,
                                                         .min.i = 2, .max.i = 1 << 20,
-                                                        .doc = "How many bins."),
+                                                        .doc = "Number of bins."),
                                                  {0}};
 
 static const kind kinds[] = {
@@ -349,7 +349,7 @@ static mr_code features_of(const kind *k, mr_dataset *ds, mr_dataset **out, mr_s
     if (texts    ? x->dtype != MR_STRING
         : tokens ? x->dtype != MR_STRING && !mr_dtype_is_integer(x->dtype)
                  : x->dtype >= MR_STRING)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%s learns of %s, but the features are %s",
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s learns from %s, but the features are %s",
                        k->table.name,
                        texts    ? "strings"
                        : tokens ? "strings or integers"
@@ -444,7 +444,7 @@ static mr_code adapt(const kind *k, mr__adapting *a, mr_strategy *s, mr_dataset 
                        o->oov);
     MR_TRY(learn(k, a, s, ds, opts, st));
     if (a->n_tokens + a->n_values + (size_t)a->rows == 0)
-        return mr_fail(st, MR_FAILED_PRECONDITION, "the data have no value to learn of");
+        return mr_fail(st, MR_FAILED_PRECONDITION, "the data have no values to learn from");
     return s && mr_strategy_worker(s) > 0 ? MR_OK : k->write(a, directory, st);
 }
 

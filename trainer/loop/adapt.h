@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_ADAPT_H
-#define MR_TRAINER_ADAPT_H
+#ifndef MR_TRAINER_LOOP_ADAPT_H
+#define MR_TRAINER_LOOP_ADAPT_H
 /* Learns the state of preprocessing layers in one pass over a dataset, like Keras's adapt:
  *
  *   lookup(max_tokens=none, oov=1)  vocabulary.txt: the tokens, one per line, the most frequent

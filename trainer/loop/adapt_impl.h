@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_ADAPT_IMPL_H
-#define MR_TRAINER_ADAPT_IMPL_H
+#ifndef MR_TRAINER_LOOP_ADAPT_IMPL_H
+#define MR_TRAINER_LOOP_ADAPT_IMPL_H
 /* Shared by adapt.c (learning) and adapt_workers.c (several workers). */
 #include "pipeline/memory/hash_index.h"
 #include "trainer/loop/adapt.h"

@@ -92,7 +92,7 @@ typedef struct rest {
 static mr_code take(rest *r, void *to, size_t n, mr_status *st)
 {
     if ((size_t)(r->end - r->at) < n)
-        return mr_fail(st, MR_DATA_LOSS, "what a worker has learned is cut short");
+        return mr_fail(st, MR_DATA_LOSS, "the learned state of a worker is truncated");
     if (n > 0)
         memcpy(to, r->at, n);
     r->at += n;
@@ -105,7 +105,7 @@ static mr_code add_tokens(mr__adapting *a, size_t n, rest *r, mr_status *st)
     for (size_t i = 0; i < n; i++) {
         MR_TRY(take(r, &t, sizeof t, st));
         if ((uint64_t)(r->end - r->at) < t.size)
-            return mr_fail(st, MR_DATA_LOSS, "what a worker has learned is cut short");
+            return mr_fail(st, MR_DATA_LOSS, "the learned state of a worker is truncated");
         MR_TRY(mr__adapt_count(a, r->at, t.size, t.number, t.count, st));
         r->at += t.size;
     }
@@ -117,7 +117,7 @@ static mr_code add_moments(mr__adapting *a, const head *h, rest *r, mr_status *s
 {
     const char *means = r->at, *squares = r->at + h->width * sizeof(double);
     if (h->width > (uint64_t)(r->end - r->at) / (2 * sizeof(double)))
-        return mr_fail(st, MR_DATA_LOSS, "what a worker has learned is cut short");
+        return mr_fail(st, MR_DATA_LOSS, "the learned state of a worker is truncated");
     r->at += 2 * h->width * sizeof(double);
     if (h->width == 0)
         return MR_OK;
@@ -130,8 +130,8 @@ static mr_code add_moments(mr__adapting *a, const head *h, rest *r, mr_status *s
     }
     if (a->width != h->width)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the last axis of the features is %zu long on one worker and %zu on "
-                       "another; batch with drop_remainder, or say normalization(axis=none)",
+                       "the last axis of the features has length %zu on one worker and %zu on "
+                       "another; batch with drop_remainder, or use normalization(axis=none)",
                        a->width, (size_t)h->width);
     double before = (double)a->rows, there = (double)h->rows, all = before + there;
     for (size_t i = 0; i < a->width; i++) {
@@ -155,7 +155,7 @@ static mr_code add_worker(mr__adapting *a, const char *bytes, size_t size, mr_st
     MR_TRY(add_tokens(a, h.n_tokens, &r, st));
     MR_TRY(add_moments(a, &h, &r, st));
     if (h.n_values > (uint64_t)(r.end - r.at) / sizeof(double))
-        return mr_fail(st, MR_DATA_LOSS, "what a worker has learned is cut short");
+        return mr_fail(st, MR_DATA_LOSS, "the learned state of a worker is truncated");
     MR_TRY(mr__adapt_reserve(a, h.n_values, st));
     MR_TRY(take(&r, a->values + a->n_values, h.n_values * sizeof(double), st));
     a->n_values += h.n_values;
@@ -187,7 +187,7 @@ mr_code mr__adapt_gather(mr_strategy *s, mr__adapting *a, mr_status *st)
     for (size_t i = 0; i < workers && rc == MR_OK; i++)
         total += sizes[i] = (size_t)theirs[i];
     if (rc == MR_OK && !(all = mr_malloc(total)))
-        rc = mr_fail_memory(st, total, "what all workers have learned");
+        rc = mr_fail_memory(st, total, "the learned state of all workers");
     if (rc == MR_OK)
         rc = exchange(s, a, sizes, all, st);
     for (size_t i = 0, at = 0; i < workers && rc == MR_OK; at += sizes[i++])

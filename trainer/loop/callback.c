@@ -94,7 +94,7 @@ static mr_code parse_keep(const mr_param *p, const mr_expr *e, void *field, mr_s
     else if (e->kind == MR_EX_INT && e->i > 0)
         *n = e->i;
     else
-        return mr_expr_fail_at(st, e, "%s must be all or how many", p->name);
+        return mr_expr_fail_at(st, e, "%s must be \"all\" or a number of checkpoints", p->name);
     return MR_OK;
 }
 
@@ -108,7 +108,7 @@ static mr_code parse_pairs(const mr_param *p, const mr_expr *e, void *field, mr_
 {
     mr__pairs *out = field;
     static const char form[] = "%s must be a list of pairs, as in [[0, 0.001], [3, 0.0001]], with "
-                               "epochs that rise from 0 on";
+                               "epochs that start at 0 or later and increase";
     if (e->kind != MR_EX_LIST || e->n == 0 || e->n > MAX_PAIRS)
         return mr_expr_fail_at(st, e, form, p->name);
     double *v = mr_calloc(2 * e->n, sizeof *v);
@@ -164,8 +164,8 @@ void mr__check_watched(const mr_train_event *e, const char *callback, const char
 {
     if (is_never_there(e, monitor))
         mr_log(MR_LOG_WARNING,
-               "%s watches %s, and there are no validation data: it does nothing; name some, or "
-               "another value, such as monitor=\"%s\"",
+               "%s watches %s, but there are no validation data, so it does nothing; pass some, or "
+               "watch another value, such as monitor=\"%s\"",
                callback, monitor, monitor + 4);
 }
 
@@ -261,7 +261,7 @@ mr_code mr__fill_path(const char *pattern, int64_t epoch, int64_t step, char **o
         } else {
             mr_free(text);
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "'%s' has something else than {epoch} and {step} in braces", pattern);
+                           "'%s' has something other than {epoch} and {step} in braces", pattern);
         }
     }
     text[n] = '\0';

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CALLBACK_H
-#define MR_TRAINER_CALLBACK_H
+#ifndef MR_TRAINER_LOOP_CALLBACK_H
+#define MR_TRAINER_LOOP_CALLBACK_H
 /* Callbacks from text, with Keras's names: "early_stopping(patience=3)". docs/callbacks.md lists
  * them, and callback_desc.h shows how to add one; a program's own callback is a struct of functions
  * (fit.h), used together with these.

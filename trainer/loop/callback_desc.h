@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CALLBACK_DESC_H
-#define MR_TRAINER_CALLBACK_DESC_H
+#ifndef MR_TRAINER_LOOP_CALLBACK_DESC_H
+#define MR_TRAINER_LOOP_CALLBACK_DESC_H
 /* Named callbacks as data: a descriptor with a table of parameters and functions. The library has
  * one file per callback in trainer/loop/callbacks/; mr_callback_register adds others.
  *

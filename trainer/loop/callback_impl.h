@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CALLBACK_IMPL_H
-#define MR_TRAINER_CALLBACK_IMPL_H
+#ifndef MR_TRAINER_LOOP_CALLBACK_IMPL_H
+#define MR_TRAINER_LOOP_CALLBACK_IMPL_H
 /* Shared by the callbacks of the library. */
 #include "trainer/loop/callback_desc.h"
 

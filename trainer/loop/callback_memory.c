@@ -123,7 +123,7 @@ mr_code mr__recalled_load(mr__recalled *r, const char *directory, const json_t *
             has_weights || json_is_true(json_object_get(json_array_get(list, i), "weights"));
     }
     if (!good)
-        return mr_fail(st, MR_DATA_LOSS, "state.json: callbacks is not what it must be");
+        return mr_fail(st, MR_DATA_LOSS, "state.json: callbacks is invalid");
     if (has_weights)
         MR_TRY(mr__load_tensors(directory, weights_name, &r->weights, st));
     r->list = json_incref(list);
@@ -196,7 +196,8 @@ mr_code mr__recall(const mr__recalled *r, const mr_fit_opts *o, mr_status *st)
         while (at < n && !(is_of(json_array_get(r->list, at), c->name, memory.of) && place-- == 0))
             at++;
         if (at == n) {
-            mr_log(MR_LOG_WARNING, "the checkpoint has nothing of %s, which begins anew", c->name);
+            mr_log(MR_LOG_WARNING, "the checkpoint has no state of %s, which starts afresh",
+                   c->name);
             continue;
         }
         mr_code rc = give(r, at, c, memory.of, st);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CALLBACK_MEMORY_H
-#define MR_TRAINER_CALLBACK_MEMORY_H
+#ifndef MR_TRAINER_LOOP_CALLBACK_MEMORY_H
+#define MR_TRAINER_LOOP_CALLBACK_MEMORY_H
 /* State of callbacks in checkpoints: a list in state.json,
  *
  *   "callbacks": [{"name": "early_stopping", "of": "val_loss", "numbers": [1, 0.5, 2, 0],

@@ -136,7 +136,7 @@ static mr_code read_slots(const mr_train_event *e, mr_named_tensor *t, char (*na
         for (size_t k = 0; k < mr__optimizer_n_slots(e->optimizer); k++, at++) {
             float *values = mr_malloc(bytes);
             if (!values)
-                return mr_fail_memory(st, bytes, "what the optimizer remembers");
+                return mr_fail_memory(st, bytes, "the state of the optimizer");
             slot_name(names[at], v, k);
             t[at] = (mr_named_tensor){.name = names[at],
                                       .dtype = MR_FLOAT32,
@@ -163,7 +163,7 @@ static mr_code save_slots(const mr_train_event *e, const char *directory, mr_sta
     mr_named_tensor *t = mr_calloc(n, sizeof *t);
     char(*names)[SLOT_NAME] = mr_calloc(n, sizeof *names);
     mr_code rc = t && names ? read_slots(e, t, names, st)
-                            : mr_fail_memory(st, n * sizeof *t, "what the optimizer remembers");
+                            : mr_fail_memory(st, n * sizeof *t, "the state of the optimizer");
     if (rc == MR_OK)
         rc = mr__save_tensors(directory, slots_name, t, n, st);
     for (size_t i = 0; t && i < n; i++)
@@ -327,8 +327,8 @@ static mr_code save_of_all(const mr_train_event *e, const char *path, mr_status 
     part own = {0}, *all = NULL;
     if (!mr_model_is_built(e->model) || (!e->loop->between && !e->loop->saving))
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "a checkpoint can be saved in batch_end of a step that the callback's "
-                       "`saves` asked for, in epoch_end and in train_end");
+                       "a checkpoint can be saved only in batch_end of a step that the callback's "
+                       "`saves` requested, in epoch_end and in train_end");
     mr_code rc = collect_own(e, &own, st);
     if (rc == MR_OK && workers > 1) {
         if (!(all = mr_calloc(workers, sizeof *all)))
@@ -404,8 +404,8 @@ static mr_code check_optimizer(const mr_train_event *e, const restoring *x, mr_s
     size_t slots = mr__optimizer_n_slots(e->optimizer);
     if (strcmp(x->state.optimizer, name) != 0 || x->state.n_slots != (int64_t)slots)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the checkpoint is of optimizer %s, which remembers %" PRId64
-                       " values of each weight; this one is %s, which remembers %zu",
+                       "the checkpoint is from optimizer %s, which keeps %" PRId64
+                       " values for each weight; this run uses %s, which keeps %zu",
                        x->state.optimizer, x->state.n_slots, name, slots);
     for (size_t i = 0; i < mr_model_n_variables(e->model); i++) {
         const mr_variable *v = mr_model_variable(e->model, i);
@@ -442,27 +442,28 @@ static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
             st));
     }
     if (mr__model_seed(e->model) != x->state.seed)
-        mr_log(MR_LOG_WARNING, "the checkpoint was trained with another seed than this run's");
+        mr_log(MR_LOG_WARNING,
+               "the checkpoint was trained with a seed that differs from this run's");
     mr__saved_compare_precision(x->saved, e->model);
     mr_code rc = mr__check_weights(mr__saved_weights(x->saved), e->model, st);
     if (rc == MR_OK)
         rc = check_optimizer(e, x, st);
     if (rc == MR_OK && !x->state.epoch_over && x->state.n_metrics != (int64_t)e->n_metrics)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "the checkpoint lies within an epoch and has %" PRId64
-                     " metrics of it, but %zu are asked for now",
+                     "the checkpoint is inside an epoch and has %" PRId64
+                     " metrics of it, but this run has %zu",
                      x->state.n_metrics, e->n_metrics);
     size_t sums = json_array_size(x->state.output_sums);
     if (rc == MR_OK && !x->state.epoch_over &&
         sums != (e->loop->run.n_outputs > 1 ? e->loop->run.n_outputs : 0))
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "the checkpoint lies within an epoch and has losses of %zu outputs, but the "
+                     "the checkpoint is inside an epoch and has losses of %zu outputs, but the "
                      "model has %zu",
                      sums > 0 ? sums : 1, e->loop->run.n_outputs);
     for (size_t i = 0; i < e->n_metrics && rc == MR_OK && !x->state.epoch_over; i++)
         if (!has_totals(e, x, i))
             rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                         "the checkpoint lies within an epoch and has another metric than %s of it",
+                         "the checkpoint is inside an epoch and has another metric instead of %s",
                          mr_metric_name(e->metrics[i]));
     if (rc == MR_OK)
         rc = mr__recalled_load(&x->recalled, mr_saved_path(x->saved), x->root, e->model, st);
@@ -560,7 +561,7 @@ static mr_code skip(const mr_train_event *e, const restoring *x, mr_status *st)
     if (x->position || x->state.epoch_over)
         return MR_OK;
     mr_log(MR_LOG_WARNING,
-           "the checkpoint is of %" PRId64 " processes and %" PRId64 " replicas: the %" PRId64
+           "the checkpoint is from %" PRId64 " processes and %" PRId64 " replicas: the %" PRId64
            " batches of its epoch are read again and dropped",
            x->state.workers, x->state.replicas, x->state.epoch_step);
     mr_code rc = mr__feed_skip(&e->loop->run.feed, x->state.epoch_step, st);
@@ -603,7 +604,7 @@ mr_code mr_checkpoint_restore(const mr_train_event *e, const char *path, mr_stat
     restoring x = {0};
     if (e->step > 0 || !e->loop)
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "a checkpoint can be restored in train_begin alone");
+                       "a checkpoint can be restored only in train_begin");
     mr_code rc = load(e, path, &x, st);
     if (rc == MR_OK)
         rc = check(e, &x, st);

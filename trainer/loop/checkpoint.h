@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CHECKPOINT_H
-#define MR_TRAINER_CHECKPOINT_H
+#ifndef MR_TRAINER_LOOP_CHECKPOINT_H
+#define MR_TRAINER_LOOP_CHECKPOINT_H
 /* Checkpoints: a saved model (saved_model.h) and all other state that is needed to continue
  * training as if it had not been interrupted.
  *

@@ -24,13 +24,13 @@ mr_code mr__fit_data(const mr_strategy *s, mr_dataset *ds, const mr_fit_opts *op
                                 (int64_t)mr_strategy_num_replicas_in_sync(s)};
     *out = NULL;
     if (!ds && (!opts || !opts->input))
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "there are no data: neither a dataset nor an input function");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "no data: pass a dataset or an input function");
     if (!ds)
         MR_TRY(opts->input(opts->input_ctx, &c, out, st));
     else
         *out = mr_dataset_ref(ds);
-    return *out ? MR_OK : mr_fail(st, MR_FAILED_PRECONDITION, "the input function made no dataset");
+    return *out ? MR_OK
+                : mr_fail(st, MR_FAILED_PRECONDITION, "the input function returned no dataset");
 }
 
 mr_code mr__feed_open(mr__feed *f, mr_strategy *s, mr_dataset *ds, const mr_fit_opts *opts,
@@ -166,8 +166,8 @@ mr_code mr__feed_save(mr__feed *f, void **bytes, size_t *size, mr_status *st)
 {
     if (f->ahead)
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "the next batch was fetched already: the position can be had where the "
-                       "callback's `saves` asked for it, and at the end of an epoch");
+                       "the next batch was fetched already: the position is available only where "
+                       "the callback's `saves` requested it, and at the end of an epoch");
     return mr_dist_iterator_save(f->it, bytes, size, st);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_FEED_H
-#define MR_TRAINER_FEED_H
+#ifndef MR_TRAINER_LOOP_FEED_H
+#define MR_TRAINER_LOOP_FEED_H
 /* The steps of a dataset, one ahead: while the replicas work on one, the next is pulled and staged.
  * shard/distribute distributes the dataset over workers and replicas; workers agree on the number
  * of rows of each step, and on the end. An error of the pipeline is reported after the batches

@@ -478,7 +478,7 @@ static mr_code take(mr__fit_loop *x, const mr_train_event *e, mr_status *st)
         if (o->steps_per_epoch) {
             mr_log(MR_LOG_WARNING,
                    "the data ran out at step %" PRId64 " of epoch %" PRId64
-                   ", which was to have %" PRId64 "; training ends: let the data repeat()",
+                   ", which should have %" PRId64 "; training ends: add repeat() to the data",
                    e->epoch_step, e->epoch, o->steps_per_epoch);
             x->stop = true;
         }
@@ -604,20 +604,20 @@ static mr_code check_end(const mr__fit_loop *x, mr_status *st)
     const mr_fit_opts *o = x->run.opts;
     if (x->run.stepper->reads_apart && !o->steps && !o->steps_per_epoch)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "workers of parameter servers read data that each goes through by itself: "
-                       "say how many steps an epoch has (steps_per_epoch, --steps-per-epoch), or "
-                       "all of training (steps, --steps)");
+                       "each worker of parameter servers reads the data by itself, so epochs have "
+                       "no common end: set the number of steps per epoch (steps_per_epoch, "
+                       "--steps-per-epoch) or in total (steps, --steps)");
     if (x->run.steps_in_pass == MR_INFINITE && !o->steps && !o->steps_per_epoch)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the data never end, hence no epoch does: say how many steps there are in "
-                       "one (steps_per_epoch, --steps-per-epoch), or in all (steps, --steps)");
+                       "the data never end, so no epoch does: set the number of steps per epoch "
+                       "(steps_per_epoch, --steps-per-epoch) or in total (steps, --steps)");
     if (o->validation && !o->validation_steps &&
         mr_dataset_cardinality(o->validation) == MR_INFINITE)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the validation data never end: take(n) of their batches");
+                       "the validation data never end: add take(n) after batch");
     if (o->evaluation && mr_dataset_cardinality(o->evaluation) == MR_INFINITE)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the evaluation data never end: take(n) of their batches");
+                       "the evaluation data never end: add take(n) after batch");
     return MR_OK;
 }
 
@@ -629,8 +629,8 @@ static mr_code check_validation(mr_dataset *ds, mr_dataset *validation, mr_statu
     size_t n = mr_spec_n_leaves(b);
     if (n < 2)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "validation: the data have %zu component%s; (features, labels) are wanted",
-                       n, n == 1 ? "" : "s");
+                       "validation: the data have %zu component%s; expected (features, labels)", n,
+                       n == 1 ? "" : "s");
     for (size_t i = 0; i < 2 && i < mr_spec_n_leaves(a); i++) {
         const mr_leaf *x = mr_spec_leaf(a, i), *y = mr_spec_leaf(b, i);
         if (x->rank >= 0 && y->rank >= 0 && x->rank != y->rank)
@@ -669,7 +669,7 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     MR_TRY(check_opts(x.run.opts, st));
     if (x.run.opts->n_class_weights > 0 && mr_model_n_outputs(m) > 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "class weights are for models with one output; give sample weights");
+                       "class weights are for models with one output; use sample weights");
     MR_TRY(mr__fit_data(s, ds, x.run.opts, &own, st));
     mr_code rc = MR_OK;
     if (x.run.opts->validation)

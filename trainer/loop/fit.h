@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_FIT_H
-#define MR_TRAINER_FIT_H
+#ifndef MR_TRAINER_LOOP_FIT_H
+#define MR_TRAINER_LOOP_FIT_H
 /* Training, evaluation and prediction over a dataset batched with the *global* batch size. Each
  * step takes one batch, assigns every replica an equal slice of it (docs/sharding.md: the last ones
  * may have fewer rows, or none), sums the gradients over the replicas and divides by the actual

@@ -12,7 +12,7 @@ static mr_code check(const mr_fit_arrays *a, mr_status *st)
     const mr_array *const all[] = {a->x, a->y, a->sample_weight};
     static const char *const names[] = {"x", "y", "sample_weight"};
     if (!a->x || !a->y)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "fit wants x and y");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "fit requires x and y");
     for (size_t i = 0; i < MOST_COLUMNS && all[i]; i++) {
         if (all[i]->storage != MR_DENSE && all[i]->storage != MR_BYTES)
             return mr_fail(st, MR_INVALID_ARGUMENT, "%s is not a dense array", names[i]);
@@ -25,7 +25,8 @@ static mr_code check(const mr_fit_arrays *a, mr_status *st)
                        a->batch_size);
     if (!(a->validation_split >= 0) || a->validation_split >= 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "validation_split must be from 0 to below 1, found %g", a->validation_split);
+                       "validation_split must be at least 0 and below 1, found %g",
+                       a->validation_split);
     return MR_OK;
 }
 

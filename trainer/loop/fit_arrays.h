@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_FIT_ARRAYS_H
-#define MR_TRAINER_FIT_ARRAYS_H
+#ifndef MR_TRAINER_LOOP_FIT_ARRAYS_H
+#define MR_TRAINER_LOOP_FIT_ARRAYS_H
 /* Training on arrays in memory, like Keras's fit(x, y): batches of 32, reshuffled in each epoch.
  *
  *     mr_array x = {.dtype = MR_FLOAT32, .rank = 1, .shape = {4}, .rows = n, .data = features},

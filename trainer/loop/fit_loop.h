@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_FIT_LOOP_H
-#define MR_TRAINER_FIT_LOOP_H
+#ifndef MR_TRAINER_LOOP_FIT_LOOP_H
+#define MR_TRAINER_LOOP_FIT_LOOP_H
 /* Shared by the loop of fit and checkpoints. */
 #include "trainer/loop/callback_memory.h"
 #include "trainer/loop/fit_run.h"

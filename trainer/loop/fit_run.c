@@ -45,8 +45,8 @@ static mr_code find_metric_output(mr__run *x, size_t i, mr_status *st)
     x->metric_outputs[i] = name ? mr__model_find_output(x->m, name) : 0;
     if (!name && x->n_outputs > 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "metric %s: the model has several outputs (%s); say of which, as in %s.%s",
-                       text, names, mr_model_output_name(x->m, 0), text);
+                       "metric %s: the model has several outputs (%s); name one, as in %s.%s", text,
+                       names, mr_model_output_name(x->m, 0), text);
     if (x->metric_outputs[i] == x->n_outputs)
         return mr_fail(st, MR_INVALID_ARGUMENT, "metric %s: the model's outputs are called %s",
                        text, names);
@@ -95,8 +95,8 @@ static mr_code check_labels(const mr__run *x, const mr_spec *labels, mr_status *
     mr__model_output_names(x->m, names, sizeof names);
     if (mr_spec_kind_of(labels) == MR_SPEC_LEAF)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the labels are one tensor, but the model has %zu outputs (%s): a record "
-                       "with these names, or a tuple in this order, is wanted",
+                       "the labels are one tensor, but the model has %zu outputs (%s): expected a "
+                       "record with these names, or a tuple in this order",
                        x->n_outputs, names);
     for (size_t k = 0; k < x->n_outputs; k++)
         if (x->terms[k].labels < 0 && is_measured(x, k))
@@ -133,11 +133,11 @@ static mr_code check_no_record(const mr__run *x, mr_dataset *ds, mr_status *st)
     const char *features = mr_spec_child_name(spec, labels == 0);
     if (!x->loss || n < 2)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the data yield a record; %s wanted: .map(r => r[\"%.100s\"])",
-                       x->loss ? "(features, labels) are" : "features are", features);
+                       "the data yield a record; expected %s: .map(r => r[\"%.100s\"])",
+                       x->loss ? "(features, labels)" : "features", features);
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "the data yield a record, which does not say what the labels are; (features, "
-                   "labels) are wanted: .map(r => (r[\"%.100s\"], r[\"%.100s\"]))",
+                   "the data yield a record, which does not say what the labels are; expected "
+                   "(features, labels): .map(r => (r[\"%.100s\"], r[\"%.100s\"]))",
                    features, mr_spec_child_name(spec, labels));
 }
 
@@ -191,8 +191,8 @@ static mr_code check_columns(mr__run *x, size_t n, mr_status *st)
     size_t n_in = mr_model_n_inputs(x->m);
     if (n_in > 1 && (n < n_in + (x->loss != NULL) || n > n_in + 2 * x->n_outputs))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the model has %zu inputs, hence the data must yield features of as many "
-                       "components%s; found %zu components in all",
+                       "the model has %zu inputs, so the data must yield features with this number "
+                       "of components%s; found %zu components in all",
                        n_in,
                        x->loss ? ", with labels and perhaps sample weights: ((a, b), y), "
                                  "((a, b), y, w)"
@@ -359,7 +359,7 @@ mr_code mr__run_input(const mr__run *x, const mr_input_context *c, mr_dataset **
     MR_TRY(x->opts->input(x->opts->input_ctx, c, &made, st));
     mr_code rc =
         made ? mr__weigh_classes(made, x->opts->class_weights, x->opts->n_class_weights, out, st)
-             : mr_fail(st, MR_FAILED_PRECONDITION, "the input function made no dataset");
+             : mr_fail(st, MR_FAILED_PRECONDITION, "the input function returned no dataset");
     mr_dataset_unref(made);
     return rc;
 }
@@ -528,7 +528,7 @@ mr_code mr__run_build(mr__run *x, mr_status *st)
     char shape[128];
     mr__shape_text(t.rank, t.shape, shape, sizeof shape);
     return mr_fail(st, rc,
-                   "%s (batches of features have shape %s; where that is one example, end the data "
+                   "%s (batches of features have shape %s; if that is one example, end the data "
                    "with .batch(N), N being the global batch size)",
                    st->message, shape);
 }

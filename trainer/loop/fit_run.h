@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_FIT_RUN_H
-#define MR_TRAINER_FIT_RUN_H
+#ifndef MR_TRAINER_LOOP_FIT_RUN_H
+#define MR_TRAINER_LOOP_FIT_RUN_H
 /* Steps over a dataset, submitted in sequence, and their results, which arrive asynchronously.
  *
  * A step's results (the sum of losses, the penalty, the fault word, the metrics' totals,

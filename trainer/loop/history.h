@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_HISTORY_H
-#define MR_TRAINER_HISTORY_H
+#ifndef MR_TRAINER_LOOP_HISTORY_H
+#define MR_TRAINER_LOOP_HISTORY_H
 /* Results of each epoch of training: for every name ("loss", "val_accuracy", "learning_rate") one
  * value per epoch, like Keras's History.
  *

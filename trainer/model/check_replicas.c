@@ -13,7 +13,7 @@ static mr_code differ(const mr_variable *v, size_t a, size_t b, int64_t step, mr
 {
     return mr_fail(st, MR_DATA_LOSS,
                    "after step %" PRId64
-                   " the variable %s of replica %zu is not that of replica %zu, to the bit",
+                   " the variable %s of replica %zu differs from that of replica %zu",
                    step, mr_variable_name(v), b, a);
 }
 
@@ -22,8 +22,8 @@ static mr_code begins_otherwise(mr_strategy *s, const mr_variable *v, size_t w, 
 {
     const mr__world *world = mr__strategy_world(s);
     return mr_fail(st, MR_FAILED_PRECONDITION,
-                   "the variable %s begins with other values on rank %zu (%s) than on rank 0 (%s); "
-                   "all processes must begin with the same weights",
+                   "the variable %s starts with other values on rank %zu (%s) than on rank 0 (%s); "
+                   "all processes must start with the same weights",
                    mr_variable_name(v), w, mr__world_address(world, (uint32_t)w),
                    mr__world_address(world, 0));
 }

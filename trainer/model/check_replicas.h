@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CHECK_REPLICAS_H
-#define MR_TRAINER_CHECK_REPLICAS_H
+#ifndef MR_TRAINER_MODEL_CHECK_REPLICAS_H
+#define MR_TRAINER_MODEL_CHECK_REPLICAS_H
 #include "trainer/model/model.h"
 
 /* Between steps, on all workers: checks that all replicas hold the same bits of each variable. step

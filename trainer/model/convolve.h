@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CONVOLVE_H
-#define MR_TRAINER_CONVOLVE_H
+#ifndef MR_TRAINER_MODEL_CONVOLVE_H
+#define MR_TRAINER_MODEL_CONVOLVE_H
 /* Shared by the convolutional layers. */
 #include "trainer/model/onnx.h"
 #include "trainer/model/window2d.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_LAYER_H
-#define MR_TRAINER_LAYER_H
+#ifndef MR_TRAINER_MODEL_LAYER_H
+#define MR_TRAINER_MODEL_LAYER_H
 /* Layers as data: a descriptor with a few functions. The library has one file per layer in
  * trainer/model/layers/; mr_layer_register adds others.
  *

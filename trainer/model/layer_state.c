@@ -170,7 +170,7 @@ static mr_code vocabulary_text(const mr__learned *v, char **out, mr_status *st)
     char *path = path_of(v->e, "vocabulary.txt");
     *out = path ? quoted(path) : NULL;
     if (*out && !mr__is_there(path)) {
-        mr_fail(st, MR_NOT_FOUND, "there is no such vocabulary");
+        mr_fail(st, MR_NOT_FOUND, "no such vocabulary");
         mr_status_at(st, path, -1, -1);
         mr_free(*out);
         mr_free(path);
@@ -223,7 +223,8 @@ static mr_code list_tokens(const mr_expr *e, mr__tokens *out, mr_status *st)
         bool minus = v->kind == MR_EX_UNARY && v->op == '-';
         const mr_expr *of = minus ? v->children[0] : v;
         if (integers ? of->kind != MR_EX_INT : of->kind != MR_EX_STRING)
-            return mr_expr_fail_at(st, v, "a vocabulary is of strings alone or of integers alone");
+            return mr_expr_fail_at(st, v,
+                                   "a vocabulary must consist of strings only or of integers only");
         if (integers)
             out->integers[i] = minus ? -of->i : of->i;
         else

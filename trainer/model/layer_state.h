@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_LAYER_STATE_H
-#define MR_TRAINER_LAYER_STATE_H
+#ifndef MR_TRAINER_MODEL_LAYER_STATE_H
+#define MR_TRAINER_MODEL_LAYER_STATE_H
 /* State of preprocessing layers: a vocabulary, moments, bin boundaries. In a model's text it is a
  * list, or the name of a file that `millrace adapt` wrote, or of its directory. A saved model has a
  * copy of each file, as preprocessing/LAYER/vocabulary.txt, and its text names the copy.

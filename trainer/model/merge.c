@@ -13,10 +13,10 @@ mr_code mr__merge_build(mr_layer *l, mr_status *st)
             continue;
         mr__shape_text(l->in.rank, l->in.shape, first, sizeof first);
         mr__shape_text(d->rank, d->shape, other, sizeof other);
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "%s: its inputs must have one shape, but the first has %s and number %zu "
-                       "has %s",
-                       l->name, first, k + 1, other);
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "%s: its inputs must have the same shape, but the first has %s and number %zu has %s",
+            l->name, first, k + 1, other);
     }
     l->out = l->in;
     return MR_OK;

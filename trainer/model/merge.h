@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_MERGE_H
-#define MR_TRAINER_MERGE_H
+#ifndef MR_TRAINER_MODEL_MERGE_H
+#define MR_TRAINER_MODEL_MERGE_H
 /* Shared by layers that merge several inputs of one shape. */
 #include "trainer/model/layer.h"
 

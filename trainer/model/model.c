@@ -277,9 +277,10 @@ static mr_code fit_residual(mr_model *m, const mr_layer *sum, const mr_dims *mad
     char from[128], to[128];
     mr__shape_text(in->rank, in->shape, from, sizeof from);
     mr__shape_text(made->rank, made->shape, to, sizeof to);
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "%s: its layers make %s of %s, which cannot be added; projection=true fits them",
-                   sum->name, to, from);
+    return mr_fail(
+        st, MR_INVALID_ARGUMENT,
+        "%s: its layers output %s for an input of %s, which cannot be added; use projection=true",
+        sum->name, to, from);
 }
 
 /* Propagates shapes through the layers; counts the variables. */

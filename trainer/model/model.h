@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_MODEL_H
-#define MR_TRAINER_MODEL_H
+#ifndef MR_TRAINER_MODEL_MODEL_H
+#define MR_TRAINER_MODEL_MODEL_H
 /* Models from text, in Keras's names. A chain of layers:
  *
  *     input(28, 28).flatten().dense(128, activation="relu").dropout(0.2).dense(10)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_MODEL_IMPL_H
-#define MR_TRAINER_MODEL_IMPL_H
+#ifndef MR_TRAINER_MODEL_MODEL_IMPL_H
+#define MR_TRAINER_MODEL_MODEL_IMPL_H
 /* Shared by model.c (creation and destruction), model_text.c (parsing), model_plan.c (placement of
  * gradients) and model_run.c (passes). */
 #include "trainer/model/layer.h"

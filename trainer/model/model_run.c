@@ -40,14 +40,13 @@ mr_code mr__model_check_dtype(const mr_model *m, size_t input, mr_dtype t, mr_st
         snprintf(of, sizeof of, " of input %.63s", mr_model_input_name(m, input));
     if (t >= MR_STRING)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "features%s are %s, this model takes numbers; lookup() or hashing() as its "
-                       "first layer makes numbers of strings",
+                       "features%s are %s, this model takes numbers; begin the model with lookup() "
+                       "or hashing() to turn strings into numbers",
                        of, mr_dtype_name(t));
     return mr_fail(
         st, MR_INVALID_ARGUMENT,
-        "features%s are %s, this model takes float32; convert them in a map of the "
-        "pipeline, cast(x, \"float32\")%s, or begin a model that is yet to be trained with "
-        "cast() or rescaling(1.0 / 255)",
+        "features%s are %s, this model takes float32; convert them in a map of the pipeline, "
+        "cast(x, \"float32\")%s, or begin an untrained model with cast() or rescaling(1.0 / 255)",
         of, mr_dtype_name(t), t == MR_UINT8 ? " / 255.0" : "");
 }
 
@@ -114,8 +113,7 @@ static mr_code make_room(mr_model *m, mr_replica *r, size_t rows, mr_status *st)
         rows = 1;
     for (size_t i = 0; i <= m->n_layers; i++)
         if (__builtin_mul_overflow(rows, mr__values_made(m, i), &floats) || floats > SIZE_MAX / 8)
-            return mr_fail(st, MR_RESOURCE_EXHAUSTED, "a batch of %zu examples cannot be held",
-                           rows);
+            return mr_fail(st, MR_RESOURCE_EXHAUSTED, "a batch of %zu examples is too large", rows);
     p->capacity = 0;
     for (size_t i = 0; i < m->n_layers; i++) {
         const mr_layer *l = &m->layers[i];
@@ -247,7 +245,7 @@ static mr_code give_output(const mr_model *m, const mr__model_replica *p, size_t
 {
     const mr_dims *out = &m->layers[m->outputs[i] - 1].out;
     if (out->rank >= MR_MAX_RANK)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "the model gives more than %d axes",
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the model's output has more than %d axes",
                        MR_MAX_RANK - 1);
     *y = (mr_array){.dtype = MR_FLOAT32,
                     .storage = MR_DENSE,

@@ -76,7 +76,7 @@ static size_t count_params(const mr_param *p)
 /* Builds the layer's table, with a field for the name after the struct that it describes. */
 static void extend_table(const mr_component *c, struct mr__layer_own *own)
 {
-    static const char *const doc = "What the layer and its variables are called.";
+    static const char *const doc = "Name of the layer, and of its variables.";
     size_t n = count_params(c->params), at = (c->params_size + 7) / 8 * 8;
     for (size_t i = 0; i < n; i++)
         own->params[i] = c->params[i];
@@ -99,8 +99,8 @@ static mr_code take_name(const mr_expr *e, mr_layer *l, mr_status *st)
         *(char *const *)((const char *)own->values + own->table.size - sizeof(char *));
     if (given && !is_good_name(given))
         return mr_expr_fail_at(st, e,
-                               "%s: a name is of letters, digits, '_', '-' and '.' (not first), "
-                               "at most %d of them, not \"%.40s\"",
+                               "%s: a name consists of letters, digits, '_', '-' and '.' (not "
+                               "first), at most %d in all, not \"%.40s\"",
                                l->desc->is.name, MAX_NAME, given);
     l->name = given;
     return MR_OK;
@@ -112,8 +112,8 @@ static mr_code make_layer(const mr_expr *e, mr_layer *l, mr_status *st)
     MR_TRY(mr__registry_find(&mr__layers, e, &c, st));
     if (((const mr_layer_desc *)c)->merges && !l->sources)
         return mr_expr_fail_at(st, e,
-                               "%s joins several results: name them, as in a = input(4); "
-                               "b = a.dense(4); %s(a, b).dense(1)",
+                               "%s joins several inputs: name them, as in a = input(4); b = "
+                               "a.dense(4); %s(a, b).dense(1)",
                                c->name, c->name);
     if (count_params(c->params) > MAX_PARAMS)
         return mr_expr_fail_at(st, e, "%s has more than %d parameters", c->name, MAX_PARAMS);
@@ -281,10 +281,10 @@ static mr_code fail_unknown(const graph *g, const mr_expr *e, mr_status *st)
     for (size_t i = g->n; i < g->n_statements; i++)
         if (g->names[i].s->name && strcmp(g->names[i].s->name, e->text) == 0)
             return mr_expr_fail_at(st, e,
-                                   "%s is used before it is there: a name stands for what the text "
-                                   "above it says, and a model has no cycles",
+                                   "%s is used before it is defined: a name refers to a statement "
+                                   "above, and a model has no cycles",
                                    e->text);
-    return mr_expr_fail_at(st, e, "nothing is called %s", e->text);
+    return mr_expr_fail_at(st, e, "%s is not defined", e->text);
 }
 
 static mr_code read_value(graph *g, const mr_expr *e, const char *name, size_t *at, mr_status *st);
@@ -304,7 +304,7 @@ static mr_code add_merge(graph *g, const mr_expr *e, size_t *at, mr_status *st)
     size_t n = count_results(e), kept = 0;
     mr_layer *l, filled = {.n_inputs = 1};
     if (n < 2)
-        return mr_expr_fail_at(st, e, "%s joins two results or more, found %zu", e->text, n);
+        return mr_expr_fail_at(st, e, "%s joins two or more inputs, found %zu", e->text, n);
     mr_code rc = make_inputs(&filled, n, st);
     const mr_expr **children = mr_calloc(e->n, sizeof(const mr_expr *));
     char **keys = mr_calloc(e->n, sizeof *keys);
@@ -376,7 +376,7 @@ static mr_code apply_block(graph *g, named *b, size_t *at, mr_status *st)
 {
     b->used = true;
     if (b->open)
-        return mr_expr_fail_at(st, b->s->e, "%s is made of itself", b->s->name);
+        return mr_expr_fail_at(st, b->s->e, "%s is defined by itself", b->s->name);
     if (b->last > b->first)
         return copy_block(g, b, at, st);
     b->first = g->m->n_layers;
@@ -393,7 +393,8 @@ static mr_code apply(graph *g, const mr_expr *e, size_t *at, mr_status *st)
     mr_layer *l;
     named *b = find_name(g, e->text);
     if (b && !b->is_block)
-        return mr_expr_fail_at(st, e, "%s is what a layer gives, and cannot be applied", e->text);
+        return mr_expr_fail_at(st, e, "%s is a layer's output, not a layer: it cannot be applied",
+                               e->text);
     if (b && e->n > (e->kind == MR_EX_METHOD ? 1 : 0))
         return mr_expr_fail_at(st, e, "%s has its arguments already", e->text);
     if (b)
@@ -442,7 +443,7 @@ static mr_code read_name_use(graph *g, const mr_expr *e, size_t *at, mr_status *
     if (!n)
         return fail_unknown(g, e, st);
     if (n->is_block)
-        return mr_expr_fail_at(st, e, "%s is a layer, not what one gives: apply it, as in %s(x)",
+        return mr_expr_fail_at(st, e, "%s is a layer, not a layer's output: apply it, as in %s(x)",
                                e->text, e->text);
     n->used = true;
     *at = n->at;
@@ -457,7 +458,7 @@ static mr_code read_value(graph *g, const mr_expr *e, const char *name, size_t *
         return read_name_use(g, e, at, st);
     if (e->kind != MR_EX_CALL && e->kind != MR_EX_METHOD)
         return mr_expr_fail_at(st, e,
-                               "expected what a layer gives, such as x.dense(10) or concat(a, b)");
+                               "expected a layer's output, such as x.dense(10) or concat(a, b)");
     kind = find_name(g, e->text) ? NULL : find_kind(e->text);
     if (kind && kind->merges)
         return add_merge(g, e, at, st);
@@ -470,11 +471,11 @@ static mr_code read_value(graph *g, const mr_expr *e, const char *name, size_t *
     if (!find_name(g, e->text)) {
         if (!kind)
             return fail_unknown(g, e, st);
-        return mr_expr_fail_at(st, e, "%s reads nothing: write x.%s(...), or give it a name first",
+        return mr_expr_fail_at(st, e, "%s has no input: write x.%s(...), or give it a name first",
                                e->text, e->text);
     }
     if (e->n != 1 || count_results(e) != 1)
-        return mr_expr_fail_at(st, e, "%s reads one result, found %zu arguments", e->text, e->n);
+        return mr_expr_fail_at(st, e, "%s takes one input, found %zu arguments", e->text, e->n);
     mr_expr call = *e;
     MR_TRY(read_value(g, e->children[0], NULL, at, st));
     call.n = 0;
@@ -499,18 +500,17 @@ static mr_code read_statement(graph *g, const mr__statement *s, bool last, mr_st
     named *n = &g->names[g->n];
     if (!s->name && !last)
         return mr_expr_fail_at(st, s->e,
-                               "only the last statement has no name: it is what the model gives; "
-                               "give each of several outputs a name");
+                               "only the last statement may be without a name: it is the model's "
+                               "output; give each of several outputs a name");
     if (s->name && find_name(g, s->name))
-        return mr_expr_fail_at(st, s->e, "%s is there twice", s->name);
+        return mr_expr_fail_at(st, s->e, "%s is defined twice", s->name);
     if (s->name && (find_kind(s->name) || strcmp(s->name, input.name) == 0))
-        return mr_expr_fail_at(st, s->e, "%s is the name of a kind of layer; take another",
+        return mr_expr_fail_at(st, s->e, "%s is the name of a kind of layer; choose another name",
                                s->name);
     n->is_block = is_block(g, s->e);
     if (n->is_block && last)
-        return mr_expr_fail_at(st, s->e,
-                               "the last statement is what the model gives, and must begin with "
-                               "one of the names");
+        return mr_expr_fail_at(
+            st, s->e, "the last statement is the model's output and must start from a named value");
     if (!n->is_block)
         MR_TRY(read_value(g, s->e, s->name, &n->at, st));
     g->n++;
@@ -529,10 +529,9 @@ static mr_code add_output(mr_model *m, const named *n, mr_status *st)
         return mr_expr_fail_at(st, n->s->e, "the name of an output has at most %d letters",
                                MAX_NAME);
     if (name && (strcmp(name, "val") == 0 || strncmp(name, "val_", 4) == 0))
-        return mr_expr_fail_at(st, n->s->e,
-                               "an output cannot be called %s: values of validation begin with "
-                               "val_",
-                               name);
+        return mr_expr_fail_at(
+            st, n->s->e,
+            "an output cannot be called %s: the names of validation values begin with val_", name);
     if (name && !(m->output_names[m->n_outputs] = mr_strdup(name)))
         return mr_fail_memory(st, strlen(name), "a model's text");
     m->outputs[m->n_outputs++] = n->at;
@@ -596,15 +595,15 @@ static mr_code check_prepared(const mr_model *m, const mr_expr *e, mr_status *st
             for (size_t j = 0; j < m->layers[k].n_inputs; j++)
                 readers += mr__source_of(&m->layers[k], j) == l->source;
         if (from->input == 0 && !from->desc->prepare)
-            return mr_expr_fail_at(st, e,
-                                   "%s prepares features before they come to the devices, and "
-                                   "cannot stand after %s",
-                                   l->desc->is.name, from->desc->is.name);
+            return mr_expr_fail_at(
+                st, e,
+                "%s preprocesses features before they reach the devices, and cannot follow %s",
+                l->desc->is.name, from->desc->is.name);
         if (readers > 1)
-            return mr_expr_fail_at(st, e,
-                                   "%s prepares what something else reads too; give each an input "
-                                   "of its own",
-                                   l->desc->is.name);
+            return mr_expr_fail_at(
+                st, e,
+                "%s preprocesses an input that another layer reads too; give each its own input",
+                l->desc->is.name);
     }
     return MR_OK;
 }
@@ -626,10 +625,10 @@ static mr_code read_chain(mr_model *m, const mr_expr *e, mr_status *st)
     m->n_outputs = 1;
     for (size_t i = 1; i < m->n_layers; i++)
         if (m->layers[i].desc->prepare && !m->layers[i - 1].desc->prepare)
-            return mr_expr_fail_at(st, e,
-                                   "%s prepares features before they come to the devices, and "
-                                   "cannot stand after %s",
-                                   m->layers[i].desc->is.name, m->layers[i - 1].desc->is.name);
+            return mr_expr_fail_at(
+                st, e,
+                "%s preprocesses features before they reach the devices, and cannot follow %s",
+                m->layers[i].desc->is.name, m->layers[i - 1].desc->is.name);
     return name_layers(m, e, st);
 }
 
@@ -638,7 +637,7 @@ mr_code mr_layer_register(const mr_layer_desc *d, mr_status *st)
     bool complete = (d->view || !d->prepare) &&
                     (d->view ? !d->forward && !d->backward : d->forward && d->backward);
     if (d->is.name && strcmp(d->is.name, input.name) == 0)
-        return mr_fail(st, MR_ALREADY_EXISTS, "input is what a model begins with, not a layer");
+        return mr_fail(st, MR_ALREADY_EXISTS, "input begins a model, it is not a layer");
     for (const mr_param *p = d->is.params; p && p->name; p++)
         if (strcmp(p->name, "name") == 0)
             return mr_fail(st, MR_INVALID_ARGUMENT, "every layer has the parameter name already");

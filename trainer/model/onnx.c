@@ -453,10 +453,10 @@ static mr_code add_layers(mr_onnx *g, mr_status *st)
         else if (l->desc->view && !l->desc->prepare)
             MR_TRY(reshape(g, &l->out, st));
         else
-            return mr_fail(st, MR_UNIMPLEMENTED,
-                           "layer %s: a %s cannot be exported as ONNX; its descriptor says nothing "
-                           "of it",
-                           l->name, l->desc->is.name);
+            return mr_fail(
+                st, MR_UNIMPLEMENTED,
+                "layer %s: a %s cannot be exported as ONNX: its descriptor has no export", l->name,
+                l->desc->is.name);
         g->results[g->layer] = g->last;
         g->types[g->layer] = g->type;
     }
@@ -586,7 +586,7 @@ mr_code mr_onnx_export(const mr_model *m, const char *path, mr_status *st)
     mr_onnx g = {.m = m};
     if (!mr_model_is_built(m))
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "the model is not built, hence has no weights to export");
+                       "the model is not built, so it has no weights to export");
     mr_code rc = export_model(&g, path, st);
     for (size_t i = 0; i < g.kept.n; i++)
         mr_free(g.kept.v[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_ONNX_H
-#define MR_TRAINER_ONNX_H
+#ifndef MR_TRAINER_MODEL_ONNX_H
+#define MR_TRAINER_MODEL_ONNX_H
 /* Models as ONNX files (opset 17): one input "input" and one output "output" in the model's own
  * layout (images [height, width, channels]), whose first dimension is "batch". Layers that only act
  * in training are omitted. The input is float32; int64 if the model begins with class numbers;

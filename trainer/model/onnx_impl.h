@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_ONNX_IMPL_H
-#define MR_TRAINER_ONNX_IMPL_H
+#ifndef MR_TRAINER_MODEL_ONNX_IMPL_H
+#define MR_TRAINER_MODEL_ONNX_IMPL_H
 /* ONNX export for the library's own layers, beyond onnx.h. */
 #include "trainer/model/onnx.h"
 

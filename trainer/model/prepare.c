@@ -48,8 +48,8 @@ static mr_code component(const mr_model *m, const mr_spec *features, size_t i, c
                        name);
     if (mr_spec_n_leaves(mr_spec_child(features, k)) != 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "component \"%s\" of the features is no tensor, but a structure; each of "
-                       "the model's inputs takes one tensor",
+                       "component \"%s\" of the features is a structure, not a tensor; each of the "
+                       "model's inputs takes one tensor",
                        name);
     snprintf(out, size, "x[\"%s\"]", name);
     return MR_OK;
@@ -154,7 +154,7 @@ static mr_code check_components(const mr_model *m, const mr_spec *features, mr_s
         return MR_OK;
     if (kind == MR_SPEC_TUPLE && n == m->n_inputs)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the features have a component that is no tensor, but a structure; each of "
+                       "the features have a component that is a structure, not a tensor; each of "
                        "the model's inputs takes one tensor");
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "the model has %zu inputs, but the features have %zu component%s: the data must "

@@ -18,7 +18,7 @@ static mr_code onnx_begin(const mr_layer *l, mr_onnx *g, mr_status *st)
 const mr_layer_desc mr__residual_begin = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "residual_begin",
-           .doc = "Where a residual begins.",
+           .doc = "Marks the beginning of a residual.",
            .example = "residual(dense(4))"},
     .view = true,
     .onnx = onnx_begin,
@@ -124,10 +124,10 @@ static bool can_project(const mr_layer *l)
 static mr_code build_projection(mr_layer *l, mr_status *st)
 {
     if (!can_project(l))
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "residual: no projection makes what its layers give of its input: a 1x1 "
-                       "convolution changes channels and strides of images, a dense layer the last "
-                       "axis");
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "residual: no projection turns its input into the shape of its layers' output: a 1x1 "
+            "convolution changes channels and strides of images, a dense layer the last axis");
     int64_t from = l->in.shape[l->in.rank - 1], to = l->out.shape[l->out.rank - 1];
     const mr_initializer glorot = {.kind = MR_INIT_GLOROT_UNIFORM};
     l->n_wanted = 2;
@@ -162,7 +162,7 @@ static mr_code onnx_projection(const mr_layer *l, mr_onnx *g, mr_status *st)
 const mr_layer_desc mr__residual_projection = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "residual_projection",
-           .doc = "Fits the input of a residual to what its layers give.",
+           .doc = "Projects the input of a residual to the shape of its layers' output.",
            .example = "residual(dense(4), projection=true)"},
     .multiplies = true,
     .build = build_projection,
@@ -225,13 +225,14 @@ static const mr_param table[] = {
      .flags = MR_P_POSITIONAL,
      .at = offsetof(mr__residual_params, layers)},
     MR_PARAM(mr__residual_params, projection,
-             .doc = "Fits the input to what the layers give by a learned projection."),
+             .doc =
+                 "Projects the input to the shape of the layers' output by a learned projection."),
     {0}};
 
 const mr_layer_desc mr__layer_residual = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "residual",
-           .doc = "Adds the input of a chain of layers to what it gives.",
+           .doc = "Adds the input of a chain of layers to its output.",
            .example = "input(8, 8, 16).residual(conv2d(16, 3, padding=\"same\").batch_norm())"
                       ".flatten()",
            .params = table,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_STATEMENTS_H
-#define MR_TRAINER_STATEMENTS_H
+#ifndef MR_TRAINER_MODEL_STATEMENTS_H
+#define MR_TRAINER_MODEL_STATEMENTS_H
 /* A model's text: `NAME = expression; ...; expression`. A single expression is also valid.
  *
  * thread   any */

@@ -49,7 +49,7 @@ mr_code mr__window2d_check(const mr_layer *l, const mr__window2d_params *p, mr_s
     if (l->in.rank != 3)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "%s needs images [height, width, channels], found examples of rank %d; "
-                       "reshape(28, 28, 1) gives an image its axis of channels",
+                       "reshape(28, 28, 1) adds an axis of channels to an image",
                        name, l->in.rank);
     if (l->in.shape[2] < 1)
         return mr_fail(st, MR_INVALID_ARGUMENT, "%s needs images with at least one channel", name);

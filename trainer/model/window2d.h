@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_WINDOW2D_H
-#define MR_TRAINER_WINDOW2D_H
+#ifndef MR_TRAINER_MODEL_WINDOW2D_H
+#define MR_TRAINER_MODEL_WINDOW2D_H
 /* The windows of convolutions and pools in an image [height, width, channels], shared by their
  * layers. */
 #include "trainer/model/layer.h"

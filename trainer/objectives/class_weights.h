@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CLASS_WEIGHTS_H
-#define MR_TRAINER_CLASS_WEIGHTS_H
+#ifndef MR_TRAINER_OBJECTIVES_CLASS_WEIGHTS_H
+#define MR_TRAINER_OBJECTIVES_CLASS_WEIGHTS_H
 #include "pipeline/graph/dataset.h"
 
 /* *out = ds with weights[label] as sample weights, or multiplied with the existing ones; owned.

@@ -126,11 +126,11 @@ static int core_rank(const mr_array *a)
 static const char *shape_hint(const mr_loss_desc *d, const mr_array *labels, int rank, int wanted)
 {
     if (!d->sparse && mr_dtype_is_integer(labels->dtype) && rank + 1 == wanted)
-        return "; class numbers are for sparse_categorical_crossentropy, or become one_hot(y, n) "
-               "in the pipeline";
+        return "; use sparse_categorical_crossentropy for class numbers, or one_hot(y, n) in the "
+               "pipeline";
     if (d->sparse && rank == 1 && wanted > 1)
-        return "; flatten() or global_average_pool() before the last layer gives one prediction "
-               "an example";
+        return "; use flatten() or global_average_pool() before the last layer for one prediction "
+               "per example";
     return "";
 }
 

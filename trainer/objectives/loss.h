@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_LOSS_H
-#define MR_TRAINER_LOSS_H
+#ifndef MR_TRAINER_OBJECTIVES_LOSS_H
+#define MR_TRAINER_OBJECTIVES_LOSS_H
 /* Losses: a value for each example, and its derivative. Names and definitions are Keras's.
  * loss_desc.h shows how to add a loss.
  *

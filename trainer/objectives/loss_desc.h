@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_LOSS_DESC_H
-#define MR_TRAINER_LOSS_DESC_H
+#ifndef MR_TRAINER_OBJECTIVES_LOSS_DESC_H
+#define MR_TRAINER_OBJECTIVES_LOSS_DESC_H
 /* Losses as data: a descriptor with one function. The library has one file per loss in
  * trainer/objectives/losses/; mr_loss_register adds others.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_LOSS_IMPL_H
-#define MR_TRAINER_LOSS_IMPL_H
+#ifndef MR_TRAINER_OBJECTIVES_LOSS_IMPL_H
+#define MR_TRAINER_OBJECTIVES_LOSS_IMPL_H
 #include "trainer/device/activations.h"
 #include "trainer/objectives/loss.h"
 #include "trainer/objectives/loss_desc.h"

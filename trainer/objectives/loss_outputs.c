@@ -100,19 +100,20 @@ static mr_code take_weights(mr_loss *l, const mr_expr *e, mr_status *st)
 {
     bool named = e->kind == MR_EX_RECORD;
     if ((!named && e->kind != MR_EX_LIST) || e->n < 1 || e->n > MR_MAX_OUTPUTS)
-        return mr_expr_fail_at(st, e,
-                               "weights of losses are a record of numbers by the names of outputs, "
-                               "{\"a\": 1.0, \"b\": 0.5}, or a list in their order, [1.0, 0.5]");
+        return mr_expr_fail_at(
+            st, e,
+            "weights of losses must be a record of numbers with the names of the outputs, {\"a\": "
+            "1.0, \"b\": 0.5}, or a list in their order, [1.0, 0.5]");
     for (size_t i = 0; i < e->n; i++)
         MR_TRY(check_weight(e->children[i], st));
     if (l->n_parts == 0)
         MR_TRY(spread(l, e, st));
     if (!named && (l->parts[0].name || l->n_parts != e->n))
-        return mr_expr_fail_at(st, e,
-                               l->parts[0].name
-                                   ? "the losses have names: write the weights so too, as in "
-                                     "{\"a\": 1.0}"
-                                   : "there must be as many weights as losses");
+        return mr_expr_fail_at(
+            st, e,
+            l->parts[0].name
+                ? "the losses have names: write the weights with names too, as in {\"a\": 1.0}"
+                : "there must be as many weights as losses");
     for (size_t i = 0; named && i < e->n; i++)
         if (!find(l, e->keys[i]))
             return mr_expr_fail_at(st, e->children[i], "there is a weight, but no loss, for %s",
@@ -195,7 +196,7 @@ mr_code mr__loss_check_outputs(const mr_loss *l, const char *const *names, size_
         at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i ? ", " : "", names[i]);
     if (l->n_parts > 0 && (!l->parts[0].name || l->is_spread) && l->n_parts != n)
         return mr_fail(
-            st, MR_INVALID_ARGUMENT, "there are %s of %zu output%s, but the model has %zu (%s)",
+            st, MR_INVALID_ARGUMENT, "there are %s for %zu output%s, but the model has %zu (%s)",
             l->is_spread ? "weights" : "losses", l->n_parts, l->n_parts == 1 ? "" : "s", n, all);
     for (size_t i = 0; i < l->n_parts; i++)
         if (l->parts[i].name && !is_one_of(l->parts[i].name, names, n))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_METRIC_H
-#define MR_TRAINER_METRIC_H
+#ifndef MR_TRAINER_OBJECTIVES_METRIC_H
+#define MR_TRAINER_OBJECTIVES_METRIC_H
 /* Metrics: running means over examples. Each replica updates its own counts; the result is over all
  * of them. metric_desc.h shows how to add a metric.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_METRIC_DESC_H
-#define MR_TRAINER_METRIC_DESC_H
+#ifndef MR_TRAINER_OBJECTIVES_METRIC_DESC_H
+#define MR_TRAINER_OBJECTIVES_METRIC_DESC_H
 /* Metrics as data: a descriptor with one function. Those of the library are in
  * trainer/objectives/metrics/, related ones in one file; mr_metric_register adds others.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_METRIC_IMPL_H
-#define MR_TRAINER_METRIC_IMPL_H
+#ifndef MR_TRAINER_OBJECTIVES_METRIC_IMPL_H
+#define MR_TRAINER_OBJECTIVES_METRIC_IMPL_H
 #include "trainer/objectives/loss_impl.h"
 #include "trainer/objectives/metric.h"
 

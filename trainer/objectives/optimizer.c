@@ -73,14 +73,15 @@ static mr_code extend_table(mr_optimizer *o, mr_status *st)
     rate->def.s = NULL;
     if (rate->min.f >= rate->max.f)
         rate->max.f = 1e30;
-    o->table[n] = option("weight_decay", at + offsetof(common, weight_decay), o->desc->weight_decay,
-                         "Share of each weight, times the learning rate, that an update takes.");
+    o->table[n] =
+        option("weight_decay", at + offsetof(common, weight_decay), o->desc->weight_decay,
+               "Fraction of each weight, times the learning rate, that an update subtracts.");
     o->table[n + 1] = option("clipnorm", at + offsetof(common, clipnorm), 0,
-                             "Most that the norm of a variable's gradient may be.");
+                             "Maximum norm of each variable's gradient.");
     o->table[n + 2] = option("global_clipnorm", at + offsetof(common, global_clipnorm), 0,
-                             "Most that the norm of all gradients together may be.");
+                             "Maximum norm of all gradients together.");
     o->table[n + 3] = option("clipvalue", at + offsetof(common, clipvalue), 0,
-                             "Most that the magnitude of a value of a gradient may be.");
+                             "Maximum absolute value of each value of a gradient.");
     o->params_size = at + sizeof(common);
     return MR_OK;
 }

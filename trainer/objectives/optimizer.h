@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_OPTIMIZER_H
-#define MR_TRAINER_OPTIMIZER_H
+#ifndef MR_TRAINER_OBJECTIVES_OPTIMIZER_H
+#define MR_TRAINER_OBJECTIVES_OPTIMIZER_H
 /* Optimizers: how gradients change variables. Names, defaults and formulas are Keras's.
  * optimizer_desc.h shows how to add an optimizer.
  *

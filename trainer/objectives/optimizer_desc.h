@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_OPTIMIZER_DESC_H
-#define MR_TRAINER_OPTIMIZER_DESC_H
+#ifndef MR_TRAINER_OBJECTIVES_OPTIMIZER_DESC_H
+#define MR_TRAINER_OBJECTIVES_OPTIMIZER_DESC_H
 /* Optimizers as data: a descriptor with two functions. The library has one file per optimizer in
  * trainer/objectives/optimizers/; mr_optimizer_register adds others.
  *

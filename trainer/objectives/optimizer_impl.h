@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_OPTIMIZER_IMPL_H
-#define MR_TRAINER_OPTIMIZER_IMPL_H
+#ifndef MR_TRAINER_OBJECTIVES_OPTIMIZER_IMPL_H
+#define MR_TRAINER_OBJECTIVES_OPTIMIZER_IMPL_H
 #include "trainer/objectives/optimizer.h"
 #include "trainer/objectives/optimizer_desc.h"
 

@@ -5,46 +5,48 @@
 #include "pipeline/memory/alloc.h"
 
 static const mr_param exponential[] = {
-    MR_ARG(mr__schedule, initial_learning_rate, .max.f = 1e30, .doc = "The first rate."),
+    MR_ARG(mr__schedule, initial_learning_rate, .max.f = 1e30, .doc = "Initial learning rate."),
     MR_ARG(mr__schedule, decay_steps, .min.f = 1e-9, .max.f = 1e18,
-           .doc = "Updates in which the rate is multiplied by decay_rate."),
+           .doc = "Number of updates in which the rate is multiplied by decay_rate."),
     MR_ARG(mr__schedule, decay_rate, .max.f = 1e30, .doc = "The factor."),
-    MR_PARAM(mr__schedule, staircase, .doc = "Multiplies at the end of each decay_steps."),
+    MR_PARAM(mr__schedule, staircase, .doc = "Multiplies only once every decay_steps updates."),
     {0}};
 static const mr_param cosine[] = {
     MR_ARG(mr__schedule, initial_learning_rate, .max.f = 1e30,
-           .doc = "The first rate, or the one that the warm-up begins with."),
+           .doc = "Initial learning rate, with a warm-up the rate that it starts from."),
     MR_ARG(mr__schedule, decay_steps, .min.f = 1e-9, .max.f = 1e18,
-           .doc = "Updates until the rate has come down."),
-    MR_PARAM(mr__schedule, alpha, .max.f = 1e30, .doc = "Share of the rate that is left then."),
+           .doc = "Number of updates of the decay."),
+    MR_PARAM(mr__schedule, alpha, .max.f = 1e30,
+             .doc = "Fraction of the rate that is left after the decay."),
     MR_PARAM_WITH(mr__schedule, warmup_target, MR_P_OPTIONAL | MR_P_NONE,
                   .has_at = offsetof(mr__schedule, has_warmup_target), .max.f = 1e30,
-                  .doc = "The rate at the end of the warm-up; none: there is no warm-up."),
-    MR_PARAM(mr__schedule, warmup_steps, .max.f = 1e18, .doc = "Updates that the warm-up takes."),
+                  .doc = "Rate at the end of the warm-up; none: no warm-up."),
+    MR_PARAM(mr__schedule, warmup_steps, .max.f = 1e18, .doc = "Number of updates of the warm-up."),
     {0}};
 static const mr_param piecewise[] = {
-    MR_ARG(mr__schedule, boundaries, .doc = "Updates after which the next value counts."),
+    MR_ARG(mr__schedule, boundaries,
+           .doc = "Numbers of updates after which the next rate applies."),
     MR_ARG(mr__schedule, values, .max.f = 1e30, .doc = "Rates, one more than boundaries."),
     {0}};
 
 const mr_component mr__exponential_decay = {
     .abi = MR_ABI_VERSION,
     .name = "exponential_decay",
-    .doc = "The first rate times decay_rate to the power of updates / decay_steps.",
+    .doc = "The initial rate times decay_rate to the power of updates / decay_steps.",
     .example = "sgd(learning_rate=exponential_decay(0.1, decay_steps=1000, decay_rate=0.96))",
     .params = exponential,
     .params_size = sizeof(mr__schedule)};
 const mr_component mr__cosine_decay = {
     .abi = MR_ABI_VERSION,
     .name = "cosine_decay",
-    .doc = "Falls along half a wave, after a warm-up if there is one.",
+    .doc = "Falls along half a cosine wave, optionally after a warm-up.",
     .example = "adam(cosine_decay(0.0, 10000, warmup_target=0.001, warmup_steps=500))",
     .params = cosine,
     .params_size = sizeof(mr__schedule)};
 const mr_component mr__piecewise_constant_decay = {
     .abi = MR_ABI_VERSION,
     .name = "piecewise_constant_decay",
-    .doc = "One rate after the other.",
+    .doc = "A sequence of constant rates.",
     .example = "sgd(piecewise_constant_decay([1000, 2000], [0.1, 0.01, 0.001]))",
     .params = piecewise,
     .params_size = sizeof(mr__schedule)};
@@ -101,7 +103,7 @@ static mr_code check_pieces(const mr__schedule *s, const mr_expr *e, mr_status *
                                s->boundaries.n + 1, s->values.n);
     for (size_t i = 1; i < s->boundaries.n; i++)
         if (!(s->boundaries.v[i] > s->boundaries.v[i - 1]))
-            return mr_expr_fail_at(st, e, "boundaries must rise");
+            return mr_expr_fail_at(st, e, "boundaries must increase");
     return MR_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_SCHEDULE_H
-#define MR_TRAINER_SCHEDULE_H
+#ifndef MR_TRAINER_OBJECTIVES_SCHEDULE_H
+#define MR_TRAINER_OBJECTIVES_SCHEDULE_H
 /* Learning rates: a number, or a function of the number of updates so far, with Keras's names and
  * formulas. */
 #include "trainer/component.h"

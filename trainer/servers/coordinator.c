@@ -127,12 +127,13 @@ static mr_code check_text(const char *what, const char *text, mr_status *st)
     int32_t point;
     size_t size = text ? strlen(text) : 0, n;
     if (size > MOST_TEXT)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "the %s of a step has %zu bytes; at most %d travel",
-                       what, size, MOST_TEXT);
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the %s of a step has %zu bytes; at most %d can be sent", what, size,
+                       MOST_TEXT);
     for (size_t i = 0; i < size; i += n)
         if (!(n = mr__utf8_at(text + i, text + size, &point)))
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "the %s of a step must be UTF-8, which byte %zu of it is not", what, i);
+                           "the %s of a step must be UTF-8, but byte %zu is not", what, i);
     return MR_OK;
 }
 
@@ -156,9 +157,9 @@ mr_code mr_coordinator_schedule(mr_coordinator *c, const char *step, const char 
     MR_TRY(check_text("name", step, st));
     MR_TRY(check_text("ctx", ctx, st));
     if (!c->is_open)
-        return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "there is no dataset for the workers: call "
-                       "mr_coordinator_create_per_worker_dataset first");
+        return mr_fail(
+            st, MR_FAILED_PRECONDITION,
+            "no dataset for the workers: call mr_coordinator_create_per_worker_dataset first");
     MR_TRY(collect_all(c, c->capacity - 1, st));
     return settle(c, schedule(c, step, ctx, value, st), st);
 }

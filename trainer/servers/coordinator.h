@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_COORDINATOR_H
-#define MR_TRAINER_COORDINATOR_H
+#ifndef MR_TRAINER_SERVERS_COORDINATOR_H
+#define MR_TRAINER_SERVERS_COORDINATOR_H
 /* Custom training loops over parameter servers: the coordinator schedules steps, and each runs on
  * whichever worker is free. tf.distribute's ClusterCoordinator.
  *

@@ -18,32 +18,34 @@ struct max_size {
     int64_t max_shard_bytes;
 };
 
-static const mr_param fixed_table[] = {
-    MR_ARG(struct fixed_shards, num_shards, .min.i = 1, .max.i = 1 << 20, .doc = "Pieces."), {0}};
-static const mr_param min_table[] = {
-    MR_ARG(struct min_size, min_shard_bytes, .min.i = 1, .max.i = INT64_MAX,
-           .doc = "Bytes of a piece."),
-    MR_ARG(struct min_size, max_shards, .min.i = 1, .max.i = 1 << 20, .doc = "Pieces, at most."),
-    {0}};
+static const mr_param fixed_table[] = {MR_ARG(struct fixed_shards, num_shards, .min.i = 1,
+                                              .max.i = 1 << 20, .doc = "Number of pieces."),
+                                       {0}};
+static const mr_param min_table[] = {MR_ARG(struct min_size, min_shard_bytes, .min.i = 1,
+                                            .max.i = INT64_MAX, .doc = "Bytes of a piece."),
+                                     MR_ARG(struct min_size, max_shards, .min.i = 1,
+                                            .max.i = 1 << 20, .doc = "Maximum number of pieces."),
+                                     {0}};
 static const mr_param max_table[] = {MR_ARG(struct max_size, max_shard_bytes, .min.i = 1,
                                             .max.i = INT64_MAX, .doc = "Bytes of a piece."),
                                      {0}};
 
 static const mr_component fixed_shards = {.abi = MR_ABI_VERSION,
                                           .name = "fixed_shards",
-                                          .doc = "So many pieces.",
+                                          .doc = "A fixed number of pieces.",
                                           .example = "fixed_shards(2)",
                                           .params = fixed_table,
                                           .params_size = sizeof(struct fixed_shards)};
-static const mr_component min_size = {.abi = MR_ABI_VERSION,
-                                      .name = "min_size",
-                                      .doc = "As many pieces as have at least so many bytes.",
-                                      .example = "min_size(262144, 2)",
-                                      .params = min_table,
-                                      .params_size = sizeof(struct min_size)};
+static const mr_component min_size = {
+    .abi = MR_ABI_VERSION,
+    .name = "min_size",
+    .doc = "Up to max_shards pieces of at least min_shard_bytes each.",
+    .example = "min_size(262144, 2)",
+    .params = min_table,
+    .params_size = sizeof(struct min_size)};
 static const mr_component max_size = {.abi = MR_ABI_VERSION,
                                       .name = "max_size",
-                                      .doc = "As many pieces as keep each below so many bytes.",
+                                      .doc = "The fewest pieces of at most max_shard_bytes each.",
                                       .example = "max_size(1048576)",
                                       .params = max_table,
                                       .params_size = sizeof(struct max_size)};

@@ -57,7 +57,7 @@ static void message(mr__connection *c, const mr__message *m)
 {
     mr_status why;
     (void)m;
-    mr_fail(&why, MR_DATA_LOSS, "a message came where a call was due");
+    mr_fail(&why, MR_DATA_LOSS, "received another message instead of a call");
     mr__connection_close(c, &why);
 }
 
@@ -124,7 +124,7 @@ static void accepted(mr__listener *l, int fd)
     caller *k = x->n_callers < MOST_CALLERS ? mr_calloc(1, sizeof *k) : NULL;
     if (!k) {
         mr__sys->close(fd);
-        mr_log(MR_LOG_WARNING, "a connection was refused: there are %zu", x->n_callers);
+        mr_log(MR_LOG_WARNING, "a connection was refused: %zu are open", x->n_callers);
         return;
     }
     k->of = x;
@@ -169,8 +169,8 @@ static mr_code listen_there(process *x, mr_status *st)
     MR_TRY(mr__address_resolve(where, &at, st));
     if (!x->token.data && !mr__address_is_loopback(&at))
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "%s is open to other hosts, and who can call a server can have it read any "
-                       "file: give a token (--token-file, MILLRACE_TOKEN_FILE)",
+                       "%s is open to other hosts, and any caller can make a server read any file: "
+                       "set a token (--token-file, MILLRACE_TOKEN_FILE)",
                        where);
     x->listener.accepted = accepted;
     x->listener.closed = listener_closed;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_PARAMETER_SERVER_H
-#define MR_TRAINER_PARAMETER_SERVER_H
+#ifndef MR_TRAINER_SERVERS_PARAMETER_SERVER_H
+#define MR_TRAINER_SERVERS_PARAMETER_SERVER_H
 /* Runs a worker or parameter server task: it serves the requests of the coordinator
  * (mr_strategy_parameter_server) until the coordinator ends it.
  *

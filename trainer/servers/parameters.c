@@ -83,8 +83,8 @@ static mr_code take_state(mr__parameters *p, const mr__call *call, int64_t itera
     size_t slots = mr__optimizer_n_slots(p->o), all = p->n_values + slots * learned_values(p);
     const float *from = call->values;
     if (call->n != (iterations > 0 ? all : p->n_values))
-        return mr_fail(st, MR_DATA_LOSS, "%zu values came for variables and slots of %zu", call->n,
-                       iterations > 0 ? all : p->n_values);
+        return mr_fail(st, MR_DATA_LOSS, "received %zu values for variables and slots of %zu",
+                       call->n, iterations > 0 ? all : p->n_values);
     p->values = mr_malloc((all + 1) * sizeof *p->values);
     p->pushed = mr_malloc((p->n_values + 1) * sizeof *p->pushed);
     if (!p->values || !p->pushed)
@@ -107,7 +107,7 @@ static mr_code prepare(mr__parameters *p, const mr__call *call, mr_status *st)
     MR_TRY(mr__call_text(call, "optimizer", &optimizer, st));
     MR_TRY(mr__call_integer(call, "iterations", &iterations, st));
     if (iterations < 0)
-        return mr_fail(st, MR_DATA_LOSS, "%" PRId64 " updates were made", iterations);
+        return mr_fail(st, MR_DATA_LOSS, "the number of updates is %" PRId64, iterations);
     MR_TRY(mr_optimizer_parse(&p->o, optimizer, st));
     MR_TRY(make_variables(p, call, st));
     MR_TRY(take_state(p, call, iterations, st));
@@ -143,8 +143,8 @@ static mr_code read_rows(mr__parameters *p, const mr_variable *v, int64_t some, 
         return some == -1 ? MR_OK : mr_fail(st, MR_DATA_LOSS, "the number of rows is below -1");
     }
     if ((uint64_t)some > all || (uint64_t)some > left)
-        return mr_fail(st, MR_DATA_LOSS, "%" PRId64 " rows of %s are wanted, which has %zu", some,
-                       mr_variable_name(v), all);
+        return mr_fail(st, MR_DATA_LOSS, "%" PRId64 " rows of %s are requested, but it has %zu",
+                       some, mr_variable_name(v), all);
     MR_TRY(mr_variable_read(v, p->pushed, st)); /* scratch memory between pushes */
     for (int64_t i = 0; i < some; i++, *to += width, ++*from) {
         uint32_t row;
@@ -166,13 +166,14 @@ static mr_code answer_values(mr__parameters *p, mr__connection *c, const mr__cal
     if (json_object_get(call->text, "rows"))
         MR_TRY(mr__call_list(call, "rows", &rows, st));
     if (rows && json_array_size(rows) != p->n)
-        return mr_fail(st, MR_DATA_LOSS, "rows of %zu variables are wanted of %zu",
+        return mr_fail(st, MR_DATA_LOSS, "rows of %zu variables are requested, but there are %zu",
                        json_array_size(rows), p->n);
     for (size_t i = 0; i < p->n; i++) {
         const json_t *some = json_array_get(rows, i);
         size_t left = call->n - (size_t)(from - call->values);
         if (rows && !json_is_integer(some))
-            return mr_fail(st, MR_DATA_LOSS, "the number of rows of variable %zu is none", i);
+            return mr_fail(st, MR_DATA_LOSS, "the number of rows of variable %zu is not an integer",
+                           i);
         MR_TRY(read_rows(p, p->variables[i], rows ? json_integer_value(some) : -1, &from, left, &to,
                          st));
     }
@@ -247,7 +248,7 @@ static mr_code unfold(const mr_variable *v, int64_t rows, const float *from, siz
     size_t width = all ? n / all : 0, some = rows < 0 ? 0 : (size_t)rows;
     *used = rows < 0 ? n : some * (1 + width);
     if (rows < -1 || some > all || *used > left)
-        return mr_fail(st, MR_DATA_LOSS, "the gradient of %s is not of its size",
+        return mr_fail(st, MR_DATA_LOSS, "the gradient of %s has the wrong size",
                        mr_variable_name(v));
     if (rows < 0) {
         memcpy(to, from, n * sizeof *to);
@@ -276,14 +277,15 @@ static mr_code push(mr__parameters *p, const mr__call *call, mr_status *st)
             continue;
         const json_t *some = json_array_get(rows, k++);
         if (!json_is_integer(some))
-            return mr_fail(st, MR_DATA_LOSS, "gradients of %zu variables came for more",
+            return mr_fail(st, MR_DATA_LOSS,
+                           "received gradients of %zu variables, but there are more",
                            json_array_size(rows));
         MR_TRY(unfold(v, json_integer_value(some), call->values + at, call->n - at, to, &used, st));
         at += used;
         to += mr_variable_size(v);
     }
     if (at != call->n || k != json_array_size(rows))
-        return mr_fail(st, MR_DATA_LOSS, "gradients of %zu values came for %zu", call->n, at);
+        return mr_fail(st, MR_DATA_LOSS, "received gradients of %zu values for %zu", call->n, at);
     if (p->n_learned > 0)
         MR_TRY(mr_strategy_run(p->s, apply, p, st));
     return add_means(p, st);
@@ -302,8 +304,8 @@ mr_code mr__parameters_take(mr__parameters *p, mr__connection *c, const mr__call
 {
     if (call->kind != MR__CALL_PREPARE && (p->job == 0 || p->job != call->job))
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "this parameter server has no variables of this job: it was started again, "
-                       "or another job has come");
+                       "this parameter server has no variables of this job: it was restarted, or "
+                       "another job replaced this one");
     switch (call->kind) {
     case MR__CALL_PREPARE:
         MR_TRY(prepare(p, call, st));
@@ -319,7 +321,7 @@ mr_code mr__parameters_take(mr__parameters *p, mr__connection *c, const mr__call
         MR_TRY(set_rate(p, call, st));
         break;
     default:
-        return mr_fail(st, MR_INVALID_ARGUMENT, "a parameter server does not take call %d",
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a parameter server does not accept call %d",
                        (int)call->kind);
     }
     return mr__call_send(c, MR__CALL_ANSWER, call->job, call->number, NULL, NULL, 0, st);

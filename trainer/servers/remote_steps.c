@@ -87,12 +87,12 @@ static mr_code open(mr__run *x, void *job, const mr_dataset *ds, mr_status *st)
     size_t n_workers = s->all.n - s->n_ps;
     if (s->n_ps > 1 && mr__optimizer_needs_all(x->o))
         return mr_fail(st, MR_UNIMPLEMENTED,
-                       "global_clipnorm needs all gradients in one place: start one parameter "
-                       "server, or clip each by clipnorm");
+                       "global_clipnorm needs all gradients in one place: use one parameter "
+                       "server, or clip each gradient with clipnorm");
     if (s->partitioner && mr__optimizer_clips_each(x->o))
         return mr_fail(st, MR_UNIMPLEMENTED,
                        "clipnorm needs the whole gradient of a variable, which a partitioner cuts: "
-                       "clip by clipvalue");
+                       "clip with clipvalue");
     mr__remote *r = mr_calloc(1, sizeof *r);
     if (!r)
         return mr_fail_memory(st, sizeof *r, "a job's steps");
@@ -214,7 +214,7 @@ static mr_code unpack(mr__remote *r, const mr__run *x, size_t server, bool slots
     size_t at = mr__layout_pack(l, x->m, server, MR__ALL_VALUES, NULL, NULL);
     size_t learned = mr__layout_pack(l, x->m, server, MR__LEARNED_VALUES, NULL, NULL);
     if (from->n != at + kinds * learned)
-        return mr_fail(st, MR_DATA_LOSS, "parameter server %zu gave %zu values of %zu", server,
+        return mr_fail(st, MR_DATA_LOSS, "parameter server %zu sent %zu values of %zu", server,
                        from->n, at + kinds * learned);
     mr__layout_unpack(l, x->m, server, MR__ALL_VALUES, r->state, from->values);
     for (size_t k = 1; k <= kinds; k++, at += learned)
@@ -360,8 +360,9 @@ static json_t *describe_job(const mr__remote *r, const mr__run *x, size_t worker
 static void take_back(hand *h, const mr__server_connection *p, const char *why)
 {
     if (h->task) {
-        mr_log(MR_LOG_WARNING, "worker %zu (%s) %.500s; its step %" PRId64 " is given to another",
-               p->index, p->address, why, h->task->step);
+        mr_log(MR_LOG_WARNING,
+               "worker %zu (%s) %.500s; its step %" PRId64 " goes to another worker", p->index,
+               p->address, why, h->task->step);
         h->task->state = WAITING;
     } else if (h->is_set_up || h->is_setting_up)
         mr_log(MR_LOG_WARNING, "worker %zu (%s) %.500s", p->index, p->address, why);
@@ -388,7 +389,7 @@ static mr_code take_answer(mr__remote *r, hand *h, mr__server_connection *p, mr_
         p->has_answer = false;
         r->cut_offs++;
         return all_are_cut_off(r)
-                   ? mr_fail(st, rc, "no worker can make a step; worker %zu (%s) %.600s", p->index,
+                   ? mr_fail(st, rc, "no worker can run a step; worker %zu (%s) %.600s", p->index,
                              p->address, why.message)
                    : MR_OK;
     }
@@ -533,18 +534,18 @@ static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st
     MR_TRY(mr__call_list(&t->answer, "totals", &totals, st));
     MR_TRY(mr__call_list(&t->answer, "losses", &losses, st));
     if (json_array_size(losses) != x->n_outputs)
-        return mr_fail(st, MR_DATA_LOSS, "a worker has losses of %zu outputs where %zu are wanted",
+        return mr_fail(st, MR_DATA_LOSS, "a worker sent the losses of %zu outputs, expected %zu",
                        json_array_size(losses), x->n_outputs);
     for (size_t k = 0; k < x->n_outputs; k++)
         if (!mr__read_json_number(json_array_get(losses, k), &r->result.losses[k]))
-            return mr_fail(st, MR_DATA_LOSS, "a worker's losses are no numbers");
+            return mr_fail(st, MR_DATA_LOSS, "a worker's losses are not numbers");
     if (json_array_size(totals) != x->n_totals)
-        return mr_fail(st, MR_DATA_LOSS, "a worker has %zu totals of metrics where %zu are wanted",
+        return mr_fail(st, MR_DATA_LOSS, "a worker sent %zu totals of metrics, expected %zu",
                        json_array_size(totals), x->n_totals);
     for (size_t i = 0; i < x->n_totals; i++) {
         double v;
         if (!mr__read_json_number(json_array_get(totals, i), &v))
-            return mr_fail(st, MR_DATA_LOSS, "a worker's metrics are no numbers");
+            return mr_fail(st, MR_DATA_LOSS, "a worker's metrics are not numbers");
         r->totals[i] += v;
     }
     for (size_t i = 0, at = 0; i < x->opts->n_metrics; at += mr__metric_totals(x->metrics[i++]))

@@ -28,9 +28,7 @@ mr_code mr__call_check_values(size_t n, mr_status *st)
 {
     if (n >= MOST_VALUES - 64)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                       "%zu values are more than a parameter server takes at once; start more "
-                       "servers",
-                       n);
+                       "%zu values are too many for one parameter server; start more servers", n);
     return MR_OK;
 }
 
@@ -108,7 +106,7 @@ mr_code mr__call_read(const mr__incoming *head, mr_buffer *payload, mr__call *ou
     mr_code rc = MR_OK;
     if (head->memory) { /* its columns would be outside the payload */
         mr_buffer_unref(payload);
-        rc = mr_fail(st, MR_DATA_LOSS, "a call lies in shared memory, of which there is none");
+        rc = mr_fail(st, MR_DATA_LOSS, "a call refers to shared memory, but none is shared");
     } else {
         rc = mr__incoming_block(head, payload, spec, &out->block, st);
     }
@@ -116,11 +114,11 @@ mr_code mr__call_read(const mr__incoming *head, mr_buffer *payload, mr__call *ou
     if (rc == MR_OK && out->block.columns[0].storage != MR_DENSE)
         rc = mr_fail(st, MR_DATA_LOSS, "the values of a call are not dense");
     if (rc == MR_OK && (out->kind < MR__CALL_ANSWER || out->kind > MR__CALL_END))
-        rc = mr_fail(st, MR_DATA_LOSS, "call %d is not known", (int)out->kind);
+        rc = mr_fail(st, MR_DATA_LOSS, "unknown call %d", (int)out->kind);
     if (rc == MR_OK) {
         out->text = json_loadb(head->place.position, head->place.position_bytes, 0, NULL);
         if (!json_is_object(out->text))
-            rc = mr_fail(st, MR_DATA_LOSS, "a call came in without its object");
+            rc = mr_fail(st, MR_DATA_LOSS, "received a call without its object");
         out->values = out->block.columns[0].data;
         out->n = out->block.rows - 1;
     }
@@ -154,7 +152,7 @@ bool mr__call_is_cut_off(const mr__call *answer)
 
 static mr_code missing(const char *name, mr_status *st)
 {
-    return mr_fail(st, MR_DATA_LOSS, "a call came in whose %s is missing or wrong", name);
+    return mr_fail(st, MR_DATA_LOSS, "received a call whose %s is missing or wrong", name);
 }
 
 mr_code mr__call_text(const mr__call *c, const char *name, const char **out, mr_status *st)

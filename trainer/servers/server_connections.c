@@ -18,7 +18,7 @@ static void message(mr__connection *c, const mr__message *m)
 {
     mr_status why;
     (void)m;
-    mr_fail(&why, MR_DATA_LOSS, "a message came where a call's answer was due");
+    mr_fail(&why, MR_DATA_LOSS, "received another message instead of an answer to a call");
     mr__connection_close(c, &why);
 }
 
@@ -31,7 +31,7 @@ static void block(mr__connection *c, const mr__incoming *head, mr_buffer *payloa
     if (rc == MR_OK &&
         (call.kind != MR__CALL_ANSWER || !p->is_waiting || call.number != p->number)) {
         mr__call_reset(&call);
-        rc = mr_fail(&why, MR_DATA_LOSS, "an answer came to what was not asked");
+        rc = mr_fail(&why, MR_DATA_LOSS, "received an answer without a call");
     }
     if (rc != MR_OK) {
         mr__connection_close(c, &why);

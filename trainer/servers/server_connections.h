@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_SERVER_CONNECTIONS_H
-#define MR_TRAINER_SERVER_CONNECTIONS_H
+#ifndef MR_TRAINER_SERVERS_SERVER_CONNECTIONS_H
+#define MR_TRAINER_SERVERS_SERVER_CONNECTIONS_H
 /* Connections of a client to its servers, with at most one pending call on each. Instead of using
  * callbacks, the caller runs the loop, then inspects the connections.
  *

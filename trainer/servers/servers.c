@@ -36,7 +36,7 @@ static mr_code connect_all(mr__servers *s, const mr_workers_opts *o, mr_status *
     s->all.cancel = o->cancel;
     while (s->all.job == 0)
         if (mr__sys->getrandom(&s->all.job, sizeof s->all.job, 0) != (ssize_t)sizeof s->all.job)
-            return mr_fail(st, MR_INTERNAL, "no random bytes for a job");
+            return mr_fail(st, MR_INTERNAL, "cannot read random bytes for a job");
     MR_TRY(mr__server_connections_open(&s->all, ps->n + workers->n, st));
     for (size_t i = 0; i < ps->n; i++)
         MR_TRY(
@@ -89,10 +89,10 @@ static void end_all(mr__servers *s)
         if (p->state == MR__SERVER_READY)
             rc = mr__server_connection_call(&s->all, p, MR__CALL_END, NULL, NULL, 0, NULL);
         else
-            mr_log(MR_LOG_WARNING,
-                   "%s %zu (%s) has not heard that training has ended; where it runs, end it "
-                   "by a signal",
-                   p->what, p->index, p->address);
+            mr_log(
+                MR_LOG_WARNING,
+                "%s %zu (%s) could not be informed that training has ended; stop it with a signal",
+                p->what, p->index, p->address);
     }
     (void)rc;
 }

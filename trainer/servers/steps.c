@@ -239,7 +239,7 @@ static mr_code pull(mr__steps *x, mr_status *st)
     for (size_t k = 0; k < all->n; k++) {
         const mr__call *a = &all->v[k].answer;
         if (a->n != x->expected[k])
-            return mr_fail(st, MR_DATA_LOSS, "%s %zu gave %zu values of %zu", all->v[k].what, k,
+            return mr_fail(st, MR_DATA_LOSS, "%s %zu sent %zu values of %zu", all->v[k].what, k,
                            a->n, x->expected[k]);
         mr__wanted_place(&x->wanted, &x->layout, k, x->values, a->values);
     }
@@ -421,7 +421,8 @@ mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call, mr
     if (call->kind == MR__CALL_STEP)
         return step(x, c, call, st);
     if (call->kind != MR__CALL_SETUP)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "a worker does not take call %d", (int)call->kind);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a worker does not accept call %d",
+                       (int)call->kind);
     mr_code rc = set_up(x, call, st);
     if (rc != MR_OK)
         return rc;

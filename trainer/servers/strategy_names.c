@@ -14,8 +14,8 @@ static mr_code open_default(mr_strategy **out, const mr_strategy_opts *o, mr_sta
 {
     if (o->devices || o->num_replicas > 1 || o->cross_device_ops)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the default strategy is one replica on a device of its own choice; name "
-                       "devices for one_device or mirrored");
+                       "the default strategy has one replica on a device that it chooses; use "
+                       "one_device or mirrored to name devices");
     *out = mr__strategy_default();
     return mr__strategy_ready(*out, st);
 }

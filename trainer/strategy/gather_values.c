@@ -34,7 +34,7 @@ static mr_code check_shapes(const pieces *p, int64_t at, int64_t *shape, mr_stat
         for (int k = 0; k < first->rank; k++)
             if (k != at && p->at[i].shape[k] != first->shape[k])
                 return mr_fail(st, MR_INVALID_ARGUMENT,
-                               "%s %zu has another shape than %s 0 besides axis %" PRId64, p->what,
+                               "%s %zu differs in shape from %s 0 outside axis %" PRId64, p->what,
                                i, p->what, p->axis);
         shape[at] += (int64_t)p->copies * p->at[i].shape[at];
     }
@@ -108,9 +108,7 @@ static mr_code check_parts(const part *parts, size_t n, mr_status *st)
         const part *p = &parts[w];
         if (p->failed)
             return mr_fail(st, MR_FAILED_PRECONDITION,
-                           "worker %zu could not bring its values together; its own message says "
-                           "why",
-                           w);
+                           "worker %zu could not gather its values; see its own error message", w);
         if (p->dtype != parts[0].dtype || p->rank != parts[0].rank)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "gather needs the same dtype and rank on every worker, found %s of rank "
@@ -190,7 +188,8 @@ static mr_code join_parts(exchange *x, const part *parts, mr_array *arrays, cons
     mr_buffer *values = NULL;
     for (size_t w = 0; w < x->workers; w++)
         if (!count_bytes(&parts[w], &x->sizes[w]))
-            return mr_fail(st, MR_DATA_LOSS, "worker %zu gives a tensor that cannot be", w);
+            return mr_fail(st, MR_DATA_LOSS, "worker %zu sent a tensor with an impossible shape",
+                           w);
     mr_code rc = exchange_bytes(x, own, false, st);
     values = x->all;
     x->all = NULL;

@@ -136,7 +136,7 @@ static const mr_param l1_params[] = {
 static const mr_param l2_params[] = {
     MR_PARAM(mr_regularizer, l2, .def.f = 0.01, .max.f = 1e30, .doc = "Factor."), {0}};
 static const mr_param l1_l2_params[] = {
-    MR_PARAM(mr_regularizer, l1, .max.f = 1e30, .doc = "Factor of the sum of magnitudes."),
+    MR_PARAM(mr_regularizer, l1, .max.f = 1e30, .doc = "Factor of the sum of absolute values."),
     MR_PARAM(mr_regularizer, l2, .max.f = 1e30, .doc = "Factor of the sum of squares."),
     {0}};
 

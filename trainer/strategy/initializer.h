@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_INITIALIZER_H
-#define MR_TRAINER_INITIALIZER_H
+#ifndef MR_TRAINER_STRATEGY_INITIALIZER_H
+#define MR_TRAINER_STRATEGY_INITIALIZER_H
 /* Initializers of weights, and penalties on them, with Keras's names and definitions. */
 #include "../component.h"
 

@@ -57,8 +57,8 @@ mr_code mr_strategy_distribute_values_from_function(
         mr_code rc = fn(&v, ctx, &made.values[i], st);
         if (rc == MR_OK && made.values[i].rows != 1)
             rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                         "the function must give one tensor for replica %zu (an array of one row), "
-                         "found %zu rows",
+                         "the function must return one tensor for replica %zu (an array of one "
+                         "row), found %zu rows",
                          i, made.values[i].rows);
         if (rc != MR_OK) {
             mr_distributed_reset(&made);
@@ -96,9 +96,10 @@ mr_code mr__check_values(const mr_strategy *s, const mr_distributed *d, bool any
         const mr_array *a = &d->values[i];
         bool fits = any ? a->dtype != MR_DATASET && a->storage != MR_RAGGED : is_number(a->dtype);
         if (a->rows != 1 || !fits || (a->storage != MR_DENSE && a->dtype != MR_STRING))
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "%s needs one dense tensor%s a replica, found %zu of %s on replica %zu",
-                           what, any ? "" : " of numbers", a->rows, mr_dtype_name(a->dtype), i);
+            return mr_fail(
+                st, MR_INVALID_ARGUMENT,
+                "%s needs one dense tensor%s per replica, found %zu of %s on replica %zu", what,
+                any ? "" : " of numbers", a->rows, mr_dtype_name(a->dtype), i);
         if (a->dtype != d->values[0].dtype || a->rank != d->values[0].rank)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "%s needs the same dtype and rank on every replica, found %s of rank %d "
@@ -250,10 +251,9 @@ mr_code mr_strategy_reduce(mr_strategy *s, mr_reduce_op op, const mr_distributed
     if (axes)
         MR_TRY(mark_axes(axes, first->rank, gone, st));
     if (d->plain && !axes && op == MR_REDUCE_SUM && replicas > 1)
-        return mr_fail(
-            st, MR_INVALID_ARGUMENT,
-            "a plain value is not summed over replicas without an axis: it is one value, "
-            "not one a replica");
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "a plain value cannot be summed over replicas without an axis: it is one "
+                       "value, not one per replica");
     if (d->plain && !axes) {
         mr_array_slice(out, first, 0, 1);
         return MR_OK;
@@ -266,10 +266,10 @@ mr_code mr_strategy_reduce(mr_strategy *s, mr_reduce_op op, const mr_distributed
         left_shape(&d->values[i], gone, other, &summed);
         total += axes ? summed : 1;
         if (memcmp(other, shape, (size_t)rank * sizeof *shape) != 0)
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "replica %zu has another shape than replica 0%s", i,
-                           axes ? " besides the reduced axes"
-                                : "; give the axis of the batch to sum over it first");
+            return mr_fail(st, MR_INVALID_ARGUMENT, "replica %zu differs in shape from replica 0%s",
+                           i,
+                           axes ? " outside the reduced axes"
+                                : "; pass the axis of the batch to sum over it first");
     }
     if (d->plain)
         total *= replicas;
@@ -323,7 +323,7 @@ mr_code mr_compute_average_loss(const mr_array *per_example, const mr_array *sam
     MR_TRY(check_loss(l, "the loss", st));
     if (l->rank == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the loss is a scalar; give one loss an example (do not average it)");
+                       "the loss is a scalar; pass one loss per example (do not average it)");
     if (global_batch_size < -1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the global batch size must not be negative, found %" PRId64,
@@ -331,10 +331,9 @@ mr_code mr_compute_average_loss(const mr_array *per_example, const mr_array *sam
     if (global_batch_size == -1) {
         const mr_replica *r = mr_replica_current();
         if (mr__in_cross_replica_context())
-            return mr_fail(
-                st, MR_FAILED_PRECONDITION,
-                "the size of the global batch is unknown between steps; give it, or call "
-                "this inside a step");
+            return mr_fail(st, MR_FAILED_PRECONDITION,
+                           "the size of the global batch is unknown between steps; pass it, or "
+                           "call this inside a step");
         size_t n = r ? mr_strategy_num_replicas_in_sync(mr_replica_strategy(r)) : 1;
         global_batch_size = l->shape[0] * (int64_t)n;
     }

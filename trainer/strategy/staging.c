@@ -212,8 +212,8 @@ static mr_code check_column(const mr__staging *g, const mr_array *a, size_t c, m
             c, mr_dtype_name(a->dtype));
     if (a->rank < 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "component %zu is a scalar, where a batch is wanted: end the data with "
-                       ".batch(N), N being the global batch size",
+                       "component %zu is a scalar, expected a batch: end the data with .batch(N), "
+                       "N being the global batch size",
                        c);
     return MR_OK;
 }
@@ -316,7 +316,7 @@ static mr_code put_column(mr__staging *g, slot *s, const mr_step *step, size_t c
         expected += s->rows[r];
     if (rows != expected)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "component %zu has %zu rows where component 0 has %zu; where these are no "
+                       "component %zu has %zu rows where component 0 has %zu; if these are not "
                        "batches, end the data with .batch(N), N being the global batch size",
                        c, rows, expected);
     MR_TRY(fill_column(g, s, step, c, widest, st));

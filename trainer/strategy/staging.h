@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_STAGING_H
-#define MR_TRAINER_STAGING_H
+#ifndef MR_TRAINER_STRATEGY_STAGING_H
+#define MR_TRAINER_STRATEGY_STAGING_H
 /* Copies the steps of a distributed iterator to every replica's device memory, without a thread
  * that waits for copies.
  *

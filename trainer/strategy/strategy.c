@@ -247,7 +247,7 @@ static mr_code open_all(mr_strategy *s, const mr__device_names *l, const char *e
         devices[i] = s->replicas[i].device;
     }
     if (workers && !mr__devices_of_one_kind(devices, s->n, why, sizeof why))
-        return mr_fail(st, MR_INVALID_ARGUMENT, "no way to sum over these devices: %s", why);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "cannot sum over these devices: %s", why);
     if (workers) {
         MR_TRY(mr__workers_open(&s->ring, &s->world, workers, s->n, st));
         MR_TRY(mr__collective_over_processes(&s->collective, s->ring, workers->communication,
@@ -277,7 +277,7 @@ static mr_code new_strategy(mr_strategy **out, mr__strategy_kind kind, const mr_
                        MR_MAX_REPLICAS, l.n);
     if (o->num_replicas > 0 && o->num_replicas != l.n)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "%zu replicas need %zu devices, found %zu; leave one of the two out",
+                       "%zu replicas need %zu devices, found %zu; omit one of the two",
                        o->num_replicas, o->num_replicas, l.n);
     mr_strategy *s = mr_calloc(1, sizeof *s);
     if (!s)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_STRATEGY_H
-#define MR_TRAINER_STRATEGY_H
+#ifndef MR_TRAINER_STRATEGY_STRATEGY_H
+#define MR_TRAINER_STRATEGY_STRATEGY_H
 /* Strategies: every replica holds the same model and processes its slice of the global batch, and
  * gradients are summed over all replicas. Names and meanings are those of tf.distribute.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_STRATEGY_IMPL_H
-#define MR_TRAINER_STRATEGY_IMPL_H
+#ifndef MR_TRAINER_STRATEGY_STRATEGY_IMPL_H
+#define MR_TRAINER_STRATEGY_STRATEGY_IMPL_H
 /* The interface of strategies for models, optimizers and fit.
  *
  * A step has been *submitted* when fn has returned on every replica; it has *ended* when the

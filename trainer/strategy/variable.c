@@ -32,8 +32,9 @@ static mr_code count_values(int rank, const int64_t *shape, size_t *n, mr_status
     for (int i = 0; i < rank; i++)
         if (shape[i] < 0 || __builtin_mul_overflow(*n, (size_t)shape[i], n) || *n > SIZE_MAX / 8)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "dimension %d of a variable is %" PRId64 ", which cannot be held", i,
-                           shape[i]);
+                           "dimension %d of a variable is %" PRId64
+                           ", which is not a possible size",
+                           i, shape[i]);
     return MR_OK;
 }
 

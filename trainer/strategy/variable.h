@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_VARIABLE_H
-#define MR_TRAINER_VARIABLE_H
+#ifndef MR_TRAINER_STRATEGY_VARIABLE_H
+#define MR_TRAINER_STRATEGY_VARIABLE_H
 /* Variables: float32 values with a copy for each replica, in its device's memory. All copies start
  * equal, and stay equal bit for bit because every replica applies the same update from the same
  * summed gradients. Under central_storage there is one copy for all, which replica 0 updates;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_VARIABLE_IMPL_H
-#define MR_TRAINER_VARIABLE_IMPL_H
+#ifndef MR_TRAINER_STRATEGY_VARIABLE_IMPL_H
+#define MR_TRAINER_STRATEGY_VARIABLE_IMPL_H
 /* Central storage: one copy of the variables, whose updates all replicas must see. */
 #include "trainer/strategy/variable.h"
 

@@ -79,8 +79,7 @@ mr_code mr__address_resolve(const char *text, mr__address *out, mr_status *st)
         mr_code code = rc == EAI_MEMORY                      ? MR_RESOURCE_EXHAUSTED
                        : rc == EAI_AGAIN || rc == EAI_SYSTEM ? MR_UNAVAILABLE
                                                              : MR_NOT_FOUND;
-        return mr_fail(st, code, "the host \"%.100s\" cannot be looked up: %s", host,
-                       gai_strerror(rc));
+        return mr_fail(st, code, "cannot look up the host \"%.100s\": %s", host, gai_strerror(rc));
     }
     mr__address_of(list->ai_addr, list->ai_addrlen, out);
     freeaddrinfo(list);
@@ -101,10 +100,10 @@ mr_code mr__address_check(const char *text, mr_status *st)
 {
     MR_TRY(mr__address_check_form(text, st));
     if (text[0] != '@' && strtol(strrchr(text, ':') + 1, NULL, 10) == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "nobody can be reached at port 0; give the port of \"%.100s\" that the "
-                       "service's \"ready\" line names",
-                       text);
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "cannot connect to port 0 of \"%.100s\"; use the port in the service's \"ready\" line",
+            text);
     return MR_OK;
 }
 
@@ -146,7 +145,7 @@ static mr_code bind_and_listen(int fd, const mr__address *at, mr__address *bound
         return MR_ALREADY_EXISTS;
     }
     if (mr__sys->getsockname(fd, (struct sockaddr *)&name, &size) != 0)
-        return mr_fail_errno(st, errno, "no address of the listener on %s", at->text);
+        return mr_fail_errno(st, errno, "cannot read the address of the listener on %s", at->text);
     *bound = *at;
     if (name.ss_family != AF_UNIX)
         mr__address_of((struct sockaddr *)&name, size, bound);
@@ -157,7 +156,7 @@ mr_code mr__address_listen(const mr__address *at, int *out, mr__address *bound, 
 {
     int fd = mr__sys->socket(at->to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return mr_fail_errno(st, errno, "no socket for %s", at->text);
+        return mr_fail_errno(st, errno, "cannot create a socket for %s", at->text);
     mr_code rc = bind_and_listen(fd, at, bound, st);
     if (rc != MR_OK)
         mr__sys->close(fd);
@@ -204,8 +203,8 @@ mr_code mr__address_reached(const mr__address *bound, const char *peer, char tex
         mr__sys->close(fd);
     if (!found)
         return mr_fail(st, MR_UNAVAILABLE,
-                       "there is no way to %s, so that the address that others reach this one at "
-                       "is not known; listen at that address",
+                       "no route to %s: cannot determine this host's address; listen on the "
+                       "address that other hosts use",
                        peer);
     in_port_t port = bound->to.ss_family == AF_INET6
                          ? ((const struct sockaddr_in6 *)&bound->to)->sin6_port

@@ -48,7 +48,7 @@ mr_code mr__errand_start(mr__errand *e, mr__loop *l, mr_status *st)
     if (!err)
         return MR_OK;
     pthread_mutex_destroy(&e->lock);
-    return mr_fail(st, MR_RESOURCE_EXHAUSTED, "no thread can be started");
+    return mr_fail(st, MR_RESOURCE_EXHAUSTED, "cannot start a thread");
 }
 
 void mr__errand_abandon(mr__errand *e)

@@ -303,7 +303,7 @@ mr_code mr__borrower_wrap(mr__borrower *b, uint64_t at, uint64_t n, uint64_t wor
         b->bytes - n - at < MR_SLACK)
         return mr_fail(st, MR_DATA_LOSS,
                        "a block of %" PRIu64 " bytes at %" PRIu64
-                       " does not lie in the %zu bytes of shared memory",
+                       " is outside the %zu bytes of shared memory",
                        n, at, b->bytes);
     loan *x = mr_malloc(sizeof *x);
     if (!x)

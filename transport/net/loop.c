@@ -285,7 +285,7 @@ mr_code mr__socket_connect(mr__loop *l, mr__socket *s, const mr__address *to, mr
 {
     int fd = mr__sys->socket(to->to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return mr_fail_errno(st, errno, "no socket for %s", to->text);
+        return mr_fail_errno(st, errno, "cannot create a socket for %s", to->text);
     return start(l, s, fd, MR__SOCKET_CONNECTING, to, st);
 }
 
@@ -461,7 +461,7 @@ static void accept_again(mr__timer *t)
 bool mr__listener_pause(mr__listener *x, int err)
 {
     mr_status why;
-    mr_fail_errno(&why, err, "%s accepts no connection for the moment", x->address.text);
+    mr_fail_errno(&why, err, "%s cannot accept connections at the moment", x->address.text);
     mr_log(MR_LOG_WARNING, "%s", why.message);
     return mr__timer_set(x->loop, &x->retry, x->loop->now_ns + ACCEPT_PAUSE, NULL) == MR_OK;
 }

@@ -49,7 +49,7 @@ static mr_code open_engine(mr__loop *l, mr_status *st)
     e->epoll = mr__sys->epoll_create1(EPOLL_CLOEXEC);
     mr_code rc = MR_OK;
     if (e->epoll < 0 || (e->wake = mr__sys->eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
-        rc = mr_fail_errno(st, errno, "no epoll");
+        rc = mr_fail_errno(st, errno, "epoll is not available");
     if (rc == MR_OK)
         rc = watch(e, e->wake, EPOLLIN, NULL, ABOUT_WAKE, st);
     if (rc != MR_OK)

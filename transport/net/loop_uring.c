@@ -86,12 +86,12 @@ static mr_code open_engine(mr__loop *l, mr_status *st)
     int rc = mr__sys->uring_init(ENTRIES, &e->ring, 0);
     if (rc < 0) {
         mr_free(e);
-        return mr_fail_errno(st, -rc, "no io_uring");
+        return mr_fail_errno(st, -rc, "io_uring is not available");
     }
     l->engine = e;
     e->wake = mr__sys->eventfd(0, EFD_CLOEXEC);
     if (e->wake < 0 || !read_wake(e)) {
-        mr_code code = mr_fail_errno(st, errno, "no io_uring");
+        mr_code code = mr_fail_errno(st, errno, "io_uring is not available");
         close_engine(l);
         return code;
     }
@@ -108,7 +108,7 @@ static void wake(mr__loop *l)
 
 static void no_entry(mr__socket *s)
 {
-    mr__socket_fail_errno(s, EAGAIN, "io_uring takes no more work");
+    mr__socket_fail_errno(s, EAGAIN, "io_uring accepts no more work");
 }
 
 static void submit_receive(engine *e, mr__socket *s)
@@ -243,7 +243,7 @@ static mr_code add(mr__loop *l, mr__socket *s, const mr__address *to, mr_status 
     struct io_uring_sqe *sqe = entry(l->engine);
     if (!sqe) {
         mr_free(op);
-        return mr_fail_errno(st, EAGAIN, "io_uring takes no more work");
+        return mr_fail_errno(st, EAGAIN, "io_uring accepts no more work");
     }
     io_uring_prep_connect(sqe, s->fd, (const struct sockaddr *)&op->to.to, op->to.size);
     about(sqe, s, CONNECT);
@@ -268,7 +268,7 @@ static mr_code start_listening(mr__loop *l, mr__listener *x, mr_status *st)
 {
     let_block(x->fd);
     if (!submit_accept(l->engine, x))
-        return mr_fail_errno(st, EAGAIN, "io_uring takes no more work");
+        return mr_fail_errno(st, EAGAIN, "io_uring accepts no more work");
     return MR_OK;
 }
 

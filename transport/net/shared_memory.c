@@ -28,18 +28,18 @@ mr_code mr__shared_memory_new(size_t bytes, mr__shared_rights rights, void **map
 {
     int made = mr__sys->memfd_create("millrace", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (made < 0)
-        return mr_fail_errno(st, errno, "no memory to share with a peer");
+        return mr_fail_errno(st, errno, "cannot allocate memory to share with a peer");
     void *p = NULL;
     mr_code rc = MR_OK;
     if (mr__sys->ftruncate(made, (off_t)bytes) != 0)
-        rc = mr_fail_errno(st, errno, "no memory to share with a peer");
+        rc = mr_fail_errno(st, errno, "cannot allocate memory to share with a peer");
     if (rc == MR_OK)
         rc = map_it(made, bytes, PROT_READ | PROT_WRITE, &p, st);
     /* Kernels before 5.1 do not support this seal: the peer still maps it read-only. */
     if (rc == MR_OK && rights == MR__SHARED_OWNER_WRITES)
         (void)mr__sys->fcntl(made, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
     if (rc == MR_OK && mr__sys->fcntl(made, F_ADD_SEALS, SEALS) != 0)
-        rc = mr_fail_errno(st, errno, "no memory to share with a peer");
+        rc = mr_fail_errno(st, errno, "cannot allocate memory to share with a peer");
     if (rc != MR_OK) {
         mr__shared_memory_free(p, bytes);
         mr__sys->close(made);
@@ -58,7 +58,8 @@ mr_code mr__shared_memory_map(int fd, size_t bytes, mr__shared_rights rights, vo
     bool fits = seals >= 0 && (seals & F_SEAL_SHRINK) && mr__sys->fstat(fd, &s) == 0 &&
                 s.st_size == (off_t)bytes;
     if (!fits)
-        return mr_fail(st, MR_DATA_LOSS, "the memory that a peer shares is not as agreed");
+        return mr_fail(st, MR_DATA_LOSS,
+                       "the memory that a peer shares has the wrong size or seals");
     return map_it(fd, bytes, rights == MR__SHARED_BOTH_WRITE ? PROT_READ | PROT_WRITE : PROT_READ,
                   map, st);
 }

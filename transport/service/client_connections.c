@@ -7,8 +7,8 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 
-/* Places in one message, and bytes that are worth one: the sooner a place is written again, the
- * more of it the caches still have. */
+/* Maximum number of locations per message, and the bytes that justify a message: the sooner a
+ * location is written again, the more of it is still cached. */
 enum { GIVE_BACK = 256, GIVE_BACK_BYTES = 512 << 10 };
 
 struct mr__client_connection {
@@ -16,13 +16,13 @@ struct mr__client_connection {
     mr__client_connection *next;
     mr__client_connections *set;
     char *address;      /* NULL: the dispatcher */
-    mr__lookup *lookup; /* under way */
+    mr__lookup *lookup; /* in progress; NULL: none */
     bool connects;      /* c is in use */
     bool is_ready, is_forgotten;
-    mr__client_connection *local; /* tried meanwhile: the same worker by its local socket */
-    mr__client_connection *of;    /* that it is tried for */
-    mr__borrower *memory;         /* that the worker shares; NULL: none (yet) */
-    mr__posted fails;             /* it could not be begun */
+    mr__client_connection *local; /* being tried: the local socket of the same worker */
+    mr__client_connection *of;    /* the TCP connection that this one is tried for */
+    mr__borrower *memory;         /* shared by the worker; NULL: none (yet) */
+    mr__posted fails;             /* posted if the lookup could not be started */
     mr_status why;
 };
 
@@ -71,14 +71,14 @@ static mr__client_connection *add(mr__client_connections *set, const char *addre
     return x;
 }
 
-/* From now on the worker is reached over x. */
+/* x becomes the connection to its worker or the dispatcher. */
 static void serve(mr__client_connection *x)
 {
     x->is_ready = true;
     x->set->out->opened(x->set->ctx, x->address);
 }
 
-/* The worker at x has no local socket that can be reached. */
+/* Keeps the TCP connection x, because the worker's local socket cannot be reached. */
 static void stay(mr__client_connection *x)
 {
     mr_status why;
@@ -87,13 +87,13 @@ static void stay(mr__client_connection *x)
         return;
     }
     mr_fail(&why, MR_INVALID_ARGUMENT,
-            "transfer=\"shared_memory\" needs workers of this host, which worker %s is not; leave "
-            "it out, or add target_workers=\"local\"",
+            "transfer=\"shared_memory\" needs workers on this host, but worker %s is on another; "
+            "leave it out, or add target_workers=\"local\"",
             x->address);
     mr__connection_close(&x->c, &why);
 }
 
-/* x is closed: its owner is informed, unless it closed x. why may be a part of x. */
+/* x is closed: informs the owner, unless the owner closed it. why may be a part of x. */
 static void over(mr__client_connection *x, const mr_status *why)
 {
     mr__client_connection *of = x->of, *local = x->local;
@@ -109,7 +109,8 @@ static void over(mr__client_connection *x, const mr_status *why)
     free_connection(x);
 }
 
-static bool try_locally(mr__client_connection *x); /* its connection calls what follows */
+static bool
+try_locally(mr__client_connection *x); /* defined below, after the callbacks that it needs */
 
 static void forget(mr__client_connection *x, bool finish)
 {
@@ -124,7 +125,7 @@ static void forget(mr__client_connection *x, bool finish)
         mr__connection_finish(&x->c);
     } else if (x->connects) {
         mr__connection_close(&x->c, NULL);
-    } /* else it fails soon */
+    } /* else `fails` is posted and frees it */
 }
 
 static void ready(mr__connection *c)
@@ -136,7 +137,7 @@ static void ready(mr__connection *c)
         return;
     if (c->handshake.peer_role != want) {
         mr_fail(&why, x->address ? MR_UNAVAILABLE : MR_FAILED_PRECONDITION,
-                "there is no %s at %s, but something else of a service",
+                "expected a %s at %s, found another part of a service",
                 x->address ? "worker" : "dispatcher", x->address ? x->address : x->set->service);
         mr__connection_close(c, &why);
         return;
@@ -153,14 +154,14 @@ static void ready(mr__connection *c)
     }
 }
 
-/* The worker's memory, which comes before its first block. */
+/* The worker's memory, which is sent before its first block. */
 static mr_code take_memory(mr__client_connection *x, const Mr__Wire__Memory *m, mr_status *st)
 {
     int fd = mr__socket_take_passed(&x->c.socket);
     if (fd < 0 || x->memory) {
         if (fd >= 0)
             mr__sys->close(fd);
-        return mr_fail(st, MR_DATA_LOSS, "worker %s shares no memory, or more than once",
+        return mr_fail(st, MR_DATA_LOSS, "worker %s shared no memory, or shared it more than once",
                        x->address);
     }
     mr_code rc = mr__borrower_new(&x->memory, fd, (size_t)m->bytes, st);
@@ -185,7 +186,7 @@ static void message(mr__connection *c, const mr__message *m)
         return;
     if (x->address && m->body_case == MR__WIRE__MESSAGE__BODY_MEMORY) {
         if (take_memory(x, m->memory, &st) != MR_OK) {
-            if (x->set->transfer == MR__TRANSFER_AUTO) { /* the next connection does without */
+            if (x->set->transfer == MR__TRANSFER_AUTO) { /* the next connection uses TCP */
                 x->set->transfer = MR__TRANSFER_TCP;
                 st.code = MR_UNAVAILABLE;
             } else {
@@ -197,7 +198,7 @@ static void message(mr__connection *c, const mr__message *m)
         x->set->out->message(x->set->ctx, x->address, m);
 }
 
-/* *payload = the part of the memory that the head names. */
+/* *payload = the part of the shared memory that the head refers to. */
 static mr_code borrow(mr__client_connection *x, mr__incoming *head, mr_buffer **payload,
                       mr_status *st)
 {
@@ -302,7 +303,7 @@ void mr__client_connections_open(mr__client_connections *set, const char *addres
 {
     mr_status st;
     mr__client_connection *x = add(set, address);
-    if (!x) { /* what waits for it ends by stall_timeout, or by its user */
+    if (!x) { /* waits for it end by stall_timeout or a cancel */
         mr_log(MR_LOG_ERROR, "out of memory for a connection");
         return;
     }

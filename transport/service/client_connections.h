@@ -3,8 +3,8 @@
 #define MR_TRANSPORT_SERVICE_CLIENT_CONNECTIONS_H
 /* The connections of a client: one to the dispatcher, and one to each worker, by its address. Names
  * are resolved in a thread. In the handshake a worker names its local socket. If that can be
- * reached, it replaces the TCP connection: the worker is on this host and shares memory, in which
- * its blocks lie.
+ * reached, it replaces the TCP connection: the worker is on this host and shares memory that
+ * contains its blocks.
  *
  * thread   the loop's */
 #include "transport/net/lookup.h"
@@ -18,13 +18,14 @@ typedef struct mr__client_connections_out {
     /* payload is taken over; an error closes the connection */
     mr_code (*block)(void *ctx, const char *address, const mr__incoming *head, mr_buffer *payload,
                      mr_status *st);
-    void (*closed)(void *ctx, const char *address, const mr_status *why); /* or never opened */
+    void (*closed)(void *ctx, const char *address,
+                   const mr_status *why); /* also if it never opened */
 } mr__client_connections_out;
 
 typedef enum mr__transfer {
-    MR__TRANSFER_AUTO, /* shared memory with workers of this host */
+    MR__TRANSFER_AUTO, /* shared memory with workers on this host */
     MR__TRANSFER_TCP,
-    MR__TRANSFER_SHARED_MEMORY /* a worker elsewhere is refused: MR_INVALID_ARGUMENT */
+    MR__TRANSFER_SHARED_MEMORY /* a worker on another host is refused: MR_INVALID_ARGUMENT */
 } mr__transfer;
 
 typedef struct mr__client_connection mr__client_connection;
@@ -47,7 +48,7 @@ void mr__client_connections_open(mr__client_connections *set, const char *addres
 void mr__client_connections_send(mr__client_connections *set, const char *address,
                                  const mr__message *m);
 void mr__client_connections_close(mr__client_connections *set, const char *address);
-/* Returns blocks to the workers whose memory they lie in, if they are worth a message, or `all`. */
+/* Returns blocks in shared memory to their workers, if they justify a message, or `all`. */
 void mr__client_connections_give_back(mr__client_connections *set, bool all);
 /* No more calls follow; what is queued is sent (close_all: dropped). Turn the loop until
  * mr__client_connections_are_closed, and then once more. */

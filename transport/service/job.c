@@ -45,24 +45,25 @@ static mr_code check_node(const mr_dataset *ds, bool replays, mr_status *st)
     mr_value_reset(&v);
     mr_code rc = MR_OK;
     if (replays && unordered)
-        rc =
-            mr_fail(st, MR_FAILED_PRECONDITION,
-                    "%s with deterministic=false may not produce the same again, so that "
-                    "exactly_once cannot be kept; leave it out, or use processing_mode=\"dynamic\"",
-                    op->name);
+        rc = mr_fail(
+            st, MR_FAILED_PRECONDITION,
+            "%s with deterministic=false may not produce the same elements again, so exactly_once "
+            "cannot be guaranteed; leave it out, or use processing_mode=\"dynamic\"",
+            op->name);
     else if (replays && (op->props & MR_OP_NO_REPLAY))
-        rc = mr_fail(st, MR_FAILED_PRECONDITION,
-                     "%s cannot produce the same again, so that exactly_once cannot be kept; put "
-                     "distribute below it, or use processing_mode=\"parallel_epochs\"",
-                     op->name);
+        rc = mr_fail(
+            st, MR_FAILED_PRECONDITION,
+            "%s cannot produce the same elements again, so exactly_once cannot be guaranteed; put "
+            "distribute below it, or use processing_mode=\"parallel_epochs\"",
+            op->name);
     for (size_t i = 0; rc == MR_OK && op->params && op->params[i].name; i++) {
         MR_TRY(mr_dataset_param(ds, i, &v, st));
         size_t n = bytes_in(&v);
         mr_value_reset(&v);
         if (n > MOST_ARRAY_BYTES)
             rc = mr_fail(st, MR_FAILED_PRECONDITION,
-                         "%s holds an array of %zu bytes, and at most 64 MiB travel to workers; "
-                         "write it to files that they can read",
+                         "%s holds an array of %zu bytes, and at most 64 MiB can be sent to "
+                         "workers; write it to files that they can read",
                          op->name, n);
     }
     if (rc != MR_OK)
@@ -116,9 +117,10 @@ mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **ou
     MR_TRY(check_graph(ds, opts->mode == MR__WIRE__MODE__EXACTLY_ONCE, st));
     if (mr_dataset_to_proto(ds, &graph, &n, st) != MR_OK) {
         mr_status why = *st;
-        return mr_fail(st, why.code,
-                       "the graph cannot travel: %s; put distribute below what holds it",
-                       why.message);
+        return mr_fail(
+            st, why.code,
+            "the graph cannot be sent to workers: %s; put distribute below the op that holds it",
+            why.message);
     }
     Mr__Wire__Job job = MR__WIRE__JOB__INIT;
     job.graph = (ProtobufCBinaryData){n, graph};
@@ -489,7 +491,7 @@ mr_code mr__job_finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, siz
     if (is_cut && job->consumers > streams)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "num_consumers is %" PRIu32 ", but there are %" PRId64
-                       " streams to read; give at most that many, or more streams",
+                       " streams to read; use at most that many, or more streams",
                        job->consumers, streams);
     final.streams = (uint32_t)streams;
     return copy(&final, out, st);
@@ -561,7 +563,8 @@ mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out,
     case MR__WIRE__MODE__DYNAMIC:
     case MR__WIRE__MODE__PARALLEL_EPOCHS:
         rc = mr_explain(e, "seed", NULL, st,
-                        "random ops without a seed draw each stream's own, from the job's seed");
+                        "random ops without a seed get a different one in each stream, derived "
+                        "from the job's seed");
         if (rc == MR_OK)
             rc = mr_seed_random_ops(ds, seed_of(job, stream), &cut, NULL, st);
         if (rc == MR_OK) {

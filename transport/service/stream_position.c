@@ -18,7 +18,7 @@ static mr_code get(const void *position, size_t bytes, uint32_t *again, uint64_t
     if (bytes == 0)
         return MR_OK;
     if (bytes < MR__STREAM_POSITION_BYTES)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a stream's is too short");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: that of a stream is too short");
     memcpy(again, position, 4); /* little-endian, like the whole library */
     memcpy(skip, (const char *)position + 4, 8);
     return MR_OK;
@@ -56,7 +56,7 @@ mr_code mr__stream_skip(mr_iterator *it, uint64_t n, mr_status *st)
         rc = mr_iterator_next(it, n < 4096 ? (size_t)n : 4096, &b, &why);
         n -= rc == MR_OK ? b.rows : 1;
         if (rc == MR_END)
-            mr_fail(&why, rc = MR_INVALID_ARGUMENT, "a place lies after the end of its stream");
+            mr_fail(&why, rc = MR_INVALID_ARGUMENT, "a place is past the end of its stream");
         else if (rc != MR_OK && rc != MR_CANCELLED && rc != MR_RESOURCE_EXHAUSTED)
             rc = MR_OK;
     }

@@ -450,7 +450,7 @@ void mr__outgoing_reset(mr__outgoing *o)
 
 static mr_code damaged(mr_status *st, const char *what)
 {
-    return mr_fail(st, MR_DATA_LOSS, "a block came in damaged: %s", what);
+    return mr_fail(st, MR_DATA_LOSS, "received a damaged block: %s", what);
 }
 
 static mr_code check_layout(const Mr__Wire__BlockHead *head, uint64_t payload_bytes, mr_status *st)
@@ -469,10 +469,10 @@ static mr_code check_layout(const Mr__Wire__BlockHead *head, uint64_t payload_by
     for (size_t c = 0; c < head->n_columns; c++) {
         const Mr__Wire__Column *column = head->columns[c];
         if (column->offset != at || column->bytes > raw - at || column->n_shape > MR_MAX_RANK)
-            return damaged(st, "a column does not lie in it");
+            return damaged(st, "a column is outside it");
         at += aligned(column->bytes);
         if (at > raw)
-            return damaged(st, "a column does not lie in it");
+            return damaged(st, "a column is outside it");
     }
     return at == raw ? MR_OK : damaged(st, "its columns do not fill it");
 }
@@ -581,7 +581,7 @@ static mr_code get_places(mr_array *a, const uint8_t *p, size_t values, const mr
         const volatile uint32_t *place = (const volatile uint32_t *)(const void *)(p + 8 * i);
         size_t at = place[0], size = place[1];
         if (size > most || at > most - size || size > *elsewhere)
-            return damaged(st, "a string does not lie in shared memory");
+            return damaged(st, "a string is outside shared memory");
         *elsewhere -= size;
         s[i] = (mr_bytes){(const char *)in->shared + at, (size_t)size};
     }

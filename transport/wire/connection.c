@@ -344,7 +344,7 @@ static void give_block(mr__connection *c)
 static mr_code start_block(mr__connection *c, const void *head, mr_status *st)
 {
     if (!c->class_->block || !c->handshake.done)
-        return mr_fail(st, MR_DATA_LOSS, "the peer sent a block that nobody asked for");
+        return mr_fail(st, MR_DATA_LOSS, "the peer sent a block that was not requested");
     MR_TRY(mr__incoming_head(&c->incoming, head, c->frame.head_bytes, c->frame.payload_bytes, st));
     MR_TRY(mr_buffer_alloc(&c->payload, (size_t)c->frame.payload_bytes, st));
     c->payload_got = 0;
@@ -496,7 +496,7 @@ static mr_code init(mr__connection *c, mr__loop *l, bool accepts, Mr__Wire__Role
     *c = (mr__connection){.class_ = class_, .socket.class_ = &sockets, .deadline.fire = late};
     mr_status_init(&c->why);
     if (mr__sys->getrandom(nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
-        return mr_fail(st, MR_INTERNAL, "no random bytes for a handshake");
+        return mr_fail(st, MR_INTERNAL, "cannot read random bytes for a handshake");
     mr__handshake_init(&c->handshake, accepts, role, token, nonce, local);
     c->handshake.lends = accepts && class_->lends;
     c->in = mr_malloc(MR__CONNECTION_IN);

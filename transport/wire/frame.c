@@ -36,12 +36,12 @@ mr_code mr__frame_get(const uint8_t in[MR__FRAME_BYTES], uint64_t most_head, mr_
         return mr_fail(st, MR_DATA_LOSS, "a frame of unknown kind %" PRIu64, kind);
     if (f.head_bytes > most_head)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                       "a frame's head has %" PRIu32 " bytes, at most %" PRIu64 " are taken",
+                       "a frame's head has %" PRIu32 " bytes, at most %" PRIu64 " are accepted",
                        f.head_bytes, most_head);
     uint64_t most = kind == MR__FRAME_MESSAGE ? 0 : MR__FRAME_MOST_PAYLOAD;
     if (f.payload_bytes > most)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                       "a frame's payload has %" PRIu64 " bytes, at most %" PRIu64 " are taken",
+                       "a frame's payload has %" PRIu64 " bytes, at most %" PRIu64 " are accepted",
                        f.payload_bytes, most);
     *out = f;
     return MR_OK;

@@ -123,16 +123,16 @@ static mr_code take_challenge(mr__handshake *h, const Mr__Wire__Challenge *chall
     snprintf(h->local, sizeof h->local, "%s", challenge->local);
     MR_TRY(check_version(h, challenge->version, frame, bytes, st));
     if (challenge->token && !h->token.data)
-        return mr_fail(st, MR_PERMISSION_DENIED,
-                       "the service asks for a token; name its file by --token-file or "
-                       "MILLRACE_TOKEN_FILE");
+        return mr_fail(
+            st, MR_PERMISSION_DENIED,
+            "the service requires a token; name its file with --token-file or MILLRACE_TOKEN_FILE");
     if (!challenge->token && h->token.data)
-        return mr_fail(st, MR_PERMISSION_DENIED,
-                       "a token was given, but the service knows none; start it with the same "
-                       "--token-file");
+        return mr_fail(
+            st, MR_PERMISSION_DENIED,
+            "a token was given, but the service has none; start it with the same --token-file");
     uint8_t hmac[MR__HMAC_BYTES];
     if (h->token.data && !prove(h, "connects", hmac))
-        return mr_fail(st, MR_INTERNAL, "HMAC-SHA256 is not to be had");
+        return mr_fail(st, MR_INTERNAL, "HMAC-SHA256 is not available");
     Mr__Wire__Proof proof = MR__WIRE__PROOF__INIT;
     proof.hmac = (ProtobufCBinaryData){h->token.data ? MR__HMAC_BYTES : 0, hmac};
     mr__message m = MR__WIRE__MESSAGE__INIT;
@@ -150,7 +150,7 @@ static mr_code take_proof(mr__handshake *h, const Mr__Wire__Proof *proof, void *
                       "the tokens differ; both sides need the same --token-file", st);
     uint8_t hmac[MR__HMAC_BYTES];
     if (h->token.data && !prove(h, "accepts", hmac))
-        return mr_fail(st, MR_INTERNAL, "HMAC-SHA256 is not to be had");
+        return mr_fail(st, MR_INTERNAL, "HMAC-SHA256 is not available");
     Mr__Wire__Welcome welcome = MR__WIRE__WELCOME__INIT;
     welcome.hmac = (ProtobufCBinaryData){h->token.data ? MR__HMAC_BYTES : 0, hmac};
     mr__message m = MR__WIRE__MESSAGE__INIT;

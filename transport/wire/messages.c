@@ -32,7 +32,8 @@ mr_code mr__wire_unpack(const ProtobufCMessageDescriptor *kind, const void *byte
     if (!m && exhausted)
         return mr_fail_memory(st, n, "a message");
     if (!m)
-        return mr_fail(st, MR_DATA_LOSS, "%zu bytes came in that are no %s", n, kind->short_name);
+        return mr_fail(st, MR_DATA_LOSS, "received %zu bytes that are not a valid %s", n,
+                       kind->short_name);
     memcpy(out, &m, sizeof m);
     return MR_OK;
 }

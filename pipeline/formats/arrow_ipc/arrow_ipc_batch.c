@@ -17,7 +17,7 @@ mr_code mr__arrow_message_read(const uint8_t *v, size_t n, mr__arrow_message *ou
     m.header = mr__flat_child(&m.flat, &t, 2);
     m.body_bytes = mr__flat_int(&m.flat, &t, 3, 8, 0);
     if (m.flat.bad || m.body_bytes < 0 || !m.header.at)
-        return mr_fail(st, MR_DATA_LOSS, "damaged metadata: a message that cannot be");
+        return mr_fail(st, MR_DATA_LOSS, "damaged metadata: invalid message");
     *out = m;
     return MR_OK;
 }
@@ -26,7 +26,7 @@ mr_code mr__arrow_message_rows(mr__arrow_message *m, int64_t *rows, mr_status *s
 {
     *rows = mr__flat_int(&m->flat, &m->header, 0, 8, 0);
     if (m->flat.bad || *rows < 0)
-        return mr_fail(st, MR_DATA_LOSS, "damaged metadata: a batch with no number of rows");
+        return mr_fail(st, MR_DATA_LOSS, "damaged metadata: a batch without a number of rows");
     return MR_OK;
 }
 
@@ -96,9 +96,9 @@ static mr_code check_validity(const mr__arrow_field *a, const loaded_field *x, m
     if (x->length < 0)
         return damaged(a->name, "it has a negative length", st);
     if (x->null_count != 0 && x->sizes[0] && !has_room(x->sizes[0], x->length, 0))
-        return damaged(a->name, "it says of fewer rows than it has whether they are null", st);
+        return damaged(a->name, "its null bitmap covers fewer rows than it has", st);
     if (x->null_count > 0 && x->length > 0 && !x->sizes[0])
-        return damaged(a->name, "it does not say which of its rows are null", st);
+        return damaged(a->name, "its null bitmap is missing", st);
     return MR_OK;
 }
 
@@ -112,7 +112,7 @@ static mr_code check_values(const mr__arrow_field *a, const loaded_field *x, mr_
     MR_TRY(check_offsets(a, x, &end, st));
     return (uint64_t)end <= x->sizes[2]
                ? MR_OK
-               : damaged(a->name, "its strings reach beyond their bytes", st);
+               : damaged(a->name, "its strings extend past the end of their bytes", st);
 }
 
 /* Checks the fields on the way, where v is those of the batch and `rows` entries of the first are
@@ -126,7 +126,8 @@ static mr_code check_way(const mr__arrow_schema *s, loaded_field *v, const mr__a
         loaded_field *x = &v[way->fields[k]];
         MR_TRY(check_validity(a, x, st));
         if (x->length < least)
-            return damaged(a->name, "it has fewer rows than its batch, or than lists lead to", st);
+            return damaged(a->name, "it has fewer rows than its batch, or than its lists refer to",
+                           st);
         x->a.length = x->length;
         x->a.null_count = 0;
         if (indices)
@@ -140,7 +141,7 @@ static mr_code check_way(const mr__arrow_schema *s, loaded_field *v, const mr__a
         else if (a->kind == MR__ARROW_STRUCT)
             least = x->length;
         else if (__builtin_mul_overflow(x->length, a->size, &least))
-            return damaged(a->name, "it has more values than can be", st);
+            return damaged(a->name, "it has an impossible number of values", st);
     }
     return MR_OK;
 }
@@ -256,13 +257,12 @@ static mr_code read_batch(mr__flat *f, const mr__flat_table *t, const mr__arrow_
                 method = mr__flat_int(f, &packed, 1, 1, 0);
         if (codec < 0 || codec > 1 || method != 0)
             return mr_fail(st, MR_UNIMPLEMENTED,
-                           "compression number %" PRId64 " of Arrow files is not known; LZ4 and "
-                           "zstd are",
+                           "unknown Arrow compression %" PRId64 "; LZ4 and zstd are supported",
                            codec);
         b.codec = (mr__arrow_codec)codec;
     }
     if (f->bad || b.rows < 0)
-        return damaged(NULL, "a batch that cannot be", st);
+        return damaged(NULL, "invalid batch", st);
     *out = b;
     return MR_OK;
 }
@@ -413,7 +413,7 @@ static mr_code lay_out(mr__arrow_loader *l, batch *b, size_t from, size_t end, b
                                ? mr__flat_read(b->f, b->variable.at + 8 * variable++, 8)
                                : -1;
             if (more < 0 || more > (int64_t)b->buffers.n)
-                return damaged(a->name, "the batch does not say how many buffers it has", st);
+                return damaged(a->name, "the batch lacks its number of buffers", st);
             x->n_buffers += (size_t)more;
         }
         if (x->n_buffers > b->buffers.n - buffer)
@@ -421,7 +421,7 @@ static mr_code lay_out(mr__arrow_loader *l, batch *b, size_t from, size_t end, b
         buffer += x->n_buffers;
         i = indices ? after(s, i) : i + 1;
     }
-    return b->f->bad ? damaged(NULL, "a batch that cannot be", st) : MR_OK;
+    return b->f->bad ? damaged(NULL, "invalid batch", st) : MR_OK;
 }
 
 static void buffer_at(const batch *b, size_t i, int64_t *offset, int64_t *size)
@@ -561,7 +561,7 @@ static mr_code view_at(const mr__arrow_field *a, const char *view, const mr_byte
     }
     if (size < 0 || buffer < 0 || (size_t)buffer >= n || offset < 0 ||
         (size_t)offset > data[buffer].size || (size_t)size > data[buffer].size - (size_t)offset)
-        return damaged(a->name, "its strings reach beyond their bytes", st);
+        return damaged(a->name, "its strings extend past the end of their bytes", st);
     *out = (mr_bytes){data[buffer].data + offset, (size_t)size};
     return MR_OK;
 }
@@ -706,7 +706,7 @@ static mr_code no_values(const dictionary *d, size_t rows, mr_array *out, mr_sta
 {
     const mr_array *v = &d->values;
     if (v->storage == MR_RAGGED)
-        return mr_fail(st, MR_DATA_LOSS, "a dictionary without values is numbered");
+        return mr_fail(st, MR_DATA_LOSS, "a dictionary has no values");
     MR_TRY(mr_array_alloc(out, v->dtype, v->rank, v->shape, rows, st));
     memset(out->data, 0, rows * mr_array_row_bytes(v));
     return MR_OK;
@@ -729,8 +729,8 @@ static mr_code read_indices(const mr__arrow_loader *l, size_t field, const dicti
         memcpy(&v, at, size); /* a negative index is too large below */
         if (v >= d->values.rows || v > UINT32_MAX)
             return mr_fail(st, MR_DATA_LOSS,
-                           "column '%.200s': row %zu of the batch is none of the %zu values of its "
-                           "dictionary",
+                           "column '%.200s': row %zu of the batch has an index beyond the %zu "
+                           "values of its dictionary",
                            a->name, r, d->values.rows);
         index[r] = (uint32_t)v;
         if (!d->nulls || !d->nulls[v])
@@ -749,7 +749,7 @@ static mr_code load_indices(mr__arrow_loader *l, const batch *b, size_t i, size_
     mr_buffer *keeper;
     mr_array result = {0};
     if (!d->there)
-        return mr_fail(st, MR_DATA_LOSS, "column '%.200s': its dictionary does not come before it",
+        return mr_fail(st, MR_DATA_LOSS, "column '%.200s': its dictionary does not precede it",
                        l->schema->v[i].name);
     MR_TRY(read_buffers(l, b, i, i + 1, &keeper, st));
     uint32_t *index = NULL;
@@ -905,7 +905,7 @@ mr_code mr__arrow_load_dictionary(mr__arrow_loader *l, mr__arrow_message *m,
     bool delta = mr__flat_bool(&m->flat, &m->header, 2);
     batch b;
     if (m->flat.bad || !data.at)
-        return damaged(NULL, "a dictionary that cannot be", st);
+        return damaged(NULL, "invalid dictionary", st);
     MR_TRY(read_batch(&m->flat, &data, body, &b, st));
     for (size_t i = 0; i < l->n_dictionaries; i++)
         if (l->schema->v[l->dictionaries[i].field].id == id)

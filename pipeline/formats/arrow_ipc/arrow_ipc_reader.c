@@ -73,7 +73,7 @@ static mr_code read_footer(arrow_reader *r, mr_status *st)
     mr__flat f = {.v = mr_buffer_data(b), .n = n};
     mr__flat_table t = mr__flat_root(&f), schema = mr__flat_child(&f, &t, 1);
     mr__flat_vector batches = mr__flat_items(&f, &t, 3, PLACE);
-    mr_code rc = f.bad || !schema.at ? damaged("its footer leads nowhere", st)
+    mr_code rc = f.bad || !schema.at ? damaged("its footer has an invalid offset", st)
                                      : mr__arrow_schema_read(&r->schema, &f, &schema,
                                                              mr__flat_int(&f, &t, 0, 2, 0), st);
     if (rc != MR_OK) {
@@ -93,7 +93,7 @@ static mr_code place_of(arrow_reader *r, const mr__flat_vector *v, size_t i, int
 {
     *at = mr__flat_read(&r->flat, v->at + PLACE * i, 8);
     if (*at < FIRST_MESSAGE || *at > r->source.size)
-        return damaged("its footer leads nowhere", st);
+        return damaged("its footer has an invalid offset", st);
     return MR_OK;
 }
 
@@ -253,7 +253,7 @@ static mr_code load_dictionaries(arrow_reader *r, mr_status *st)
         MR_TRY(place_of(r, &v, i, &at, st));
         mr_code rc = mr__arrow_source_message(&r->source, at, &bytes, &m, &body, st);
         if (rc == MR_END || (rc == MR_OK && m.kind != MR__ARROW_IS_DICTIONARY))
-            rc = damaged("its footer leads to no dictionary", st);
+            rc = damaged("its footer does not point to a dictionary", st);
         if (rc == MR_OK)
             rc = load_dictionary(r, &m, body, st);
         mr_buffer_unref(bytes);
@@ -262,7 +262,7 @@ static mr_code load_dictionaries(arrow_reader *r, mr_status *st)
             return rc;
         }
     }
-    return r->flat.bad ? damaged("its footer leads nowhere", st) : MR_OK;
+    return r->flat.bad ? damaged("its footer has an invalid offset", st) : MR_OK;
 }
 
 /* ---- the current batch ---- */
@@ -315,7 +315,7 @@ static mr_code read_message(arrow_reader *r, mr_buffer **bytes, mr_status *st)
     r->offset = r->next;
     mr_code rc = mr__arrow_source_message(&r->source, r->next, bytes, &r->message, &body, st);
     if (rc == MR_END && r->footer)
-        return damaged("its footer leads to no batch", st);
+        return damaged("its footer does not point to a batch", st);
     MR_TRY(rc);
     r->body = body;
     int64_t end = body + r->message.body_bytes;
@@ -339,7 +339,7 @@ static mr_code next_batch(arrow_reader *r, mr_status *st)
         if (batch)
             rc = mr__arrow_message_rows(&r->message, &r->rows, st);
         else if (rc == MR_OK && r->footer)
-            rc = damaged("its footer leads to no batch", st);
+            rc = damaged("its footer does not point to a batch", st);
         else if (rc == MR_OK && r->message.kind == MR__ARROW_IS_DICTIONARY)
             rc = load_dictionary(r, &r->message, r->body, st);
         if (rc == MR_OK && batch && r->rows > INT64_MAX - r->first)
@@ -396,7 +396,7 @@ static mr_code load(arrow_reader *r, mr_status *st)
 {
     mr__arrow_body body;
     if (!r->loader)
-        return mr_fail(st, MR_INTERNAL, "an Arrow file was opened for counting alone");
+        return mr_fail(st, MR_INTERNAL, "an Arrow file was opened only for counting");
     mr_code rc =
         begin_body(r, &r->message, r->body, mr__arrow_loader_wants_all(r->loader), &body, st);
     if (rc == MR_OK)
@@ -474,7 +474,7 @@ static mr_code seek(mr_reader *base, const mr_file_position *to, mr_status *st)
     MR_TRY(go_to_record(r, to->record, &at, st));
     if (at != to->record)
         return mr_fail(st, MR_OUT_OF_RANGE,
-                       "cannot go on at row %" PRId64 ": the file has %" PRId64, to->record, at);
+                       "cannot resume at row %" PRId64 ": the file has %" PRId64, to->record, at);
     base->record = at;
     set_place(r);
     return MR_OK;
@@ -556,8 +556,8 @@ mr_code mr__arrow_file_spec(const char *path, const mr_bytes *names, size_t n, m
     mr_code rc;
     if (is_pipe(path) && strcmp(path, "-") != 0)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "a pipe is read once, and its first bytes say what elements are: give it as "
-                     "standard input, \"-\", or say the schema");
+                     "a pipe can be read only once, and its first bytes determine the type of "
+                     "elements: pass it as standard input, \"-\", or give the schema");
     else if (is_pipe(path))
         rc = input_spec(names, n, out, st);
     else {
@@ -577,7 +577,8 @@ mr_code mr__arrow_file_count(const char *path, int64_t *rows, mr_status *st)
     mr_reader *r = NULL;
     const mr_file_opts opts = {.no_ahead = true};
     if (is_pipe(path))
-        return mr_fail(st, MR_FAILED_PRECONDITION, "rows of a pipe cannot be counted ahead");
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the rows of a pipe cannot be counted in advance");
     mr_code rc = mr_reader_open(&r, &mr__format_arrow, path, &opts, st);
     if (rc == MR_OK)
         rc = go_to_record(of(r), INT64_MAX, rows, st);

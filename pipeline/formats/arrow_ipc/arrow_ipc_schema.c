@@ -149,7 +149,7 @@ static mr_code read_field(mr__arrow_schema *s, mr__flat *f, const mr__flat_table
     mr__flat_table type = mr__flat_child(f, t, 3), encoding = mr__flat_child(f, t, 4);
     mr__flat_vector children = mr__flat_items(f, t, 5, 4);
     if (f->bad || (name.size && memchr(name.data, 0, name.size)))
-        return damaged("a field that cannot be", st);
+        return damaged("invalid field", st);
     mr__arrow_field *a = &s->v[i];
     a->name = mr_strndup(name.size ? name.data : "", name.size);
     if (!a->name)
@@ -163,7 +163,7 @@ static mr_code read_field(mr__arrow_schema *s, mr__flat *f, const mr__flat_table
         a->index = MR_INT32;
         if (index.at &&
             !*int_format(mr__flat_int(f, &index, 0, 4, 0), mr__flat_bool(f, &index, 1), &a->index))
-            return damaged("a dictionary's indices are no integers", st);
+            return damaged("a dictionary's indices are not integers", st);
     }
     a->n_children = children.n;
     for (size_t k = 0; k < children.n; k++) {
@@ -171,7 +171,7 @@ static mr_code read_field(mr__arrow_schema *s, mr__flat *f, const mr__flat_table
         MR_TRY(read_field(s, f, &child, level + 1, st));
     }
     s->v[i].n_below = s->n - i - 1;
-    return f->bad ? damaged("a field that cannot be", st) : MR_OK;
+    return f->bad ? damaged("invalid field", st) : MR_OK;
 }
 
 /* A list has one child; fields of a type without children have none. */
@@ -243,20 +243,19 @@ mr_code mr__arrow_schema_read(mr__arrow_schema *s, mr__flat *f, const mr__flat_t
 {
     if (version < 3 || version > 4)
         return mr_fail(st, MR_UNIMPLEMENTED,
-                       "the file is of version V%" PRId64
-                       " of Arrow's metadata; V4 and V5 are read",
+                       "the file has Arrow metadata version V%" PRId64 "; V4 and V5 are supported",
                        version + 1);
     s->version = (int)version + 1;
     if (mr__flat_int(f, schema, 0, 2, 0) != 0)
         return mr_fail(st, MR_UNIMPLEMENTED,
-                       "the file is big-endian, which is not read; write it little-endian");
+                       "the file is big-endian, which is not supported; write it little-endian");
     mr__flat_vector fields = mr__flat_items(f, schema, 1, 4);
     for (size_t i = 0; i < fields.n && !f->bad; i++) {
         mr__flat_table t = mr__flat_table_at(f, &fields, i);
         MR_TRY(read_field(s, f, &t, 0, st));
     }
     if (f->bad)
-        return damaged("an offset that leads nowhere", st);
+        return damaged("an invalid offset", st);
     MR_TRY(make_forms(s, st));
     return sort_columns(s, st);
 }
@@ -291,8 +290,8 @@ int64_t mr__arrow_schema_find(const mr__arrow_schema *s, const char *name)
 static mr_code fail_type(const mr__arrow_field *column, const mr__arrow_field *a, mr_status *st)
 {
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "column '%.200s' cannot be read: it %s Arrow's type %s; columns=[...] says "
-                   "which are read",
+                   "column '%.200s' cannot be read: it %s Arrow's type %s; columns=[...] selects "
+                   "the columns to read",
                    column->name, column == a ? "is of" : "holds values of", kinds[a->kind].name);
 }
 
@@ -365,8 +364,8 @@ static mr_code record_of(const mr__arrow_schema *s, const mr__arrow_way *way, co
     mr_code rc = names && parts ? MR_OK : mr_fail_memory(st, sizeof *names, "a type");
     if (rc == MR_OK && (a->n_children == 0 || a->dictionary))
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "column '%.200s' cannot be read: it is a struct %s; columns=[...] says which "
-                     "are read",
+                     "column '%.200s' cannot be read: it is a struct %s; columns=[...] selects the "
+                     "columns to read",
                      a->name, a->dictionary ? "in a dictionary" : "without fields");
     size_t made = 0;
     for (size_t n = 0, child = i + 1; rc == MR_OK && n < a->n_children;
@@ -415,8 +414,8 @@ static mr_code spec_of(const mr__arrow_schema *s, const mr__arrow_way *way, cons
     const char *odd = odd_in_lists(s, way);
     if (odd)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "column '%.200s' cannot be read: it holds lists of %s; columns=[...] says "
-                       "which are read",
+                       "column '%.200s' cannot be read: it holds lists of %s; columns=[...] "
+                       "selects the columns to read",
                        column->name, odd);
     MR_TRY(mr__arrow_type_of(&column->c, way->taken, &t, st));
     mr_leaf leaf = {.dtype = t.dtype, .rank = (int8_t)t.rank, .ragged = t.ragged};
@@ -432,8 +431,9 @@ static mr_code no_column(const mr__arrow_schema *s, const char *name, mr_status 
     for (size_t i = 0; i < s->n_columns && i < MOST; i++)
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%.30s", i ? ", " : "",
                  s->columns[i]->name);
-    return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'; there %s %s%s", name,
-                   s->n_columns == 1 ? "is" : "are", all, s->n_columns > MOST ? ", ..." : "");
+    return mr_fail(st, MR_INVALID_ARGUMENT, "there is no column '%.200s'; the file has %s %s%s",
+                   name, s->n_columns == 1 ? "the column" : "the columns", all,
+                   s->n_columns > MOST ? ", ..." : "");
 }
 
 static mr_code find_once(const mr__arrow_schema *s, const char *name, size_t *out, mr_status *st)
@@ -542,14 +542,14 @@ static mr_code check_type(const mr__arrow_schema *s, size_t column, const mr__ar
     mr_spec_format(here, text, sizeof text);
     mr_spec_format(want, first, sizeof first);
     mr_spec_unref(here);
-    return same ? MR_OK
-                : mr_fail(st, MR_INVALID_ARGUMENT,
-                          "column '%.200s' is %s here%s%.100s, and %s in the first file or the "
-                          "schema%s",
-                          s->v[column].name, text, whole ? "" : " in field ",
-                          whole ? "" : s->v[i].name, first,
-                          casts ? "; nothing is converted when it is read: cast() in a map does"
-                                : "");
+    return same
+               ? MR_OK
+               : mr_fail(st, MR_INVALID_ARGUMENT,
+                         "column '%.200s' is %s here%s%.100s, and %s in the first file or the "
+                         "schema%s",
+                         s->v[column].name, text, whole ? "" : " in field ",
+                         whole ? "" : s->v[i].name, first,
+                         casts ? "; values are not converted on reading: use cast() in a map" : "");
 }
 
 /* The same for a struct, which may have more fields. */
@@ -601,8 +601,8 @@ mr_code mr__arrow_schema_check(const mr__arrow_schema *s, const mr_spec *spec, b
     for (size_t i = 0; all && i < s->n; i += 1 + s->v[i].n_below)
         if (mr_spec_find(spec, s->v[i].name) < 0)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "column '%.200s' is not in the first file; columns=[...] says which are "
-                           "read",
+                           "column '%.200s' is not in the first file; columns=[...] selects the "
+                           "columns to read",
                            s->v[i].name);
     return MR_OK;
 }

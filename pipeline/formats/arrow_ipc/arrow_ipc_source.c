@@ -33,7 +33,7 @@ static mr_code take_head(mr__arrow_source *s, mr_status *st)
     struct stat info;
     mr_code rc = MR_OK;
     if (mr__sys->fstat(STDIN_FILENO, &info) != 0)
-        return mr_fail_errno(st, errno, "cannot look at standard input");
+        return mr_fail_errno(st, errno, "cannot stat standard input");
     pthread_mutex_lock(&input.lock);
     if (input.n && input.inode == (uint64_t)info.st_ino) {
         s->head = mr_memdup(input.v, input.n);
@@ -297,7 +297,7 @@ mr_code mr__arrow_input_head(mr__arrow_source *s, mr_status *st)
     struct stat info;
     *s = (mr__arrow_source){.size = -1};
     if (mr__sys->fstat(STDIN_FILENO, &info) != 0)
-        return mr_fail_errno(st, errno, "cannot look at standard input");
+        return mr_fail_errno(st, errno, "cannot stat standard input");
     pthread_mutex_lock(&input.lock);
     if (input.inode != (uint64_t)info.st_ino) {
         input.n = 0;

@@ -28,9 +28,10 @@ static mr_code have(mr_idx_reader *r, size_t n, const char *what, mr_status *st)
     while ((size_t)(r->in.end - r->in.at) < n) {
         mr_code rc = mr__byte_stream_fill(&r->in, n, st);
         if (rc == MR_END)
-            rc = mr_fail(st, MR_DATA_LOSS,
-                         "truncated IDX file: %s needs %zu bytes here, the file has %td more", what,
-                         n, r->in.end - r->in.at);
+            rc = mr_fail(
+                st, MR_DATA_LOSS,
+                "truncated IDX file: %s needs %zu bytes here, but the file has only %td more", what,
+                n, r->in.end - r->in.at);
         if (rc != MR_OK)
             return fail_here(r, rc, st);
     }

@@ -23,11 +23,11 @@ static mr_code not_an_image(mr__image_format wanted, mr__image_format found, con
 {
     static const char *const names[] = {"a JPEG or PNG image", "a JPEG image", "a PNG image"};
     if (size == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%s is wanted, not an empty string", names[wanted]);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "expected %s, found an empty string",
+                       names[wanted]);
     if (found != MR__IMAGE_ANY)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "%s is wanted, and this is %s; decode_image takes both", names[wanted],
-                       names[found]);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "expected %s, found %s; decode_image takes both",
+                       names[wanted], names[found]);
     return mr_fail(st, MR_INVALID_ARGUMENT, "not %s: %zu bytes that begin with %02X %02X %02X",
                    names[wanted], size, v[0], size > 1 ? v[1] : 0, size > 2 ? v[2] : 0);
 }

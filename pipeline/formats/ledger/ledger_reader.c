@@ -38,11 +38,11 @@ static mr_code damaged(const mr_ledger_reader *r, const char *what, mr_status *s
 
 static mr_code cut_short(const mr_ledger_reader *r, mr_status *st)
 {
-    mr_fail(st, MR_DATA_LOSS,
-            "the ledger stops after %" PRId64
-            " entries, without its end: the run that wrote it did not end by itself, or the file "
-            "was cut",
-            r->number);
+    mr_fail(
+        st, MR_DATA_LOSS,
+        "the ledger stops after %" PRId64
+        " entries, without its end: the run that wrote it was killed, or the file was truncated",
+        r->number);
     mr_status_at(st, r->path, r->offset, -1);
     return MR_DATA_LOSS;
 }
@@ -52,7 +52,7 @@ static mr_code read_up_to(const mr_ledger_reader *r, void *to, size_t n, size_t 
 {
     ssize_t k = mr__read_all(r->fd, to, n, -1);
     *got = k < 0 ? 0 : (size_t)k;
-    return k < 0 ? mr_fail_errno(st, errno, "%s: the ledger could not be read", r->path) : MR_OK;
+    return k < 0 ? mr_fail_errno(st, errno, "%s: cannot read the ledger", r->path) : MR_OK;
 }
 
 static mr_code check_end(mr_ledger_reader *r, mr_status *st)
@@ -78,7 +78,7 @@ static mr_code read_chunk(mr_ledger_reader *r, mr_status *st)
         return cut_short(r, st);
     uint64_t size = mr__load_le(head, 4), n = mr__load_le(head + 4, 4);
     if (size > r->chunk_room || n > MR__LEDGER_TEXT || !size != !n)
-        return damaged(r, "sizes that no chunk has", st);
+        return damaged(r, "a chunk has impossible sizes", st);
     MR_TRY(read_up_to(r, r->chunk, size, &got, st));
     if (got < size)
         return cut_short(r, st);
@@ -89,7 +89,7 @@ static mr_code read_chunk(mr_ledger_reader *r, mr_status *st)
         return check_end(r, st);
     size_t made = mr__zstd.ZSTD_decompress(r->text, MR__LEDGER_TEXT, r->chunk, size);
     if (mr__zstd.ZSTD_isError(made) || made != n)
-        return damaged(r, "a chunk that cannot be decompressed", st);
+        return damaged(r, "a chunk cannot be decompressed", st);
     r->offset += MR__LEDGER_CHUNK + (int64_t)size;
     r->at = 0;
     r->n = n;
@@ -121,9 +121,9 @@ static mr_code get_number(mr_ledger_reader *r, uint64_t *v, mr_status *st)
             return i ? inside(r, rc, st) : rc;
         *v |= (uint64_t)(b & 127) << 7 * i;
         if (b < 128)
-            return i == 9 && b > 1 ? damaged(r, "a number of more than 64 bits", st) : MR_OK;
+            return i == 9 && b > 1 ? damaged(r, "a number has more than 64 bits", st) : MR_OK;
     }
-    return damaged(r, "a number of more than 64 bits", st);
+    return damaged(r, "a number has more than 64 bits", st);
 }
 
 static mr_code add_difference(mr_ledger_reader *r, uint64_t *v, mr_status *st)
@@ -153,7 +153,7 @@ static mr_code get_name(mr_ledger_reader *r, mr_status *st)
     MR_TRY(inside(r, get_number(r, &file, st), st));
     MR_TRY(inside(r, get_number(r, &size, st), st));
     if (size > sizeof name || mr__ledger_names_find(&r->names, source, file))
-        return damaged(r, "a name that is too long, or the second of a file", st);
+        return damaged(r, "a name is too long, or the second of a file", st);
     for (size_t i = 0; i < size; i++)
         MR_TRY(inside(r, get_byte(r, (unsigned char *)&name[i], st), st));
     return mr__ledger_names_add(&r->names, source, file, name, size, &added, st);
@@ -162,7 +162,7 @@ static mr_code get_name(mr_ledger_reader *r, mr_status *st)
 static mr_code get_entry(mr_ledger_reader *r, uint64_t n, mr_ledger_entry *out, mr_status *st)
 {
     if (n > MR__LEDGER_RECORDS)
-        return damaged(r, "an entry of too many records", st);
+        return damaged(r, "an entry has too many records", st);
     for (size_t i = 0; i < n; i++) {
         MR_TRY(
             MR_GROW(r->ids, r->ids_room, i + 1, MR__LEDGER_RECORDS, "the records of an entry", st));
@@ -189,7 +189,7 @@ static mr_code read_header(mr_ledger_reader *r, mr_status *st)
     size_t got;
     r->fd = mr__sys->open(r->path, O_RDONLY | O_CLOEXEC, 0);
     if (r->fd < 0)
-        return mr_fail_errno(st, errno, "%s: the ledger could not be opened", r->path);
+        return mr_fail_errno(st, errno, "%s: cannot open the ledger", r->path);
     MR_TRY(read_up_to(r, h, sizeof h, &got, st));
     if (got < sizeof h || memcmp(h, MR__LEDGER_MAGIC, 8) != 0)
         return mr_fail(st, MR_DATA_LOSS, "%s: not a ledger: it does not start with %s", r->path,
@@ -200,7 +200,7 @@ static mr_code read_header(mr_ledger_reader *r, mr_status *st)
                        MR__LEDGER_VERSION);
     for (int i = 9; i < MR__LEDGER_HEADER; i++)
         if (h[i] > (i == 9))
-            return damaged(r, "a header that no ledger has", st);
+            return damaged(r, "invalid header", st);
     r->steps = h[9];
     r->offset = MR__LEDGER_HEADER;
     return MR_OK;

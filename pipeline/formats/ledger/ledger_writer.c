@@ -35,7 +35,7 @@ static mr_code write_all(mr_ledger *l, const unsigned char *p, size_t n)
 {
     return mr__write_all(l->fd, p, n) == 0
                ? MR_OK
-               : mr_fail_errno(&l->error, errno, "%s: the ledger could not be written", l->path);
+               : mr_fail_errno(&l->error, errno, "%s: cannot write the ledger", l->path);
 }
 
 /* Writes the text so far as a chunk; no text: the end. */
@@ -143,7 +143,7 @@ static mr_code begin(mr_ledger *l)
     memcpy(header, MR__LEDGER_MAGIC, 8);
     l->fd = mr__sys->open(l->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (l->fd < 0)
-        return mr_fail_errno(&l->error, errno, "%s: the ledger could not be created", l->path);
+        return mr_fail_errno(&l->error, errno, "%s: cannot create the ledger", l->path);
     return write_all(l, header, sizeof header);
 }
 

@@ -40,8 +40,8 @@ static mr_code need_brotli(mr_status *st)
 
 static mr_code bad_size(const char *codec, size_t n, mr_status *st)
 {
-    return mr_fail(st, MR_DATA_LOSS, "a damaged page: %s does not give the %zu bytes that it has",
-                   codec, n);
+    return mr_fail(st, MR_DATA_LOSS, "a damaged page: %s does not decompress to %zu bytes", codec,
+                   n);
 }
 
 static mr_code snappy(const uint8_t *in, size_t n_in, size_t n, mr_buffer **out, mr_status *st)
@@ -170,13 +170,14 @@ static mr_code run(mr__codec *c, const uint8_t *in, size_t n_in, size_t n, mr_bu
             return rc;
         used += before - io.n_out;
         if (used > n)
-            return mr_fail(st, MR_DATA_LOSS, "a damaged page: more than the %zu bytes that it has",
-                           n);
+            return mr_fail(st, MR_DATA_LOSS,
+                           "a damaged page: it decompresses to more than %zu bytes", n);
         if (rc == MR_END)
-            return used == n
-                       ? MR_OK
-                       : mr_fail(st, MR_DATA_LOSS,
-                                 "a damaged page: %zu bytes, where its head says %zu", used, n);
+            return used == n ? MR_OK
+                             : mr_fail(st, MR_DATA_LOSS,
+                                       "a damaged page: it decompresses to %zu bytes, but its "
+                                       "header says %zu",
+                                       used, n);
     }
 }
 
@@ -218,11 +219,11 @@ mr_code mr__parquet_decompress(int32_t codec, const uint8_t *in, size_t n_in, si
     case MR__PARQUET_LZ4:
     case MR__PARQUET_LZO:
         return mr_fail(st, MR_UNIMPLEMENTED,
-                       "pages compressed with %s, which the format has given up, are not read; "
-                       "write the file with ZSTD, SNAPPY, GZIP, BROTLI or LZ4_RAW",
+                       "pages compressed with %s, which the format has deprecated, are not "
+                       "supported; write the file with ZSTD, SNAPPY, GZIP, BROTLI or LZ4_RAW",
                        codec == MR__PARQUET_LZ4 ? "the framed LZ4" : "LZO");
     default:
-        return mr_fail(st, MR_UNIMPLEMENTED, "pages are compressed with codec %d, which is unknown",
+        return mr_fail(st, MR_UNIMPLEMENTED, "pages are compressed with the unknown codec %d",
                        codec);
     }
 }

@@ -175,23 +175,23 @@ static mr_code check_head(const mr__parquet_column *c, const page_head *h, mr_st
 {
     if (h->packed_size < 0 || h->packed_size > c->end - c->at)
         return mr_fail(st, MR_DATA_LOSS,
-                       "a damaged page: it has %" PRId64 " bytes, and its column chunk %" PRId64
-                       " more",
+                       "a damaged page: it has %" PRId64
+                       " bytes, but its column chunk only %" PRId64 " more",
                        h->packed_size, c->end - c->at);
     if (h->size < 0)
         return damaged("it has no size", st);
     if (h->size > MR__PARQUET_MOST_PAGE)
-        return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                       "a page of %" PRId64 " bytes; at most 1 GiB is read", h->size);
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "a page of %" PRId64 " bytes; the limit is 1 GiB",
+                       h->size);
     if ((c->codec == MR__PARQUET_UNCOMPRESSED || !h->compressed) && h->size != h->packed_size)
-        return damaged("it is not compressed, and has two sizes", st);
+        return damaged("it is not compressed, but has two different sizes", st);
     if (h->type == MR__PARQUET_DATA_PAGE_V2 &&
         (h->definition_bytes < 0 || h->repetition_bytes < 0 || h->rows < 0 ||
          h->definition_bytes > h->size || h->repetition_bytes > h->size - h->definition_bytes ||
          h->definition_bytes + h->repetition_bytes > h->packed_size))
         return damaged("its levels are larger than it is", st);
     if (h->values < 0 || h->values > INT32_MAX)
-        return damaged("it does not say how many values it has", st);
+        return damaged("its number of values is missing", st);
     return MR_OK;
 }
 
@@ -210,7 +210,7 @@ static mr_code find_head(mr__parquet_column *c, page_head *h, mr_status *st)
         }
         n = c->window_n > n ? c->window_n : n;
         if ((int64_t)n == left || n > MOST_HEAD)
-            return damaged("its head cannot be read", st);
+            return damaged("its header cannot be read", st);
     }
 }
 
@@ -297,7 +297,7 @@ static mr_code start_levels(mr__hybrid *h, int64_t encoding, int most, size_t va
                    ? MR_OK
                    : damaged("its levels are larger than it is", st);
     if (encoding != MR__PARQUET_RLE)
-        return damaged("its levels are encoded in no known way", st);
+        return damaged("its levels have an unknown encoding", st);
     if (end - *at < 4)
         return damaged("it ends within its levels", st);
     memcpy(&size, *at, sizeof size);
@@ -335,7 +335,7 @@ static mr_code take_dictionary(mr__parquet_column *c, const page_head *h, mr_buf
     if (leaf->type == MR__PARQUET_BOOLEAN)
         return damaged("a dictionary of bools", st);
     if (h->encoding != MR__PARQUET_PLAIN && h->encoding != MR__PARQUET_PLAIN_DICTIONARY)
-        return damaged("a dictionary encoded in no known way", st);
+        return damaged("a dictionary of an unknown encoding", st);
     if (n > (size_t)h->size / (size ? size : 4))
         return damaged("a dictionary of more values than it has bytes", st);
     MR_TRY(mr_array_alloc(&a, text ? MR_STRING : of_size[size], 0, NULL, n, st));
@@ -346,7 +346,7 @@ static mr_code take_dictionary(mr__parquet_column *c, const page_head *h, mr_buf
     if (rc == MR_OK)
         rc = v.get(&v, n, a.data, &got, st);
     if (rc == MR_OK && got < n)
-        rc = damaged("a dictionary of fewer values than its head says", st);
+        rc = damaged("a dictionary of fewer values than its header says", st);
     mr__parquet_values_reset(&v);
     if (rc != MR_OK) {
         mr_array_reset(&a);
@@ -493,13 +493,13 @@ static mr_code fail_ended(const mr__parquet_column *c, mr_status *st)
 
 static mr_code fail_short(const mr__parquet_column *c, const char *what, mr_status *st)
 {
-    mr_fail(st, MR_DATA_LOSS, "a damaged page: it has fewer %s than its head says", what);
+    mr_fail(st, MR_DATA_LOSS, "a damaged page: it has fewer %s than its header says", what);
     return at_page(c, MR_DATA_LOSS, st);
 }
 
 static mr_code fail_long(const mr__parquet_column *c, mr_status *st)
 {
-    mr_fail(st, MR_DATA_LOSS, "a damaged page: it has more rows than its head says");
+    mr_fail(st, MR_DATA_LOSS, "a damaged page: it has more rows than its header says");
     return at_page(c, MR_DATA_LOSS, st);
 }
 
@@ -554,8 +554,8 @@ static mr_code take_values(mr__parquet_column *c, size_t n, void *to, mr_buffer 
         mr_code rc = c->values.get(&c->values, want, narrows ? (void *)piece : at, &m, st);
         good = m;
         if (narrows && !narrow(t, piece, m, at, &good)) {
-            mr_fail(st, MR_DATA_LOSS, "a damaged page: the value %" PRId32 " is no %s", piece[good],
-                    mr_dtype_name(t));
+            mr_fail(st, MR_DATA_LOSS, "a damaged page: the value %" PRId32 " is not a valid %s",
+                    piece[good], mr_dtype_name(t));
             rc = MR_DATA_LOSS;
         }
         if (m && t == MR_STRING) {

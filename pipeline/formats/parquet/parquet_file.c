@@ -105,8 +105,8 @@ static mr_code open_file(mr__parquet *f, const char *path, mr_status *st)
         return mr_fail_errno(st, EISDIR, "%s", what);
     if (S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "a Parquet file is read from its end, which a pipe does not have before all "
-                       "of it was read; write it to a file first");
+                       "a Parquet file is read from its end, and a pipe cannot seek there; write "
+                       "it to a file first");
     if (!S_ISREG(s.st_mode))
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "not a regular file; a Parquet file is read from its end");
@@ -131,12 +131,12 @@ static mr_code check_end(const mr__parquet *f, const uint8_t *tail, size_t n, in
         return mr_fail(st, MR_UNIMPLEMENTED,
                        "the file is encrypted; decrypt it first (no key can be given)");
     if (memcmp(end + 4, MR__PARQUET_MAGIC, 4) != 0)
-        return mr_fail(st, MR_DATA_LOSS,
-                       "it does not end in \"PAR1\": the file is cut short, or was not closed by "
-                       "who wrote it");
+        return mr_fail(
+            st, MR_DATA_LOSS,
+            "it does not end in \"PAR1\": the file is cut short, or its writer did not close it");
     if (size > f->size - END_BYTES - 4 || size > MOST_FOOTER)
         return mr_fail(st, MR_DATA_LOSS,
-                       "damaged footer: it has %" PRIu32 " bytes, and the file %" PRId64, size,
+                       "damaged footer: it has %" PRIu32 " bytes, but the file %" PRId64, size,
                        f->size);
     return MR_OK;
 }
@@ -354,7 +354,7 @@ static mr_code open_group(mr__parquet *f, mr_status *st)
             rc = mr_fail(st, MR_UNIMPLEMENTED, "it cannot be read: %s", chunk->refusal);
         else if (!leaf_of(f, i)->lists && chunk->values != g->rows)
             rc = mr_fail(st, MR_DATA_LOSS,
-                         "its chunk has %" PRId64 " values, and the row group %" PRId64 " rows",
+                         "its chunk has %" PRId64 " values, but the row group %" PRId64 " rows",
                          chunk->values, g->rows);
         else if (f->row > g->first)
             rc = mr__parquet_column_skip(&c->chunk, f->row - g->first, st);
@@ -482,8 +482,8 @@ static mr_code fail_unlike(mr__parquet *f, size_t i, mr_status *st)
 {
     const column *c = &f->columns[i];
     mr_fail(st, MR_DATA_LOSS,
-            "damaged pages: its lists are not as long as those of column '%.200s', which are the "
-            "same ones",
+            "damaged pages: its lists differ in length from those of column '%.200s', which belong "
+            "to the same list",
             leaf_of(f, c->twin)->name);
     at_row(f, i, f->row, MR_DATA_LOSS, st);
     return give_up(f, MR_DATA_LOSS);

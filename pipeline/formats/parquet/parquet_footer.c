@@ -175,7 +175,7 @@ static mr_dtype dtype_of(const element *e, const char **refusal)
                : e->kind == UINT_32         ? MR_UINT32
                                             : MR_INT32;
     case MR__PARQUET_INT96:
-        *refusal = "it holds times as INT96, which the format has given up; write it with 64-bit "
+        *refusal = "it holds times as INT96, which the format has deprecated; write it with 64-bit "
                    "timestamps (pyarrow: use_deprecated_int96_timestamps=False)";
         return MR_INT64;
     case MR__PARQUET_FLOAT:
@@ -196,9 +196,9 @@ static mr_code add_leaf(mr__parquet_footer *f, const walk *w, const element *e, 
                         mr_status *st)
 {
     if (e->type < 0 || e->type > MR__PARQUET_FIXED)
-        return damaged("a column of no known type", st);
+        return damaged("a column of an unknown type", st);
     if (e->type == MR__PARQUET_FIXED && (e->size < 1 || e->size > MR__PARQUET_MOST_PAGE))
-        return damaged("values of a fixed length that is none", st);
+        return damaged("values of an invalid fixed length", st);
     MR_TRY(MR_GROW(f->leaves, f->leaves_room, f->n_leaves + 1, MOST_LEAVES,
                    "the columns of a Parquet file", st));
     mr__parquet_leaf *leaf = &f->leaves[f->n_leaves];
@@ -360,7 +360,7 @@ static mr_code read_chunk(mr__thrift *t, const mr__parquet_leaf *leaf, int64_t e
         return damaged("its row groups cannot be read", st);
     *c = (mr__parquet_chunk){0};
     if (elsewhere || encrypted) {
-        c->refusal = encrypted ? "it is encrypted" : "it lies in another file";
+        c->refusal = encrypted ? "it is encrypted" : "it is stored in another file";
         return MR_OK;
     }
     c->begin = m.dictionary > 0 && m.dictionary < m.data ? m.dictionary : m.data;
@@ -396,7 +396,7 @@ static mr_code read_group(mr__thrift *t, mr__parquet_footer *f, int64_t end, mr_
         else if (field.id == 1 && !g->chunks) {
             size_t n = mr__thrift_list(t, &field, MR__THRIFT_STRUCT);
             if (n != f->n_leaves)
-                return damaged("a row group that has not all columns", st);
+                return damaged("a row group that lacks columns", st);
             g->chunks = mr_calloc(n ? n : 1, sizeof *g->chunks);
             if (!g->chunks)
                 return mr_fail_memory(st, n * sizeof *g->chunks, "a row group");
@@ -439,7 +439,8 @@ static mr_code read_fields(mr__thrift *t, int64_t end, mr__parquet_footer *f, mr
         return damaged("it cannot be read", st);
     if (rows != f->rows)
         return mr_fail(st, MR_DATA_LOSS,
-                       "damaged footer: %" PRId64 " rows in all, but %" PRId64 " in its row groups",
+                       "damaged footer: %" PRId64 " rows in total, but %" PRId64
+                       " in its row groups",
                        rows, f->rows);
     return MR_OK;
 }

@@ -280,8 +280,8 @@ static mr_code get_text(mr__parquet_values *v, size_t n, void *out, size_t *got,
         memcpy(&size, v->at, sizeof size);
         if (size > have - sizeof size)
             return mr_fail(st, MR_DATA_LOSS,
-                           "a damaged page: a string of %" PRIu32 " bytes, and %zu are left", size,
-                           have - sizeof size);
+                           "a damaged page: a string of %" PRIu32 " bytes, but only %zu are left",
+                           size, have - sizeof size);
         v->at += sizeof size;
         ((mr_bytes *)out)[*got] = (mr_bytes){size ? (const char *)v->at : NULL, size};
         v->at += size;
@@ -373,7 +373,8 @@ static mr_code get_delta(mr__parquet_values *v, size_t n, void *out, size_t *got
 static mr_code bad_length(int64_t size, size_t have, mr_status *st)
 {
     return mr_fail(st, MR_DATA_LOSS,
-                   "a damaged page: a string of %" PRId64 " bytes, and %zu are left", size, have);
+                   "a damaged page: a string of %" PRId64 " bytes, but only %zu are left", size,
+                   have);
 }
 
 static mr_code get_lengths(mr__parquet_values *v, size_t n, void *out, size_t *got, mr_status *st)
@@ -413,9 +414,9 @@ static mr_code plan(mr__parquet_values *v, size_t n, struct joined *parts, size_
         if (mr__delta_get(&a, &prefix, 1) == 0 || mr__delta_get(&b, &suffix, 1) == 0)
             return MR_OK;
         if (v->text && v->size && (uint64_t)prefix + (uint64_t)suffix != v->size)
-            return damaged("a string of another length than all have", st);
+            return damaged("a string whose length is not the column's", st);
         if (prefix < 0 || (uint64_t)prefix > last)
-            return damaged("a string longer than the one before that it begins with", st);
+            return damaged("a string's prefix is longer than the string before it", st);
         if (suffix < 0 || (uint64_t)suffix > have)
             return bad_length(suffix, have, st);
         parts[(*planned)++] = (struct joined){(size_t)prefix, (size_t)suffix};
@@ -516,7 +517,7 @@ static mr_code start_plain(mr__parquet_values *v, int type)
 static mr_code start_indexed(mr__parquet_values *v, int type, mr_status *st)
 {
     if (!v->dictionary)
-        return damaged("its values are those of a dictionary, and there is none", st);
+        return damaged("its values refer to a dictionary, which is missing", st);
     if (type == MR__PARQUET_BOOLEAN)
         return damaged("bools of a dictionary", st);
     v->get = get_indexed;
@@ -619,14 +620,13 @@ mr_code mr__parquet_values_start(mr__parquet_values *v, int encoding, int type, 
             break;
         v->n = (size_t)(end - p) / size;
         if (v->n > values)
-            return damaged("more values than its head says", st);
+            return damaged("more values than its header says", st);
         v->get = text ? get_split_text : get_split;
         return MR_OK;
     default:
-        return mr_fail(st, MR_UNIMPLEMENTED, "values are encoded in way %d, which is unknown",
-                       encoding);
+        return mr_fail(st, MR_UNIMPLEMENTED, "values have the unknown encoding %d", encoding);
     }
-    return damaged("its values are of another type than their encoding", st);
+    return damaged("the encoding of its values is for another type", st);
 }
 
 void mr__parquet_values_reset(mr__parquet_values *v)

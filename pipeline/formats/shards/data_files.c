@@ -58,6 +58,5 @@ mr_code mr_data_files(const char *const *patterns, size_t n_patterns, char ***pa
         return MR_OK;
     mr_glob_free(found, 0);
     return mr_fail(st, MR_NOT_FOUND,
-                   "all files that match '%.200s' are ones that a writer has not finished",
-                   patterns[0]);
+                   "all files that match '%.200s' are unfinished files of a writer", patterns[0]);
 }

@@ -28,7 +28,7 @@ static mr_code sync_directory(const mr__shard_set_swap *g, mr_status *st)
 
 static mr_code fail_rename(const char *from, const char *to, mr_status *st)
 {
-    mr_code rc = mr_fail_errno(st, errno, "cannot give %s the name %s", from, to);
+    mr_code rc = mr_fail_errno(st, errno, "cannot rename %s to %s", from, to);
     mr_status_at(st, to, -1, -1);
     return rc;
 }
@@ -84,10 +84,9 @@ mr_code mr__shard_set_swap_lock(mr__shard_set_swap *g, mr_status *st)
         return MR_OK;
     }
     if (busy) {
-        rc =
-            mr_fail(st, MR_ALREADY_EXISTS,
-                    "another write under this prefix is going on; wait for it, or write to another "
-                    "prefix");
+        rc = mr_fail(st, MR_ALREADY_EXISTS,
+                     "another write under this prefix is in progress; wait for it, or write to "
+                     "another prefix");
         mr_status_at(st, path, -1, -1);
     }
     mr_free(path);
@@ -207,7 +206,7 @@ mr_code mr__shard_set_swap_find_old(mr__shard_set_swap *g, int64_t n_shards, con
         char *path = mr_strf("%s%s", g->directory, entry->d_name);
         if (other && !overwrite) {
             rc = mr_fail(st, MR_ALREADY_EXISTS,
-                         "there is a set of %" PRId64 " shards under this prefix; remove it, or "
+                         "a set of %" PRId64 " shards exists under this prefix; remove it, or "
                          "overwrite it (--overwrite)",
                          n);
             mr_status_at(st, path ? path : where, -1, -1);
@@ -323,8 +322,8 @@ static mr_code check_set(const char *prefix, size_t size, mr_status *st)
         rc = mr_fail_memory(st, 0, "a file name");
     if (rc == MR_OK && mr__shard_set_swap_has(journal)) {
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
-                     "a write of this set is giving its files their names, or was killed while it "
-                     "did; if no write runs, 'millrace write --recover --out %s' finishes it",
+                     "a write of this set is renaming its files, or was killed while it did; if no "
+                     "write is running, 'millrace write --recover --out %s' finishes it",
                      text);
         mr_status_at(st, journal, -1, -1);
     }
@@ -401,8 +400,8 @@ static mr_code parse_journal(mr__shard_set_swap *g, const char *at, const char *
     }
     if (rc == MR_OK && (!good || at != end || n_old > n))
         return mr_fail(st, MR_DATA_LOSS,
-                       "the journal of an interrupted write is damaged; see which of the files "
-                       "beside it are whole, and remove it");
+                       "the journal of an interrupted write is damaged; check which of the files "
+                       "next to it are complete, and remove it");
     g->n_old = n_old;
     return rc;
 }

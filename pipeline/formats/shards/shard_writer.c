@@ -62,8 +62,8 @@ static mr_code check_dictionary(const mr_shard_writer *w, const char *path, mr_s
     if (!mr__shard_set_swap_has(path))
         return MR_OK;
     mr_code rc = mr_fail(st, MR_ALREADY_EXISTS,
-                         "this file is in the place of the dictionary; remove it, or, if it is the "
-                         "dictionary of a set that is gone, overwrite it (--overwrite)");
+                         "this file has the name of the dictionary; remove it, or, if it is the "
+                         "dictionary of a removed set, overwrite it (--overwrite)");
     mr_status_at(st, path, -1, -1);
     return rc;
 }
@@ -86,10 +86,10 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     bool rows = of_rows[format].open != NULL;
     if (format != MR_SHARDS_TFRECORD && opts->zstd_records)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "records are compressed one after the other in tfrecord files alone");
+                       "only tfrecord files can have individually compressed records");
     if (opts && opts->group_bytes && (format != MR_SHARDS_PARQUET || opts->group_bytes < 0))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "row groups are of parquet files, and have a positive size");
+                       "only parquet files have row groups, and their size must be positive");
     size_t path_size = strlen(prefix) + 64;
     char *path = mr_malloc(path_size);
     mr_shard_writer *w = mr_calloc(1, sizeof *w + (size_t)n_shards * sizeof *w->files);
@@ -208,8 +208,9 @@ mr_code mr_shard_writer_set_entry(mr_shard_writer *w, const char *descr, int ran
                                   const int64_t *shape, mr_status *st)
 {
     if (w->format != MR_SHARDS_NPY || w->npy_type || w->records)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the type of entries is said once, before the first, and of npy files only");
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "the type of entries can be set once, before the first entry, and only for npy files");
     static const char first[] = "{'descr': ", second[] = ", 'fortran_order': False, 'shape': (";
     size_t size = sizeof first + strlen(descr) + sizeof second + (size_t)rank * 24 + 8;
     char *text = w->npy_type = mr_malloc(size);
@@ -245,8 +246,8 @@ mr_code mr_shard_writer_set_spec(mr_shard_writer *w, const mr_spec *spec, const 
                         .put = put_bytes};
     if (!of_rows[w->format].open || w->tables)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the types of rows are said once, before the first, and of files of rows "
-                       "only, which are Arrow and Parquet files");
+                       "the types of rows can be set once, before the first row, and only for "
+                       "Arrow and Parquet files");
     w->tables = mr_calloc((size_t)w->n, sizeof *w->tables);
     if (!w->tables)
         return mr_fail_memory(st, (size_t)w->n * sizeof *w->tables, "a shard writer");
@@ -271,19 +272,19 @@ mr_code mr_shard_format_check(mr_shard_format f, const mr_spec *spec, mr_status 
 
 static mr_code fail_no_spec(const mr_shard_writer *w, mr_status *st)
 {
-    return mr_fail(st, MR_FAILED_PRECONDITION, "say first what the rows of %s files are",
+    return mr_fail(st, MR_FAILED_PRECONDITION, "set the types of rows before writing %s files",
                    of_rows[w->format].name);
 }
 
 static mr_code given_up(const mr_shard_writer *w, mr_status *st)
 {
-    return mr_fail(st, w->failed, "the set of files was given up after an earlier failure");
+    return mr_fail(st, w->failed, "the set of files was abandoned after an earlier failure");
 }
 
 mr_code mr_shard_writer_append_row(mr_shard_writer *w, const mr_block *b, size_t row, mr_status *st)
 {
     if (!of_rows[w->format].open)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "records of %s files are no rows",
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the records of %s files are not rows",
                        mr_shard_ending(w->format));
     if (w->failed != MR_OK)
         return given_up(w, st);
@@ -293,7 +294,7 @@ mr_code mr_shard_writer_append_row(mr_shard_writer *w, const mr_block *b, size_t
     w->failed =
         b->n_columns == w->n_columns
             ? t->class_->append(t, b, row, st)
-            : mr_fail(st, MR_INVALID_ARGUMENT, "a row of %zu columns, and the files have %zu",
+            : mr_fail(st, MR_INVALID_ARGUMENT, "a row has %zu columns, but the files have %zu",
                       b->n_columns, w->n_columns);
     if (w->failed == MR_OK) {
         w->next = (w->next + 1) % w->n;
@@ -383,10 +384,11 @@ mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n, m
 {
     struct samples *s = &w->samples;
     if (of_rows[w->format].open)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "records of %s files are rows",
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the records of %s files are rows",
                        of_rows[w->format].name);
     if (w->format == MR_SHARDS_NPY && !w->npy_type)
-        return mr_fail(st, MR_FAILED_PRECONDITION, "say first what the entries of npy files are");
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "set the type of entries before writing npy files");
     if (w->failed != MR_OK)
         return given_up(w, st);
     mr_code rc;
@@ -458,7 +460,7 @@ static mr_code check_directory(const char *directory, mr_status *st)
 {
     struct stat s;
     int err = mr__sys->stat(directory, &s) != 0 ? errno : S_ISDIR(s.st_mode) ? 0 : ENOTDIR;
-    return err ? mr_fail_errno(st, err, "no files can lie in %s", directory) : MR_OK;
+    return err ? mr_fail_errno(st, err, "cannot write files to %s", directory) : MR_OK;
 }
 
 mr_code mr_shard_writer_recover(const char *prefix, mr_status *st)

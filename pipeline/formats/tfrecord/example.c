@@ -221,7 +221,7 @@ static mr_code add_feature(mr_example_plan *p, const mr_example_feature *w, mr_s
     if (rc != MR_OK)
         return rc;
     if (find(p, (const uint8_t *)w->name, w->name_size) < p->n)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "feature %.*s is asked for twice",
+        return mr_fail(st, MR_INVALID_ARGUMENT, "feature %.*s is requested twice",
                        (int)(w->name_size < 100 ? w->name_size : 100), w->name);
     f->wanted = *w;
     f->wanted.name = NULL;

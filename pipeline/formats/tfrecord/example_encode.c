@@ -138,7 +138,7 @@ mr_code mr_example_encode(const mr_example_value *features, size_t n, uint8_t **
         qsort(s, n, sizeof *s, by_name);
     for (size_t i = 1; i < n && rc == MR_OK; i++)
         if (by_name(&s[i - 1], &s[i]) == 0)
-            rc = mr_fail(st, MR_INVALID_ARGUMENT, "feature %.*s is there twice",
+            rc = mr_fail(st, MR_INVALID_ARGUMENT, "feature %.*s appears twice",
                          (int)(s[i].value->name_size < 100 ? s[i].value->name_size : 100),
                          s[i].value->name);
     if (rc == MR_OK)

@@ -149,17 +149,14 @@ static mr_code scan(mr_record_index *ix, const char *path, mr_cancel *cancel, mr
     mr_array a = {0};
     struct stat s;
     if (mr__sys->stat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode))
-        return refuse(path,
-                      "only a regular file can have an index: what is read once has no place "
-                      "to go back to",
-                      st);
+        return refuse(path, "only a regular file can have an index: a pipe cannot seek", st);
     const mr_file_opts o = {.compression = MR_COMPRESSION_DETECT, .cancel = cancel};
     MR_TRY(mr_reader_open(&r, &mr_format_tfrecord, path, &o, st));
     mr_code rc = MR_OK;
     if (mr_reader_compression(r) != MR_COMPRESSION_NONE)
         rc = refuse(path,
-                    "the file is compressed as a whole, and records in it have no offsets of "
-                    "their own; an index needs an uncompressed file",
+                    "the file is compressed as a whole, so its records have no offsets; an index "
+                    "needs an uncompressed file",
                     st);
     while (rc == MR_OK) {
         rc = mr_reader_read(r, WANT, BLOCK_BYTES, &a, st);
@@ -244,10 +241,11 @@ mr_code mr_record_index_write(const char *path, const mr_record_index_opts *opts
 
 static mr_code damaged(const char *name, int64_t line, const char *what, mr_status *st)
 {
-    mr_code rc = mr_fail(st, MR_DATA_LOSS,
-                         "%s%.0" PRId64 "%s; this is no index of TFRecords, or a damaged one: make "
-                         "it again with 'millrace index'",
-                         line ? "line " : "", line, what);
+    mr_code rc = mr_fail(
+        st, MR_DATA_LOSS,
+        "%s%.0" PRId64
+        "%s; not an index of TFRecords, or a damaged one: make it again with 'millrace index'",
+        line ? "line " : "", line, what);
     mr_status_at(st, name, -1, -1);
     return rc;
 }
@@ -279,9 +277,9 @@ static mr_code add_line(mr_record_index *ix, const char *name, const mr_bytes *l
     if (!good || !parse_number(&p, end, &size) || p != end)
         return damaged(name, number, ": expected a byte offset and a size", st);
     if (size < FRAMING || size > INT64_MAX - ix->end)
-        return damaged(name, number, ": no record has that size with its framing of 16 bytes", st);
+        return damaged(name, number, ": no record has that size including 16 bytes of framing", st);
     if (offset != ix->end)
-        return damaged(name, number, ": the record does not follow the one before", st);
+        return damaged(name, number, ": the record does not follow the previous one", st);
     return add(ix, size, st);
 }
 
@@ -346,7 +344,7 @@ static mr_code read_compact(mr_record_index *ix, int fd, const char *name, int64
         return damaged(name, 0, "it is cut short", st);
     MR_TRY(read_part(fd, name, head, HEADER, 0, st));
     if (head[7] != 1)
-        return damaged(name, 0, "its form is of another version", st);
+        return damaged(name, 0, "its format has another version", st);
     uint64_t n = mr__load_le(head + 8, 8), width = mr__load_le(head + 32, 4), body;
     ix->end = mr__load_le(head + 16, 8);
     ix->common = mr__load_le(head + 24, 8);
@@ -356,7 +354,7 @@ static mr_code read_compact(mr_record_index *ix, int fd, const char *name, int64
     /* Checked before allocating: the file must have as many bytes as its numbers require. */
     if (!good || body / 2 + n_groups(n) * 4 > INT64_MAX / 2 ||
         (uint64_t)file_size != HEADER + n_groups(n) * 8 + body + 4)
-        return damaged(name, 0, "its numbers do not fit its size", st);
+        return damaged(name, 0, "its counts do not match its size", st);
     size_t groups = n_groups(n) * 8;
     ix->offsets = mr_malloc(groups + 1);
     ix->sizes = mr_malloc((size_t)body + 1);
@@ -401,7 +399,7 @@ static mr_code probe(const mr_record_index *ix, int fd, const char *name, const 
     if (rc == MR_OK && mr__load_le(head, 8) == (uint64_t)size - FRAMING &&
         mr__load_le(head + 8, 4) == mr_crc32c_mask(mr_crc32c(head, 8)))
         return MR_OK;
-    return stale(name, path, "has other records", st);
+    return stale(name, path, "has different records", st);
 }
 
 static mr_code check_fresh(const mr_record_index *ix, const struct stat *index, const char *name,
@@ -409,16 +407,16 @@ static mr_code check_fresh(const mr_record_index *ix, const struct stat *index, 
 {
     struct stat data;
     if (mr__sys->stat(path, &data) != 0) {
-        mr_code rc = mr_fail_errno(st, errno, "cannot look at the file");
+        mr_code rc = mr_fail_errno(st, errno, "cannot stat the file");
         mr_status_at(st, path, -1, -1);
         return rc;
     }
     if (data.st_mtim.tv_sec > index->st_mtim.tv_sec ||
         (data.st_mtim.tv_sec == index->st_mtim.tv_sec &&
          data.st_mtim.tv_nsec > index->st_mtim.tv_nsec))
-        return stale(name, path, "was changed after it was made", st);
+        return stale(name, path, "was changed after the index was made", st);
     if (data.st_size < (off_t)ix->end || data.st_size > (off_t)ix->end + STRAY)
-        return stale(name, path, "has another size than it says", st);
+        return stale(name, path, "does not have the size that the index says", st);
     if (ix->n == 0)
         return MR_OK;
     int fd = mr__open_again(path, O_RDONLY);
@@ -450,9 +448,9 @@ static mr_code read_index(mr_record_index *ix, const char *name, const char *pat
     if (fd < 0)
         rc = mr_fail_errno(st, errno, "cannot open the index");
     else if (mr__sys->fstat(fd, &s) != 0)
-        rc = mr_fail_errno(st, errno, "cannot look at the index");
+        rc = mr_fail_errno(st, errno, "cannot stat the index");
     else if (!S_ISREG(s.st_mode))
-        rc = mr_fail(st, MR_FAILED_PRECONDITION, "an index is a regular file, and this is none");
+        rc = mr_fail(st, MR_FAILED_PRECONDITION, "not a regular file, which an index must be");
     mr_status_at(st, name, -1, -1);
     bool compact = false;
     if (rc == MR_OK && s.st_size >= (off_t)sizeof first) {

@@ -51,15 +51,15 @@ static mr_code finish(mr_reader *r, mr_status *st)
 {
     ptrdiff_t stray = r->in.end - r->in.at;
     if (stray && r->strict)
-        return mr__reader_give_up(r,
-                                  mr_fail(st, MR_DATA_LOSS,
-                                          "truncated record at %" PRId64
-                                          ": %td bytes follow the last record, and a record has at "
-                                          "least %d",
-                                          mr__byte_stream_offset(&r->in), stray, FRAMING),
-                                  st);
+        return mr__reader_give_up(
+            r,
+            mr_fail(st, MR_DATA_LOSS,
+                    "truncated record at %" PRId64
+                    ": %td bytes follow the last record, but a record has at least %d",
+                    mr__byte_stream_offset(&r->in), stray, FRAMING),
+            st);
     if (stray)
-        mr_log(MR_LOG_WARNING, "%s: the %td bytes after its %" PRId64 " records are no record",
+        mr_log(MR_LOG_WARNING, "%s: the %td bytes after its %" PRId64 " records are not a record",
                r->in.path, stray, r->record);
     r->ended = true;
     return MR_END;
@@ -73,7 +73,7 @@ static mr_code truncated(mr_reader *r, uint64_t need, mr_status *st)
         r->in.size >= 0 ? (uint64_t)(r->in.size - at) : (uint64_t)(r->in.end - r->in.at);
     snprintf(text, sizeof text,
              "truncated record at %" PRId64 ": it has %" PRIu64
-             " bytes with its framing, and the file %" PRIu64 " more",
+             " bytes including framing, but the file only %" PRIu64 " more",
              at, need, there);
     return damaged(r, text, st);
 }

@@ -65,7 +65,7 @@ static mr_code put(mr_tfrecord_writer *w, const uint8_t *data, size_t n, mr_stat
 
 static mr_code given_up(const mr_tfrecord_writer *w, mr_status *st)
 {
-    return mr_fail(st, w->failed, "the file %s was given up after an earlier failure",
+    return mr_fail(st, w->failed, "the file %s was abandoned after an earlier failure",
                    w->file->path);
 }
 

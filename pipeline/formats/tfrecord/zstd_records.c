@@ -78,7 +78,7 @@ mr_code mr__zstd_record_room(const mr_bytes *frame, size_t *room, mr_status *st)
     size_t n = frame->size;
     if (n < sizeof magic || memcmp(p, magic, sizeof magic) != 0)
         return mr_fail(st, MR_DATA_LOSS,
-                       "the record is no zstd frame (is record_compression the right one?)");
+                       "the record is not a zstd frame (is record_compression the right one?)");
     MR_TRY(mr__zstd_need(st));
     size_t whole = mr__zstd.ZSTD_findFrameCompressedSize(p, n);
     if (mr__zstd.ZSTD_isError(whole))
@@ -86,7 +86,7 @@ mr_code mr__zstd_record_room(const mr_bytes *frame, size_t *room, mr_status *st)
                        mr__zstd.ZSTD_getErrorName(whole));
     if (whole != n)
         return mr_fail(st, MR_DATA_LOSS,
-                       "corrupted zstd frame: %zu bytes follow it, and a record is one frame",
+                       "corrupted zstd frame: %zu bytes follow it, but a record is one frame",
                        n - whole);
     unsigned long long says = mr__zstd.ZSTD_getFrameContentSize(p, n),
                        can = (unsigned long long)(n / BLOCK_LEAST + 1) * BLOCK_MOST;
@@ -94,10 +94,10 @@ mr_code mr__zstd_record_room(const mr_bytes *frame, size_t *room, mr_status *st)
         says = mr__zstd.ZSTD_decompressBound(p, n); /* sum over its blocks */
     else if (says > can)
         return mr_fail(st, MR_DATA_LOSS,
-                       "corrupted zstd frame: %zu bytes cannot be %llu when unpacked", n, says);
+                       "corrupted zstd frame: %zu bytes cannot decompress to %llu", n, says);
     if (says > MR__ZSTD_RECORD_MOST)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                       "the record is over %d MiB when unpacked, the most a record may be",
+                       "the record exceeds %d MiB when decompressed, the maximum size of a record",
                        MR__ZSTD_RECORD_MOST >> 20);
     *room = (size_t)says;
     return MR_OK;
@@ -170,10 +170,10 @@ mr_code mr__zstd_record_write(mr__zstd_record_writer *w, const void *data, size_
                               mr_bytes *frame, mr_status *st)
 {
     if (size > MR__ZSTD_RECORD_MOST)
-        return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                       "a record of %zu bytes is over %d MiB, the most that is compressed by "
-                       "itself",
-                       size, MR__ZSTD_RECORD_MOST >> 20);
+        return mr_fail(
+            st, MR_RESOURCE_EXHAUSTED,
+            "a record of %zu bytes exceeds %d MiB, the maximum size of a compressed record", size,
+            MR__ZSTD_RECORD_MOST >> 20);
     size_t room = mr__zstd.ZSTD_compressBound(size);
     MR_TRY(mr_grow(&w->frame, &w->capacity, room, 1, (size_t)2 * MR__ZSTD_RECORD_MOST,
                    "a compressed record", st));
@@ -292,7 +292,7 @@ static mr_code load_beside(mr_zstd_records *f, const char *path, uint32_t id, mr
     if (n == 0)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "the record was compressed with dictionary %" PRIu32
-                       "; say where that is: dictionary PREFIX.dict",
+                       "; give its file: dictionary PREFIX.dict",
                        id);
     char *beside = mr_malloc(n + sizeof ending);
     if (!beside)
@@ -318,7 +318,7 @@ static mr_code prepare(mr_zstd_records *f, const char *path, uint32_t id, mr_sta
     return has == id ? MR_OK
                      : mr_fail(st, MR_FAILED_PRECONDITION,
                                "the record was compressed with dictionary %" PRIu32
-                               ", and %s is dictionary %" PRIu32,
+                               ", but %s is dictionary %" PRIu32,
                                id, f->loaded, has);
 }
 

@@ -274,7 +274,7 @@ static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_
     if (!op || ((op->props & MR_OP_INTERNAL) && !b->body && b->env))
         return unknown_op(b, e, st);
     if (method && op->max_inputs == 0)
-        return mr__build_fail(b, st, e, "%s is a source and stands at the beginning%s", op->name,
+        return mr__build_fail(b, st, e, "%s is a source and must come first%s", op->name,
                               mr__type_hint(e));
     if (!method && op->min_inputs > 0 && !(op->props & MR_OP_SOURCE_CALL))
         return mr__build_fail(b, st, e,
@@ -326,7 +326,7 @@ static mr_code infer_given(const mr_dataset *self, const void *p, mr_spec **out,
 }
 static const mr_op given = {.abi = MR_ABI_VERSION,
                             .name = "given",
-                            .doc = "A dataset that a function is called with.",
+                            .doc = "The dataset that a function is called with.",
                             .params_size = sizeof(struct given_params),
                             .role = MR_ROLE_BARRIER,
                             .props = MR_OP_INTERNAL,
@@ -366,7 +366,7 @@ mr_code mr__build_dataset(const builder *b, const mr_expr *e, mr_dataset **out, 
         return dataset_of_value(b, e, out, st);
     if (e->kind == MR_EX_CALL || e->kind == MR_EX_METHOD)
         return call_op(b, e, out, st);
-    return mr__build_fail(b, st, e, "a dataset is wanted here, as in range(10)");
+    return mr__build_fail(b, st, e, "expected a dataset here, as in range(10)");
 }
 
 /* ---- bodies ---- */

@@ -39,7 +39,7 @@ static mr_code parse_dtype(const mr_param *p, const mr_expr *e, void *field, mr_
     if ((e->kind == MR_EX_STRING || e->kind == MR_EX_NAME) &&
         mr_dtype_find(e->text, strlen(e->text), field))
         return MR_OK;
-    return mr_expr_fail_at(st, e, "a dtype is wanted, as in \"float32\"");
+    return mr_expr_fail_at(st, e, "expected a dtype, as in \"float32\"");
 }
 const mr_param_kind mr_option_dtype = {.size = sizeof(mr_dtype), .parse = parse_dtype};
 
@@ -192,7 +192,7 @@ static mr_code check_inputs(inputs *x, mr_status *st)
             continue;
         char found[128];
         mr_spec_format(x->v[i]->spec, found, sizeof found);
-        return mr_expr_fail_at(st, x->at[i], "%s wants %s, not %s", x->what, kind->name, found);
+        return mr_expr_fail_at(st, x->at[i], "%s expects %s, not %s", x->what, kind->name, found);
     }
     return MR_OK;
 }
@@ -348,7 +348,7 @@ static mr_code given_twice(const call *c, const mr_param *p, const mr_expr *e, m
     for (size_t k = 0; k < c->n_params; k++)
         if (takes_names(&c->f->params[k]))
             return mr_expr_fail_at(st, e,
-                                   "%s: %s is given twice; a name that is an argument's too goes "
+                                   "%s: %s is given twice; a name that is also an argument's goes "
                                    "in braces: {\"%s\": ...}",
                                    c->f->name, p->name, p->name);
     return mr_expr_fail_at(st, e, "%s: %s is given twice", c->f->name, p->name);
@@ -416,7 +416,7 @@ static mr_code read_parameter(call *c, size_t k, mr_status *st)
     const mr_param *p = &c->f->params[k];
     bool input = mr_param_input(p) != NULL;
     if (!c->given[k] && (p->flags & MR_P_POSITIONAL))
-        return mr_expr_fail_at(st, c->e, "%s wants %s; an example is %s", c->f->name, p->name,
+        return mr_expr_fail_at(st, c->e, "%s expects %s; an example is %s", c->f->name, p->name,
                                c->f->example);
     for (size_t i = 0; i < c->e->n; i++) {
         if (c->param_of[i] != k)

@@ -106,7 +106,7 @@ static mr_code merge_rows(mr_array *rows, size_t n, mr_array *out, mr_status *st
     for (size_t r = 1; r < n; r++)
         if (rows[r].rank != rows[0].rank)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "rows of %d and of %d axes do not fit one column", rows[0].rank,
+                           "rows of %d and of %d axes cannot share one column", rows[0].rank,
                            rows[r].rank);
     if (!same && are_small(rows, n, &bytes))
         return join_small(rows, n, bytes, out, st);
@@ -323,9 +323,8 @@ static mr_code weave(const uint8_t *take, size_t rows, mr_array *yes, mr_array *
                      mr_status *st)
 {
     if (yes->rank != no->rank)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the two sides of if came out with %d and with %d axes", yes->rank,
-                       no->rank);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the two sides of if have %d and %d axes",
+                       yes->rank, no->rank);
     if (!mr_array_fits(yes, no)) {
         mr_array *both[2] = {yes, no};
         for (int i = 0; i < 2; i++) {
@@ -528,7 +527,7 @@ static mr_code eval_node(const typed *t, const frame *f, column_set *out, mr_sta
     case TYPED_DATASET:
         return eval_dataset(t, f, out, st);
     }
-    return mr_fail(st, MR_INTERNAL, "an expression node of no kind");
+    return mr_fail(st, MR_INTERNAL, "an expression node of an unknown kind");
 }
 
 /* Nodes that do not depend on the rows are computed once; their error is every row's. */

@@ -85,7 +85,7 @@ mr_code mr__type_want_tensor(const typed *t, const mr_expr *e, const char *what,
     if (!*leaf) {
         char found[128];
         mr_spec_format(t->spec, found, sizeof found);
-        return mr_expr_fail_at(st, e, "%s wants a tensor, not %s", what, found);
+        return mr_expr_fail_at(st, e, "%s expects a tensor, not %s", what, found);
     }
     if ((*leaf)->ragged)
         return mr_expr_fail_at(st, e, "%s does not take ragged tensors", what);
@@ -171,13 +171,14 @@ mr_code mr__type_settle(typed *t, mr_dtype to, const mr_expr *e, mr_status *st)
     if (!t->weak)
         return MR_OK;
     if (!is_numeric(to))
-        return mr_expr_fail_at(st, e, "a number stands beside a %s", mr_dtype_name(to));
+        return mr_expr_fail_at(st, e, "a number cannot be combined with a %s", mr_dtype_name(to));
     if (t->weak != 'i' && mr_dtype_is_integer(to))
         return mr_expr_fail_at(
-            st, e, "a float literal stands beside an %s; use cast, or an integer literal",
+            st, e, "a float literal cannot be combined with an %s; use cast, or an integer literal",
             mr_dtype_name(to));
     if (mr_dtype_is_integer(to) && !literals_fit(&t->value, to))
-        return mr_expr_fail_at(st, e, "a literal beside an %s exceeds its range",
+        return mr_expr_fail_at(st, e,
+                               "a literal exceeds the range of the %s that it is combined with",
                                mr_dtype_name(to));
     mr_array value = {0};
     MR_TRY(mr__kernel_cast(&t->value, to, &value, st));
@@ -226,8 +227,9 @@ mr_code mr__type_unify(typed **v, const mr_expr *const *es, size_t n, const char
         MR_TRY(mr__type_settle(v[i], *t, es[i], st));
         mr_dtype other = mr_spec_leaf(v[i]->spec, 0)->dtype;
         if (other != *t)
-            return mr_expr_fail_at(st, es[i], "%s has operands of two types, %s and %s; use cast",
-                                   what, mr_dtype_name(*t), mr_dtype_name(other));
+            return mr_expr_fail_at(st, es[i],
+                                   "%s has operands of different types, %s and %s; use cast", what,
+                                   mr_dtype_name(*t), mr_dtype_name(other));
     }
     return MR_OK;
 }
@@ -290,7 +292,7 @@ static mr_code type_if(const mr_expr *e, typed **v, typed **out, mr_status *st)
     if (condition->dtype != MR_BOOL || condition->rank > 0) {
         char found[96];
         mr_spec_format(c[0]->spec, found, sizeof found);
-        return mr_expr_fail_at(st, e->children[1], "if wants a single bool, not %s", found);
+        return mr_expr_fail_at(st, e->children[1], "if expects a single bool, not %s", found);
     }
     if (c[1]->weak || c[2]->weak) {
         const mr_leaf *leaf;
@@ -304,12 +306,12 @@ static mr_code type_if(const mr_expr *e, typed **v, typed **out, mr_status *st)
         char a[128], b[128];
         mr_spec_format(c[1]->spec, a, sizeof a);
         mr_spec_format(c[2]->spec, b, sizeof b);
-        return mr_expr_fail_at(st, e, "the two sides of if are of two types, %s and %s", a, b);
+        return mr_expr_fail_at(st, e, "the two sides of if have different types, %s and %s", a, b);
     }
     for (size_t i = 0; i < mr_spec_n_leaves(c[1]->spec); i++) {
         int yes = mr_spec_leaf(c[1]->spec, i)->rank, no = mr_spec_leaf(c[2]->spec, i)->rank;
         if (yes >= 0 && no >= 0 && yes != no)
-            return mr_expr_fail_at(st, e, "the two sides of if are of %d and of %d axes", yes, no);
+            return mr_expr_fail_at(st, e, "the two sides of if have %d and %d axes", yes, no);
     }
     mr_spec *spec = mr_spec_merge(c[1]->spec, c[2]->spec);
     if (!spec)

@@ -37,7 +37,7 @@ mr_fn *mr_fn_text(const char *text)
     mr_code rc = mr_expr_parse(text, strlen(text), &e, &st);
     if (rc == MR_OK && e->kind != MR_EX_LAMBDA && e->kind != MR_EX_NAME)
         rc = mr_fail(&st, MR_INVALID_ARGUMENT,
-                     "a function is wanted, as in 'x => x * 2', not '%.60s'", text);
+                     "expected a function, as in 'x => x * 2', not '%.60s'", text);
     if (rc == MR_OK)
         rc = mr__fn_of_expr(e, NULL, NULL, 0, &fn, &st);
     mr_expr_unref(e);
@@ -81,7 +81,7 @@ mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st)
 {
     if (mr__function_name_taken(name))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "'%s' cannot name a function: it is no name, or one that is taken", name);
+                       "'%s' cannot name a function: it is not a name, or is taken", name);
     if (fn->error) {
         if (st)
             *st = *fn->error;

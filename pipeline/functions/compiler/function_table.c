@@ -70,7 +70,7 @@ static const char *bad_descriptor(const mr_function *f)
     if (!f->doc || !*f->doc || !f->example || !*f->example || !f->params || !f->type || !f->run)
         return "it needs doc, example, params, type and run";
     if (f->form)
-        return "operators are the grammar's own";
+        return "operators belong to the grammar";
     bool variadic = false;
     for (const mr_param *p = f->params; p->name; p++) {
         bool input = p->type == MR_PT_OWN && p->kind && mr_param_input(p);
@@ -79,7 +79,7 @@ static const char *bad_descriptor(const mr_function *f)
         if (!input && p->at >= f->params_size)
             return "an option lies outside the params struct";
         if (input && variadic)
-            return "an input stands after the variadic one";
+            return "an input follows the variadic one";
         variadic = variadic || (input && (p->flags & MR_P_VARIADIC));
     }
     return NULL;
@@ -94,7 +94,7 @@ mr_code mr_function_register(const mr_function *f, mr_status *st)
             f->abi, MR_ABI_VERSION);
     if (!f->name || mr__function_name_taken(f->name))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "'%s' cannot name a function: it is no name, or one that is taken",
+                       "'%s' cannot name a function: it is not a name, or is taken",
                        f->name ? f->name : "");
     const char *bad = bad_descriptor(f);
     if (bad)

@@ -135,8 +135,8 @@ static mr_code bind_names(const mr_fn *fn, const mr_expr *lambda, const mr_spec 
         char found[160];
         mr_spec_format(in, found, sizeof found);
         return mr_expr_fail_at(st, lambda,
-                               "a function of %zu parameters is given elements of %s; it takes a "
-                               "tuple of %zu components",
+                               "a function of %zu parameters is called with elements of %s; it "
+                               "needs a tuple of %zu components",
                                lambda->n_params, found, lambda->n_params);
     }
     for (size_t i = 0; i < lambda->n_params; i++) {
@@ -318,7 +318,7 @@ static mr_code check_result(const mr_program *p, const mr_block *out, size_t row
 {
     if (out->rows != rows || out->n_columns != p->n_out)
         return mr_fail(st, MR_INTERNAL,
-                       "a C function returned %zu rows of %zu columns where %zu of %zu were due",
+                       "a C function returned %zu rows of %zu columns instead of %zu of %zu",
                        out->rows, out->n_columns, rows, p->n_out);
     for (size_t i = 0; i < out->n_columns; i++) {
         const mr_leaf *leaf = mr_spec_leaf(p->out, i);
@@ -329,7 +329,7 @@ static mr_code check_result(const mr_program *p, const mr_block *out, size_t row
             mr_shape_format(a->rank, a->shape, found, sizeof found);
             mr_shape_format(leaf->rank, leaf->shape, want, sizeof want);
             return mr_fail(st, MR_INTERNAL,
-                           "a C function returned %s%s in column %zu where %s%s was due",
+                           "a C function returned %s%s in column %zu instead of %s%s",
                            mr_dtype_name(a->dtype), found, i, mr_dtype_name(leaf->dtype), want);
         }
     }
@@ -344,8 +344,9 @@ static mr_code call(const mr_program *p, const mr_block *in, mr_block *out, mr_s
     if (rc == MR_OK)
         return check_result(p, out, in->rows, st);
     if (rc == MR_END)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "a C function returned MR_END, which ends nothing; return an error");
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "a C function returned MR_END, which does not end the dataset; return an error");
     if (!st->code)
         mr_fail(st, rc, "a C function failed without a message");
     return rc;

@@ -183,7 +183,7 @@ bool mr__rows_shape(const mr_rows *r, size_t i, bool one_free, int *rank, int64_
         if (shape[d] >= 0 || (one_free && shape[d] == -1 && n_free == 1))
             continue;
         mr__fail_all(r, "axis %zu of a shape is %" PRId64 "; %s", d, shape[d],
-                     one_free ? "one may be -1, and none less" : "none may be negative");
+                     one_free ? "only one may be negative, as -1" : "none may be negative");
         return false;
     }
     return true;

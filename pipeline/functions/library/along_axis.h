@@ -33,9 +33,9 @@ typedef struct mr__axes {
      .flags = MR_P_OPTIONAL | MR_P_NONE,                                                           \
      .at = offsetof(mr__axes, axis),                                                               \
      .has_at = offsetof(mr__axes, has_axis)},                                                      \
-        MR_PARAM(mr__axes, keepdims, .doc = "What goes stays with length 1.")
+        MR_PARAM(mr__axes, keepdims, .doc = "Keeps reduced axes with length 1.")
 #define MR__AXES_SAY                                                                               \
-    "The axis that goes, or a list of axes, -1 is the last; none: all values of the tensor."
+    "The axis to reduce, or a list of axes; -1 is the last; none: all values of the tensor."
 
 typedef struct mr__lines {
     size_t outer, n, inner;

@@ -39,7 +39,8 @@ static mr_code type_transpose(mr_call *c, mr_status *st)
     if (x->rank < 0)
         return MR_OK;
     if (!axis_order(c->params, x->rank, order))
-        return mr_call_fail(c, st, -1, "transpose: axes is no order of the %d axes of x", x->rank);
+        return mr_call_fail(c, st, -1, "transpose: axes is not a permutation of the %d axes of x",
+                            x->rank);
     for (int d = 0; d < x->rank; d++)
         c->out.shape[d] = x->shape[order[d]];
     return MR_OK;
@@ -51,7 +52,7 @@ static mr_code run_transpose(const mr_rows *r, mr_array *out, mr_status *st)
     int order[MR_MAX_RANK];
     int64_t shape[MR_MAX_RANK], strides[MR_MAX_RANK], of_x[MR_MAX_RANK], step = 1;
     if (!axis_order(r->params, x->rank, order)) {
-        mr__fail_all(r, "transpose: axes is no order of the %d axes of x", x->rank);
+        mr__fail_all(r, "transpose: axes is not a permutation of the %d axes of x", x->rank);
         return mr__any_value(x->dtype, r->rows, out, st);
     }
     for (int d = x->rank - 1; d >= 0; d--) {
@@ -119,8 +120,8 @@ static mr_code type_squeeze(mr_call *c, mr_status *st)
         unknown = unknown || x->shape[d] < 0;
     if (unknown)
         return mr_call_fail(c, st, -1,
-                            "squeeze: the lengths of the axes are not known here; say which axis "
-                            "is to go, as in squeeze(x, axis=0)");
+                            "squeeze: the lengths of the axes are not known here; name the axis to "
+                            "remove, as in squeeze(x, axis=0)");
     if (at >= 0 && x->shape[at] >= 0 && x->shape[at] != 1)
         return mr_call_fail(c, st, -1, "squeeze: axis %d has length %" PRId64 ", not 1", at,
                             x->shape[at]);
@@ -163,11 +164,11 @@ static const mr_param transposed[] = {
     {0}};
 static const mr_param expanded[] = {
     MR_INPUT(mr_input_tensor, "x", "Any tensor."),
-    MR_ARG(mr__axis, axis, .doc = "Where the new axis stands; -1 is after the last."),
+    MR_ARG(mr__axis, axis, .doc = "Position of the new axis; -1 is after the last."),
     {0}};
 static const mr_param squeezed[] = {
     MR_INPUT(mr_input_tensor, "x", "Any tensor."),
-    MR__AXIS_OPTION(mr__axis, "The axis of length 1 that goes; none: all of length 1."),
+    MR__AXIS_OPTION(mr__axis, "The axis of length 1 to remove; none: all of length 1."),
     {0}};
 
 const mr_function mr_function_transpose = {

@@ -68,8 +68,7 @@ static mr_code type(mr_call *c, mr_status *st)
         return mr_call_fail(c, st, -1, "%s does not take %s", c->function->name,
                             mr_dtype_name(x->dtype));
     if (f->one_axis && p->has_axis && p->axis.n != 1)
-        return mr_call_fail(c, st, -1, "%s goes along one axis, not %zu", c->function->name,
-                            p->axis.n);
+        return mr_call_fail(c, st, -1, "%s takes one axis, not %zu", c->function->name, p->axis.n);
     c->out = (mr_leaf){.dtype = result_type(f, x->dtype)};
     return mr__axes_type(c, p, x, &c->out, st);
 }
@@ -85,7 +84,7 @@ static const mr_param along_axes[] = {
     MR_INPUT(mr_input_tensor, "x", "Numbers or bools."), MR__AXES_OPTIONS(MR__AXES_SAY), {0}};
 static const mr_param along_one[] = {
     MR_INPUT(mr_input_tensor, "x", "Numbers or bools."),
-    MR__AXES_OPTIONS("The axis that goes, -1 is the last; none: all values of the tensor."),
+    MR__AXES_OPTIONS("The axis to reduce; -1 is the last; none: all values of the tensor."),
     {0}};
 
 #define REDUCTION(ident, to, one, says, shown)                                                     \
@@ -102,22 +101,21 @@ static const mr_param along_one[] = {
         .type = type,                                                                              \
         .run = run,                                                                                \
     }
-REDUCTION(any, MR_BOOL, false, "Whether any value is true, or not 0; of no values false.",
+REDUCTION(any, MR_BOOL, false, "Whether any value is true, or not 0; false without values.",
           "range(3).map(x => any([x, 1] == 2))");
-REDUCTION(all, MR_BOOL, false, "Whether all values are true, or not 0; of no values true.",
+REDUCTION(all, MR_BOOL, false, "Whether all values are true, or not 0; true without values.",
           "range(3).map(x => all([x, 1] == 1))");
-REDUCTION(count_nonzero, MR_INT64, false, "The number of values that are not 0, or true.",
+REDUCTION(count_nonzero, MR_INT64, false, "The number of values that are true, or not 0.",
           "range(3).map(x => count_nonzero([x, 1]))");
 REDUCTION(norm, MR_FLOAT64, false,
           "The root of the sum of the squares: float64 from integers and bools, else of the type "
           "of x.",
           "range(3).map(x => norm([3 * x, 4 * x]))");
-REDUCTION(
-    argmax, MR_INT64, true,
-    "The index of the greatest value, the first of equals; a NaN is greater than all. Without "
-    "an axis x counts as one row of values. Fails without values.",
-    "range(3).map(x => argmax([x, 1, 0]))");
+REDUCTION(argmax, MR_INT64, true,
+          "The index of the greatest value, the first among equals; a NaN is greater than all. "
+          "Without an axis x is flattened. Fails without values.",
+          "range(3).map(x => argmax([x, 1, 0]))");
 REDUCTION(argmin, MR_INT64, true,
-          "The index of the least value, the first of equals; a NaN is less than all. Without an "
-          "axis x counts as one row of values. Fails without values.",
+          "The index of the least value, the first among equals; a NaN is less than all. Without "
+          "an axis x is flattened. Fails without values.",
           "range(3).map(x => argmin([x, 1, 1]))");

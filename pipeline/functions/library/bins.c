@@ -33,7 +33,8 @@ static mr_code parse(const mr_param *p, const mr_expr *e, void *field, mr_status
     bool unknown;
     if (e->kind == MR_EX_STRING) {
         if (!e->text_size || memchr(e->text, 0, e->text_size))
-            return mr_expr_fail_at(st, e, "%s: the name of the file is no name", p->name);
+            return mr_expr_fail_at(st, e, "%s: the name of the file is empty or has a NUL byte",
+                                   p->name);
         to->file = mr_strdup(e->text);
         return to->file ? MR_OK : mr_fail_memory(st, e->text_size, "a file name");
     }
@@ -139,7 +140,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param table[] = {
     MR_INPUT(mr_input_numbers, "x", "Numbers."),
     {.name = "bin_boundaries",
-     .doc = "Numbers that rise, the boundaries.json that adapt wrote, or its directory.",
+     .doc = "Ascending numbers, the boundaries.json that adapt wrote, or its directory.",
      .type = MR_PT_OWN,
      .kind = &boundaries,
      .flags = MR_P_POSITIONAL,
@@ -148,9 +149,8 @@ static const mr_param table[] = {
 const mr_function mr_function_discretization = {
     .abi = MR_ABI_VERSION,
     .name = "discretization",
-    .doc =
-        "The number of each value's bin, an int64: 0 below the first boundary, 1 from it on below "
-        "the second, and so on.",
+    .doc = "The index of each value's bin, an int64: 0 below the first boundary, 1 from there to "
+           "below the second, and so on.",
     .example = "range(3).map(x => discretization(x, bin_boundaries=[0.5, 2.0]))",
     .params = table,
     .params_size = sizeof(struct params),

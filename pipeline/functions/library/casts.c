@@ -25,7 +25,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param table[] = {
     MR_INPUT(mr_input_tensor, "x", "Numbers or bools."),
     {.name = "dtype",
-     .doc = "The type to convert to; its name may stand without quotes.",
+     .doc = "The type to convert to; the quotes around its name may be omitted.",
      .type = MR_PT_OWN,
      .kind = &mr_option_dtype,
      .flags = MR_P_POSITIONAL,
@@ -34,9 +34,8 @@ static const mr_param table[] = {
 const mr_function mr_function_cast = {
     .abi = MR_ABI_VERSION,
     .name = "cast",
-    .doc =
-        "The values as another type; floats are cut towards zero and kept within the range of an "
-        "integer type.",
+    .doc = "The values as another type; floats are truncated towards zero and clamped to the range "
+           "of an integer type.",
     .example = "range(3).map(x => cast(x, \"float32\") / 2)",
     .params = table,
     .params_size = sizeof(struct params),

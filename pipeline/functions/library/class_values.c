@@ -74,11 +74,11 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
         if (v[i] >= classes) { /* negative ones too */
             if (big)
                 mr_row_fail(r, i / per_row, MR_INVALID_ARGUMENT,
-                            "category_encoding: %" PRIu64 " is no class from 0 to below %zu", v[i],
-                            classes);
+                            "category_encoding: %" PRIu64 " is not a class from 0 to below %zu",
+                            v[i], classes);
             else
                 mr_row_fail(r, i / per_row, MR_INVALID_ARGUMENT,
-                            "category_encoding: %" PRId64 " is no class from 0 to below %zu",
+                            "category_encoding: %" PRId64 " is not a class from 0 to below %zu",
                             (int64_t)v[i], classes);
             continue;
         }
@@ -93,14 +93,14 @@ static const mr_param table[] = {
     MR_INPUT(mr_input_integers, "x", "Class numbers."),
     MR_ARG(struct params, num_tokens, .min.i = 1, .max.i = 1 << 24, .doc = "Number of classes."),
     MR_PARAM(struct params, output_mode, .def.s = "multi_hot", .names = modes,
-             .doc = "What is made of them: 1 where a class is among the numbers along the last "
-                    "axis (multi_hot), or how often (count); a row for each number (one_hot)."),
+             .doc = "The output: 1 if a class is among the numbers along the last axis "
+                    "(multi_hot), or how often it is (count); a row for each number (one_hot)."),
     {0}};
 const mr_function mr_function_category_encoding = {
     .abi = MR_ABI_VERSION,
     .name = "category_encoding",
-    .doc = "Float32 values for each class, in the place of the last axis, 1 or more at those that "
-           "are there and 0 elsewhere, as the layer. A number that is no class fails.",
+    .doc = "Float32 values for each class instead of the last axis, 1 or more for classes that "
+           "occur and 0 for others, as the layer. Fails for a number that is not a class.",
     .example = "range(3).map(x => category_encoding([x, 1], 3, output_mode=\"count\"))",
     .params = table,
     .params_size = sizeof(struct params),

@@ -46,7 +46,7 @@ static mr_code type_one_hot(mr_call *c, mr_status *st)
     c->out = *c->in[0];
     c->out.dtype = MR_FLOAT32;
     if (n && mr__int_at(n, 0) < 0)
-        return mr_call_fail(c, st, 1, "a number of classes is not negative");
+        return mr_call_fail(c, st, 1, "the number of classes must not be negative");
     if (c->out.rank == MR_MAX_RANK)
         return mr_call_fail(c, st, -1, "more than %d axes", MR_MAX_RANK);
     if (c->out.rank >= 0)
@@ -92,7 +92,7 @@ static const mr_param fill[] = {
      .at = offsetof(struct fill, dtype)},
     {0}};
 static const mr_param hot[] = {
-    MR_INPUT(mr_input_integers, "x", "Classes, from 0; another number gives zeros."),
+    MR_INPUT(mr_input_integers, "x", "Classes, from 0; any other number becomes zeros."),
     MR_INPUT_WITH(mr_input_integer, "n", MR_P_DECIDES_SHAPE, "The number of classes."),
     {0}};
 

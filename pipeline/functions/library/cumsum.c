@@ -67,13 +67,12 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 
 static const mr_param table[] = {
     MR_INPUT(mr_input_numbers, "x", "Numbers."),
-    MR__AXIS_OPTION(mr__axis, "The axis to go along, -1 is the last; none: all values in a row, as "
-                              "one axis."),
+    MR__AXIS_OPTION(mr__axis, "The axis to sum along; -1 is the last; none: x is flattened."),
     {0}};
 const mr_function mr_function_cumsum = {
     .abi = MR_ABI_VERSION,
     .name = "cumsum",
-    .doc = "The sums of the values so far, each with the value itself; integers wrap around.",
+    .doc = "The cumulative sums, each including the value itself; integers wrap around.",
     .example = "range(3).map(x => cumsum([x, 1, 2]))",
     .params = table,
     .params_size = sizeof(mr__axis),

@@ -34,10 +34,10 @@ static int64_t row_length(const mr_rows *r, size_t row, size_t n, size_t size)
     const mr_bytes *v = (const mr_bytes *)r->in[0].data + row * n;
     for (size_t i = 0; i < n; i++) {
         if (v[i].size % size) {
-            mr_row_fail_at(r, row, 0, i, MR_INVALID_ARGUMENT,
-                           "decode_raw: a string of %zu bytes is no whole number of values of %zu "
-                           "bytes",
-                           v[i].size, size);
+            mr_row_fail_at(
+                r, row, 0, i, MR_INVALID_ARGUMENT,
+                "decode_raw: a string of %zu bytes is not a whole number of values of %zu bytes",
+                v[i].size, size);
             return -1;
         }
         if (v[i].size != v[0].size) {
@@ -132,7 +132,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_INPUT(mr_input_strings, "x", "Strings; those of one element are of one length."),
+    MR_INPUT(mr_input_strings, "x", "Strings; those of one element must have the same length."),
     {.name = "dtype",
      .doc = "The type of the values, little-endian.",
      .type = MR_PT_OWN,

@@ -113,7 +113,7 @@ static const mr_param single[] = {MR_INPUT(mr_input_numbers, "x", "Numbers."), {
 static const mr_param rounded[] = {
     MR_INPUT(mr_input_numbers, "x", "Numbers."),
     MR_PARAM(struct decimals, decimals, .min.i = -300, .max.i = 300,
-             .doc = "Digits that stay after the point; -1 rounds to tens."),
+             .doc = "Digits to keep after the decimal point; -1 rounds to tens."),
     {0}};
 
 #define ELEMENTARY(ident, table, size, of_integers, says, shown)                                   \
@@ -133,7 +133,7 @@ static const mr_param rounded[] = {
 ELEMENTARY(exp, single, 0, false, "e to the power of each value; float64 from integers.",
            "range(3).map(x => exp(x))");
 ELEMENTARY(log, single, 0, false,
-           "The natural logarithm of each value, -inf of 0 and NaN below; float64 from integers.",
+           "The natural logarithm of each value, -inf for 0 and NaN below; float64 from integers.",
            "range(3).map(x => log(x + 1))");
 ELEMENTARY(sqrt, single, 0, false,
            "The square root of each value, NaN below 0; float64 from integers.",
@@ -142,10 +142,11 @@ ELEMENTARY(sin, single, 0, false, "The sine of each value in radians; float64 fr
            "range(3).map(x => sin(x))");
 ELEMENTARY(cos, single, 0, false, "The cosine of each value in radians; float64 from integers.",
            "range(3).map(x => cos(x))");
-ELEMENTARY(floor, single, 0, true, "Each value rounded down; integers as they are.",
+ELEMENTARY(floor, single, 0, true, "Each value rounded down; integers are unchanged.",
            "range(3).map(x => floor(x / 2))");
-ELEMENTARY(ceil, single, 0, true, "Each value rounded up; integers as they are.",
+ELEMENTARY(ceil, single, 0, true, "Each value rounded up; integers are unchanged.",
            "range(3).map(x => ceil(x / 2))");
-ELEMENTARY(round, rounded, sizeof(struct decimals), true,
-           "Each value rounded to the nearest, halves to the even one; integers only to tens.",
-           "range(3).map(x => round(x / 2))");
+ELEMENTARY(
+    round, rounded, sizeof(struct decimals), true,
+    "Each value rounded to the nearest, halves to even; integers change only with negative digits.",
+    "range(3).map(x => round(x / 2))");

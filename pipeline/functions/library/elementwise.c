@@ -34,7 +34,7 @@ mr_code mr__elementwise_type(mr_call *c, const mr__elementwise *rule, const mr_l
             char left[96], right[96];
             mr_shape_format(x.rank, x.shape, left, sizeof left);
             mr_shape_format(y.rank, y.shape, right, sizeof right);
-            return mr_call_fail(c, st, -1, "shapes %s and %s do not fit each other", left, right);
+            return mr_call_fail(c, st, -1, "shapes %s and %s are not compatible", left, right);
         }
         out->shape[d] = m == 1 ? n : n == 1 ? m : m == -1 ? n : m;
     }
@@ -69,7 +69,7 @@ static mr_code broadcast_shape(const mr_array *a, const mr_array *b, int *rank, 
             char left[96], right[96];
             mr_shape_format(a->rank, a->shape, left, sizeof left);
             mr_shape_format(b->rank, b->shape, right, sizeof right);
-            return mr_fail(st, MR_INVALID_ARGUMENT, "shapes %s and %s do not fit each other", left,
+            return mr_fail(st, MR_INVALID_ARGUMENT, "shapes %s and %s are not compatible", left,
                            right);
         }
         shape[d] = x == 1 ? y : x;

@@ -36,9 +36,9 @@ static mr_code refuse(const struct reading *r, mr_status *st, const mr_expr *e, 
 static mr_code bad_feature(const struct reading *r, const mr_expr *e, mr_status *st)
 {
     return refuse(r, st, e,
-                  "a feature is wanted as int64, float32, bytes or another dtype, dtype[3, 4], "
-                  "dtype[] or feature(dtype, shape=[..], default=v)%s",
-                  e->kind == MR_EX_RECORD ? "; there are no records in records here" : "");
+                  "a feature must be int64, float32, bytes or another dtype, dtype[3, 4], dtype[] "
+                  "or feature(dtype, shape=[..], default=v)%s",
+                  e->kind == MR_EX_RECORD ? "; records cannot be nested here" : "");
 }
 
 static mr_code read_shape(const struct reading *r, const mr_expr *e, int most, mr__feature *f,
@@ -120,13 +120,13 @@ static mr_code read_preset(const struct reading *r, const mr_expr *e, mr__featur
     size_t n = 0, all = 0;
     literal_at(e, SIZE_MAX, &all);
     if (f->ragged)
-        return refuse(r, st, e, "a feature of any length has no default: it is empty");
+        return refuse(r, st, e, "a feature of any length takes no default: it is empty if missing");
     for (size_t i = 0; i < all; i++, n = 0)
         if (!is_literal(literal_at(e, i, &n), f->dtype))
-            return refuse(r, st, e, "the default is wanted as %s literals",
+            return refuse(r, st, e, "the default must be %s literals",
                           f->dtype == MR_STRING ? "string" : mr_dtype_name(f->dtype));
     if (all != 1 && all != f->n)
-        return refuse(r, st, e, "the default has %zu values, its shape %zu", all, f->n);
+        return refuse(r, st, e, "the default has %zu values, but its shape %zu", all, f->n);
     f->preset = e;
     f->n_preset = all;
     return MR_OK;
@@ -190,7 +190,7 @@ static mr_code read_all(struct reading *r, const mr_expr *e, const mr_expr *cons
         qsort(f->v, n, sizeof *f->v, by_name);
     for (size_t i = 0; f->named && i + 1 < n; i++)
         if (strcmp(f->v[i].name, f->v[i + 1].name) == 0)
-            return refuse(r, st, e, "feature %.80s stands twice", f->v[i].name);
+            return refuse(r, st, e, "feature %.80s appears twice", f->v[i].name);
     return MR_OK;
 }
 
@@ -232,11 +232,11 @@ mr_code mr__features_type(mr_call *c, const mr_exprs *given, bool listed, mr_sta
     char *const *names = one ? given->v[0]->keys : (char *const *)given->names;
     size_t n = one ? given->v[0]->n : given->n;
     if (c->in[0]->rank < 0 || c->in[0]->rank > 1)
-        return mr_call_fail(c, st, 0, "%s wants a string or a vector of strings", who);
+        return mr_call_fail(c, st, 0, "%s expects a string or a vector of strings", who);
     if (listed && !one)
-        return mr_call_fail(c, st, -1, "%s wants a list of features, as in [int64, bytes]", who);
+        return mr_call_fail(c, st, -1, "%s expects a list of features, as in [int64, bytes]", who);
     if (n == 0)
-        return mr_call_fail(c, st, -1, "%s: no feature is asked for", who);
+        return mr_call_fail(c, st, -1, "%s: no feature is requested", who);
     mr__features *f = NULL;
     mr_code rc = read_all(&r, c->e, v, listed ? NULL : names, n, c->in[0]->rank == 1, &f, st);
     c->plan = f;
@@ -251,12 +251,12 @@ mr_code mr__features_parse(const char *op, const char *text, mr__features **out,
     *out = NULL;
     mr_code rc = mr_expr_parse(text, strlen(text), &e, &why);
     if (rc == MR_INVALID_ARGUMENT)
-        return mr_fail(st, rc, "%s: features are no text of the grammar: %.*s", op,
+        return mr_fail(st, rc, "%s: features have a syntax error: %.*s", op,
                        (int)strcspn(why.message, "\n"), why.message);
     if (rc == MR_OK && ((e->kind != MR_EX_RECORD && e->kind != MR_EX_LIST) || e->n == 0))
         rc = mr_fail(&why, MR_INVALID_ARGUMENT,
-                     "%s: features are wanted as {\"name\": dtype, ...}, as in {\"x\": "
-                     "float32[3], \"label\": int64}",
+                     "%s: features must be {\"name\": dtype, ...}, as in {\"x\": float32[3], "
+                     "\"label\": int64}",
                      op);
     if (rc == MR_OK)
         rc = read_all(&r, e, e->children, e->kind == MR_EX_RECORD ? e->keys : NULL, e->n, false,
@@ -355,10 +355,10 @@ mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
     if (f->ragged)
         return MR_OK;
     if (!f->preset)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "it is missing; give it a default where it may be, as in feature(%s, "
-                       "default=..)",
-                       f->dtype == MR_STRING ? "bytes" : mr_dtype_name(f->dtype));
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "it is missing; give it a default if it may be, as in feature(%s, default=..)",
+            f->dtype == MR_STRING ? "bytes" : mr_dtype_name(f->dtype));
     for (size_t k = 0; k < f->n; k++) {
         size_t n = 0;
         const mr_expr *e = literal_at(f->preset, f->n_preset == 1 ? 0 : k, &n);

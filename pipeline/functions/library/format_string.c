@@ -70,7 +70,7 @@ static mr_code read_field(const mr_call *c, const char **s, size_t *next, piece 
         if (**s == '.') {
             ++*s;
             if (!read_number(s, &p->digits))
-                return bad_field(c, begin, "a number of digits is missing after the point", st);
+                return bad_field(c, begin, "the number of digits is missing after the point", st);
         }
         if (**s && strchr("dxfegs", **s))
             p->kind = *(*s)++;
@@ -90,7 +90,7 @@ static mr_code read_field(const mr_call *c, const char **s, size_t *next, piece 
                                              : mr_dtype_is_integer(t) || mr_dtype_is_floating(t));
     if (!fits || (p->digits >= 0 && !p->kind && t != MR_STRING && !mr_dtype_is_floating(t)) ||
         (p->digits >= 0 && p->kind && strchr("dx", p->kind)))
-        return bad_field(c, begin, "this format is not one of the value's type", st);
+        return bad_field(c, begin, "this format does not apply to the value's type", st);
     return MR_OK;
 }
 
@@ -130,7 +130,7 @@ static mr_code type(mr_call *c, mr_status *st)
         if (x->rank == 0 || c->out.rank < 0)
             continue;
         if (c->out.rank > 0 && x->rank >= 0 && x->rank != c->out.rank)
-            return mr_call_fail(c, st, (int)i, "format: tensors of %d and of %d axes", c->out.rank,
+            return mr_call_fail(c, st, (int)i, "format: tensors of %d and %d axes", c->out.rank,
                                 x->rank);
         c->out.rank = x->rank;
         memcpy(c->out.shape, x->shape, sizeof x->shape);
@@ -278,7 +278,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 
 static const mr_param table[] = {
     MR_ARG(struct params, text,
-           .doc = "The text; {} is the next value, {0} the first, {{ and }} are brackets."),
+           .doc = "The text; {} is the next value, {0} the first, {{ and }} are braces."),
     {.name = "values",
      .doc = "Single values, or tensors of one shape, which the result then has.",
      .type = MR_PT_OWN,
@@ -288,8 +288,8 @@ static const mr_param table[] = {
 const mr_function mr_function_format = {
     .abi = MR_ABI_VERSION,
     .name = "format",
-    .doc = "The text with the values in their places. {:5.2f} and the like say how, as in Python: "
-           "[<|>][+][0][width][.digits][d|x|f|e|g|s].",
+    .doc = "The text with the values filled in. Fields such as {:5.2f} set the format, as in "
+           "Python: [<|>][+][0][width][.digits][d|x|f|e|g|s].",
     .example = "range(3).map(x => format(\"{} of {:.1f}\", x, x / 2))",
     .params = table,
     .params_size = sizeof(struct params),

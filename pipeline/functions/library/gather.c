@@ -80,13 +80,14 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 
 static const mr_param table[] = {
     MR_INPUT(mr_input_tensor, "x", "A tensor of one axis or more."),
-    MR_INPUT(mr_input_integers, "indices", "Places along the axis; negative ones from the end."),
-    MR_PARAM(mr__axis, axis, .doc = "The axis to pick along; -1 is the last."),
+    MR_INPUT(mr_input_integers, "indices",
+             "Positions along the axis; negative ones count from the end."),
+    MR_PARAM(mr__axis, axis, .doc = "The axis to gather along; -1 is the last."),
     {0}};
 const mr_function mr_function_gather = {
     .abi = MR_ABI_VERSION,
     .name = "gather",
-    .doc = "The parts of x at the indices; the axes of these stand where the axis stood.",
+    .doc = "The parts of x at the indices, whose axes replace the axis.",
     .example = "range(3).map(x => gather([4, 5, 6], [x, 0]))",
     .params = table,
     .params_size = sizeof(mr__axis),

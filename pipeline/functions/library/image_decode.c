@@ -27,11 +27,11 @@ static mr__image_format format_of(const mr_function *f)
 static mr_code check(const mr_call *c, const struct params *p, mr_status *st)
 {
     if (format_of(c->function) != MR__IMAGE_PNG && (p->channels == 2 || p->channels == 4))
-        return mr_call_fail(c, st, -1, "%s gives 1 channel (gray) or 3 (RGB), not %" PRId64,
+        return mr_call_fail(c, st, -1, "%s returns 1 channel (gray) or 3 (RGB), not %" PRId64,
                             c->function->name, p->channels);
     if (p->has_ratio && p->ratio != 1 && p->ratio != 2 && p->ratio != 4 && p->ratio != 8)
-        return mr_call_fail(c, st, -1, "%s: ratio is 1, 2, 4 or 8, not %" PRId64, c->function->name,
-                            p->ratio);
+        return mr_call_fail(c, st, -1, "%s: ratio must be 1, 2, 4 or 8, not %" PRId64,
+                            c->function->name, p->ratio);
     return MR_OK;
 }
 
@@ -264,20 +264,19 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
     MR_PARAM(struct params, channels, .min.i = 0, .max.i = 4, .def.i = 0, .doc = text)
 static const mr_param jpeg_table[] = {
     MR_INPUT(mr_input_strings, "x", "A JPEG image, or several of one size."),
-    CHANNELS("1 makes it gray, 3 RGB; 0 leaves it as it is in the file."),
+    CHANNELS("1: gray, 3: RGB; 0: as in the file."),
     MR_PARAM(struct params, ratio, .has_at = offsetof(struct params, has_ratio),
              .doc = "Decodes at 1/ratio of the size, rounded up: 1, 2, 4 or 8. If absent it is 1, "
-                    "or as much as resize(decode_jpeg(x), ..., antialias=true) allows: twice its "
-                    "size remains."),
+                    "or the largest ratio that leaves resize(decode_jpeg(x), ..., antialias=true) "
+                    "twice its size."),
     {0}};
 static const mr_param png_table[] = {
     MR_INPUT(mr_input_strings, "x", "A PNG image, or several of one size."),
-    CHANNELS("1 makes it gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha; 0 leaves it as it is in "
-             "the file."),
+    CHANNELS("1: gray, 2: gray and alpha, 3: RGB, 4: RGB and alpha; 0: as in the file."),
     {0}};
 static const mr_param any_table[] = {
     MR_INPUT(mr_input_strings, "x", "A JPEG or PNG image, or several of one size."),
-    CHANNELS("1 makes it gray, 3 RGB; 0 leaves it as it is in the file."),
+    CHANNELS("1: gray, 3: RGB; 0: as in the file."),
     {0}};
 static const mr__image_format any = MR__IMAGE_ANY, jpeg = MR__IMAGE_JPEG, png = MR__IMAGE_PNG;
 
@@ -308,8 +307,8 @@ const mr_function mr_function_decode_jpeg = {
 const mr_function mr_function_decode_png = {
     .abi = MR_ABI_VERSION,
     .name = "decode_png",
-    .doc = "The pixels of a PNG image, uint8 of shape [height, width, channels]; of 16 bits the "
-           "upper 8.",
+    .doc = "The pixels of a PNG image, uint8 of shape [height, width, channels]; the upper 8 bits "
+           "of 16-bit values.",
     .example = "range(1).map(x => decode_png(\""
                "\\x89PNG\\x0d\\x0a\\x1a\\x0a\\x00\\x00\\x00\\x0dIHDR\\x00\\x00\\x00\\x01\\x00"
                "\\x00\\x00\\x01\\x08\\x00\\x00\\x00\\x00:~\\x9bU\\x00\\x00\\x00\\x0aIDATx\\xdac`"

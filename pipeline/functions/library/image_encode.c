@@ -20,7 +20,8 @@ static mr_code type(mr_call *c, mr_status *st)
     mr_leaf *leaf = &c->out;
     int64_t channels = leaf->rank < 0 ? -1 : leaf->shape[leaf->rank - 1];
     if (channels >= 0 && channels != 1 && channels != 3)
-        return mr_call_fail(c, st, 0, "encode_jpeg wants 1 or 3 channels, not %" PRId64, channels);
+        return mr_call_fail(c, st, 0, "encode_jpeg expects 1 or 3 channels, not %" PRId64,
+                            channels);
     leaf->dtype = MR_STRING;
     leaf->rank = leaf->rank < 0 ? -1 : (int8_t)(leaf->rank - 3);
     return MR_OK;
@@ -64,8 +65,8 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
     if ((x.channels != 1 && x.channels != 3) || x.height < 1 || x.width < 1 ||
         x.height > MOST_PIXELS || x.width > MOST_PIXELS) {
         mr__fail_all(r,
-                     "encode_jpeg wants 1 or 3 channels and at most %d rows and columns, not shape "
-                     "[%" PRId64 ", %" PRId64 ", %" PRId64 "]",
+                     "encode_jpeg expects 1 or 3 channels and at most %d rows and columns, not "
+                     "shape [%" PRId64 ", %" PRId64 ", %" PRId64 "]",
                      MOST_PIXELS, x.height, x.width, x.channels);
         return MR_OK;
     }

@@ -96,7 +96,7 @@ static mr_code type_crop(mr_call *c, mr_status *st)
         if (size >= 0 && v[d] >= 0 && v[d + 2] >= 0 &&
             (__builtin_add_overflow(v[d], v[d + 2], &end) || end > size))
             return mr_call_fail(c, st, d + 1,
-                                "crop: %s from %" PRId64 " on are more than the image's %" PRId64,
+                                "crop: %s from %" PRId64 " on exceed the image's %" PRId64,
                                 d ? "columns" : "rows", v[d], size);
     }
     mr__images_resize_leaf(&c->out, v[2], v[3]);
@@ -155,8 +155,7 @@ static mr_code type_central(mr_call *c, mr_status *st)
     const struct part *p = c->params;
     if (!(p->fraction > 0 && p->fraction <= 1))
         return mr_call_fail(c, st, -1,
-                            "central_crop: fraction is more than 0 and at most 1, "
-                            "not %g",
+                            "central_crop: fraction must be more than 0 and at most 1, not %g",
                             p->fraction);
     MR_TRY(mr__images_type(c, st));
     if (c->out.rank < 3)
@@ -197,7 +196,7 @@ static mr_code type_pad(mr_call *c, mr_status *st)
     double most = t == MR_BOOL ? 1 : (double)(UINT64_MAX >> (64 - bits + !positive));
     if (!mr_dtype_is_floating(t) && ((double)(int64_t)p->value != p->value || p->value > most ||
                                      p->value < (positive ? 0 : -most - 1)))
-        return mr_call_fail(c, st, -1, "pad_to: %g is no %s", p->value, mr_dtype_name(t));
+        return mr_call_fail(c, st, -1, "pad_to: %g is not a valid %s", p->value, mr_dtype_name(t));
     for (int d = 0; d < 2 && x->rank >= 3; d++) {
         int64_t from = x->shape[x->rank - 3 + d], to = c->out.shape[x->rank - 3 + d];
         if (from >= 0 && to >= 0 && from > to)
@@ -268,7 +267,8 @@ static mr_code run_pad(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param plain[] = {IMAGE, {0}};
 static const mr_param turned[] = {
     IMAGE,
-    MR_PARAM(struct turns, k, .def.i = 1, .doc = "Quarter turns; negative: to the right."),
+    MR_PARAM(struct turns, k, .def.i = 1,
+             .doc = "Quarter turns to the left; negative: to the right."),
     {0}};
 static const mr_param cropped[] = {
     IMAGE,
@@ -279,18 +279,19 @@ static const mr_param cropped[] = {
     {0}};
 static const mr_param central[] = {
     IMAGE,
-    MR_ARG(struct part, fraction, .doc = "Of height and width, more than 0, at most 1."),
+    MR_ARG(struct part, fraction,
+           .doc = "The fraction of height and width, more than 0 and at most 1."),
     {0}};
 static const mr_param padded[] = {
     IMAGE,
     MR_INPUT_WITH(mr_input_shape, "size", MR_P_DECIDES_SHAPE, "[height, width] of the result."),
-    MR_PARAM(struct padding, value, .def.f = 0, .doc = "What the new pixels are."),
+    MR_PARAM(struct padding, value, .def.f = 0, .doc = "The value of the new pixels."),
     {0}};
 
 const mr_function mr_function_central_crop = {
     .abi = MR_ABI_VERSION,
     .name = "central_crop",
-    .doc = "The middle of images, as tf.image.central_crop.",
+    .doc = "The central part of images, as tf.image.central_crop.",
     .example = "range(1).map(x => central_crop(zeros([4, 4, 1]), 0.5))",
     .params = central,
     .params_size = sizeof(struct part),
@@ -301,7 +302,7 @@ const mr_function mr_function_central_crop = {
 const mr_function mr_function_crop = {
     .abi = MR_ABI_VERSION,
     .name = "crop",
-    .doc = "A rectangle of images.",
+    .doc = "A rectangle cut out of images.",
     .example = "range(2).map(x => crop([[[1], [2]], [[3], [4]]], x, 0, 1, 2))",
     .params = cropped,
     .props = MR_FUNCTION_CONSTANTS,
@@ -311,7 +312,7 @@ const mr_function mr_function_crop = {
 const mr_function mr_function_flip_left_right = {
     .abi = MR_ABI_VERSION,
     .name = "flip_left_right",
-    .doc = "Images with their columns in the opposite order.",
+    .doc = "Images with their columns in reverse order.",
     .example = "range(1).map(x => flip_left_right([[[1], [2]], [[3], [4]]]))",
     .params = plain,
     .props = MR_FUNCTION_CONSTANTS,
@@ -321,7 +322,7 @@ const mr_function mr_function_flip_left_right = {
 const mr_function mr_function_flip_up_down = {
     .abi = MR_ABI_VERSION,
     .name = "flip_up_down",
-    .doc = "Images with their rows in the opposite order.",
+    .doc = "Images with their rows in reverse order.",
     .example = "range(1).map(x => flip_up_down([[[1], [2]], [[3], [4]]]))",
     .params = plain,
     .props = MR_FUNCTION_CONSTANTS,
@@ -331,8 +332,8 @@ const mr_function mr_function_flip_up_down = {
 const mr_function mr_function_pad_to = {
     .abi = MR_ABI_VERSION,
     .name = "pad_to",
-    .doc = "Images in the middle of larger ones; of an odd difference there is one more row or "
-           "column below or on the right.",
+    .doc = "Images centered in larger ones; if the difference is odd, the extra row or column is "
+           "below or on the right.",
     .example = "range(1).map(x => pad_to([[[1], [2]]], [2, 4], value=7))",
     .params = padded,
     .params_size = sizeof(struct padding),
@@ -343,7 +344,7 @@ const mr_function mr_function_pad_to = {
 const mr_function mr_function_rotate90 = {
     .abi = MR_ABI_VERSION,
     .name = "rotate90",
-    .doc = "Images turned to the left by 90 degrees k times.",
+    .doc = "Images rotated to the left by 90 degrees, k times.",
     .example = "range(1).map(x => rotate90([[[1], [2]], [[3], [4]]]))",
     .params = turned,
     .params_size = sizeof(struct turns),

@@ -77,8 +77,9 @@ static mr_code run_flip(const mr_rows *r, mr_array *out, mr_status *st)
     return MR_OK;
 }
 
-#define IMAGE MR_INPUT(mr__input_image, "x", "Images; each draws for itself.")
-#define SEED  MR_PARAM(struct params, seed, .doc = "Calls of other seeds draw other values.")
+#define IMAGE MR_INPUT(mr__input_image, "x", "Images; each is drawn for separately.")
+#define SEED                                                                                       \
+    MR_PARAM(struct params, seed, .doc = "Calls with different seeds draw different values.")
 static const mr_param crop_table[] = {
     IMAGE,
     MR_INPUT_WITH(mr_input_shape, "size", MR_P_DECIDES_SHAPE, "[height, width] of the result."),
@@ -89,7 +90,7 @@ static const mr_param flip_table[] = {IMAGE, SEED, {0}};
 const mr_function mr_function_random_crop = {
     .abi = MR_ABI_VERSION,
     .name = "random_crop",
-    .doc = "A part of the image, each place equally likely.",
+    .doc = "A random part of the image; all positions are equally likely.",
     .example = "range(3).map(x => random_crop([[[1], [2], [3], [4]]], [1, 2], seed=7))",
     .params = crop_table,
     .params_size = sizeof(struct params),
@@ -100,7 +101,7 @@ const mr_function mr_function_random_crop = {
 const mr_function mr_function_random_flip = {
     .abi = MR_ABI_VERSION,
     .name = "random_flip",
-    .doc = "The image, or with a chance of a half its columns in the opposite order.",
+    .doc = "The image, with its columns in reverse order with probability 1/2.",
     .example = "range(3).map(x => random_flip([[[1], [2]]], seed=7))",
     .params = flip_table,
     .params_size = sizeof(struct params),

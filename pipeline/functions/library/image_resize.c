@@ -264,14 +264,15 @@ static const mr_param table[] = {
     MR_INPUT(mr__input_image_numbers, "x", "Images."),
     MR_INPUT_WITH(mr_input_shape, "size", MR_P_DECIDES_SHAPE, "[height, width] of the result."),
     MR_PARAM(struct params, method, .def.s = "bilinear", .names = methods,
-             .doc = "Between pixels; the nearest one; or the mean of those that a pixel covers."),
+             .doc = "Interpolates between pixels, takes the nearest one, or the mean of those that "
+                    "a pixel covers."),
     MR_PARAM(struct params, antialias,
-             .doc = "Bilinear: makes smaller images of all pixels instead of every so many."),
+             .doc = "Bilinear: smaller images use all pixels instead of a sample of them."),
     {0}};
 const mr_function mr_function_resize = {
     .abi = MR_ABI_VERSION,
     .name = "resize",
-    .doc = "Images at another size, as tf.image.resize: float32, but of nearest the type of x.",
+    .doc = "Images resized, as tf.image.resize: float32, but the type of x for nearest.",
     .example = "range(1).map(x => resize([[[0], [8]], [[8], [16]]], [1, 4]))",
     .params = table,
     .params_size = sizeof(struct params),

@@ -15,7 +15,7 @@ static mr_code type_gray(mr_call *c, mr_status *st)
         return MR_OK;
     int64_t *channels = &c->out.shape[c->out.rank - 1];
     if (*channels >= 0 && *channels != 3)
-        return mr_call_fail(c, st, 0, "grayscale wants 3 channels, not %" PRId64, *channels);
+        return mr_call_fail(c, st, 0, "grayscale expects 3 channels, not %" PRId64, *channels);
     *channels = 1;
     return MR_OK;
 }
@@ -40,7 +40,7 @@ static mr_code run_gray(const mr_rows *r, mr_array *out, mr_status *st)
     if (!mr__images_of(r, &images))
         return mr__images_none(r, t, out, st);
     if (images.channels != 3) {
-        mr__fail_all(r, "grayscale wants 3 channels, not %" PRId64, images.channels);
+        mr__fail_all(r, "grayscale expects 3 channels, not %" PRId64, images.channels);
         return mr__images_none(r, t, out, st);
     }
     float most = 0;
@@ -77,13 +77,12 @@ static mr_code type_normalize(mr_call *c, mr_status *st)
     for (int i = 0; i < 2; i++)
         if (lists[i]->n == 0 ||
             (channels >= 0 && lists[i]->n != 1 && (int64_t)lists[i]->n != channels))
-            return mr_call_fail(c, st, -1,
-                                "normalize: %s has %zu numbers; one, or one for each channel%s "
-                                "are wanted",
-                                i ? "stddev" : "mean", lists[i]->n, channels == 3 ? " (3)" : "");
+            return mr_call_fail(
+                c, st, -1, "normalize: %s has %zu numbers; expected one, or one for each channel%s",
+                i ? "stddev" : "mean", lists[i]->n, channels == 3 ? " (3)" : "");
     for (size_t i = 0; i < p->stddev.n; i++)
         if (p->stddev.v[i] == 0)
-            return mr_call_fail(c, st, -1, "normalize divides by stddev, and one is 0");
+            return mr_call_fail(c, st, -1, "normalize divides by stddev, but one is 0");
     if (leaf->dtype != MR_FLOAT64)
         leaf->dtype = MR_FLOAT32;
     return MR_OK;
@@ -117,9 +116,9 @@ static mr_code run_normalize(const mr_rows *r, mr_array *out, mr_status *st)
     size_t channels = (size_t)images.channels, n = x->rows * mr_array_row_values(x);
     if ((p->mean.n != 1 && p->mean.n != channels) ||
         (p->stddev.n != 1 && p->stddev.n != channels)) {
-        mr__fail_all(r,
-                     "normalize: %zu means and %zu deviations do not fit an image of %zu channels",
-                     p->mean.n, p->stddev.n, channels);
+        mr__fail_all(
+            r, "normalize: %zu means and %zu deviations do not match an image of %zu channels",
+            p->mean.n, p->stddev.n, channels);
         return mr__images_none(r, t, out, st);
     }
     mr_array values = {0};
@@ -140,13 +139,13 @@ static const mr_param gray_table[] = {
 static const mr_param normalize_table[] = {
     MR_INPUT(mr__input_image_numbers, "x", "Images."),
     MR_ARG(struct scale, mean, .doc = "A number for each channel, in the scale of x, or one."),
-    MR_ARG(struct scale, stddev, .doc = "The same; not 0."),
+    MR_ARG(struct scale, stddev, .doc = "Likewise; not 0."),
     {0}};
 
 const mr_function mr_function_grayscale = {
     .abi = MR_ABI_VERSION,
     .name = "grayscale",
-    .doc = "RGB images as gray ones, of one channel, as tf.image.rgb_to_grayscale.",
+    .doc = "RGB images converted to gray ones of one channel, as tf.image.rgb_to_grayscale.",
     .example = "range(1).map(x => grayscale(cast([[[255, 128, 0]]], \"uint8\")))",
     .params = gray_table,
     .type = type_gray,
@@ -155,7 +154,7 @@ const mr_function mr_function_grayscale = {
 const mr_function mr_function_normalize = {
     .abi = MR_ABI_VERSION,
     .name = "normalize",
-    .doc = "(x - mean) / stddev for each channel: float64 of float64, else float32.",
+    .doc = "(x - mean) / stddev for each channel: float64 for float64, else float32.",
     .example = "range(1).map(x => normalize(ones([2, 2, 3]), mean=[0.5, 0.4, 0.3], stddev=[2]))",
     .params = normalize_table,
     .params_size = sizeof(struct scale),

@@ -22,7 +22,7 @@ mr_code mr__images_type(mr_call *c, mr_status *st)
     char shape[96];
     mr_shape_format(x->rank, x->shape, shape, sizeof shape);
     return mr_call_fail(c, st, 0,
-                        "%s wants an image, of height, width and channels; the shape is %s",
+                        "%s expects an image, of height, width and channels; the shape is %s",
                         c->function->name, shape);
 }
 
@@ -40,7 +40,7 @@ bool mr__images_of(const mr_rows *r, mr__images *x)
     if (a->rank < 3) {
         char shape[96];
         mr_shape_format(a->rank, a->shape, shape, sizeof shape);
-        mr__fail_all(r, "%s wants an image, of height, width and channels; the shape is %s",
+        mr__fail_all(r, "%s expects an image, of height, width and channels; the shape is %s",
                      r->function->name, shape);
         return false;
     }
@@ -82,7 +82,7 @@ mr_code mr__images_call_size(mr_call *c, size_t i, mr_leaf *leaf, mr_status *st)
     mr_leaf size = {0};
     MR_TRY(mr__call_shape(c, i, false, &size, st));
     if (size.rank >= 0 && size.rank != 2)
-        return mr_call_fail(c, st, (int)i, "%s wants [height, width], not %d numbers",
+        return mr_call_fail(c, st, (int)i, "%s expects [height, width], not %d numbers",
                             c->function->name, size.rank);
     mr__images_resize_leaf(leaf, size.rank < 0 ? -1 : size.shape[0],
                            size.rank < 0 ? -1 : size.shape[1]);
@@ -96,7 +96,7 @@ bool mr__images_rows_size(const mr_rows *r, size_t i, int64_t *height, int64_t *
     if (!mr__rows_shape(r, i, false, &rank, shape))
         return false;
     if (rank != 2) {
-        mr__fail_all(r, "%s wants [height, width], not %d numbers", r->function->name, rank);
+        mr__fail_all(r, "%s expects [height, width], not %d numbers", r->function->name, rank);
         return false;
     }
     *height = shape[0];

@@ -17,7 +17,7 @@ static mr_code read_list(const json_t *root, const char *key, mr_floats *out, mr
     for (out->n = 0; out->n < n; out->n++) {
         const json_t *v = json_array_get(list, out->n);
         if (!json_is_number(v))
-            return mr_fail(st, MR_INVALID_ARGUMENT, "value %zu of \"%s\" is no number", out->n,
+            return mr_fail(st, MR_INVALID_ARGUMENT, "value %zu of \"%s\" is not a number", out->n,
                            key);
         out->v[out->n] = json_number_value(v);
     }
@@ -47,7 +47,7 @@ mr_code mr_learned_moments(const void *json, size_t size, mr_floats *mean, mr_fl
     mr_code rc = read_lists(json, size, keys, lists, 2, st);
     for (size_t i = 0; i < lists[1].n && rc == MR_OK; i++)
         if (!(lists[1].v[i] >= 0))
-            rc = mr_fail(st, MR_INVALID_ARGUMENT, "variance %zu is %g, which none can be", i,
+            rc = mr_fail(st, MR_INVALID_ARGUMENT, "variance %zu is %g; it must be at least 0", i,
                          lists[1].v[i]);
     if (rc == MR_OK && lists[0].n != lists[1].n)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "the file has %zu means, but %zu variances",
@@ -67,7 +67,7 @@ mr_code mr_learned_boundaries_check(const mr_floats *b, mr_status *st)
     for (size_t i = 0; i < b->n; i++)
         if (!isfinite(b->v[i]) || (i > 0 && !(b->v[i - 1] < b->v[i])))
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "boundaries must be finite and rise; boundary %zu is %g", i, b->v[i]);
+                           "boundaries must be finite and ascend; boundary %zu is %g", i, b->v[i]);
     return MR_OK;
 }
 

@@ -82,8 +82,7 @@ static mr_code type(mr_call *c, mr_status *st)
         char left[96], right[96];
         mr_shape_format(a->rank, a->shape, left, sizeof left);
         mr_shape_format(b->rank, b->shape, right, sizeof right);
-        return mr_call_fail(c, st, -1, "matmul: shapes %s and %s do not fit each other", left,
-                            right);
+        return mr_call_fail(c, st, -1, "matmul: shapes %s and %s are not compatible", left, right);
     }
     c->out.rank = (int8_t)f.rank;
     memcpy(c->out.shape, f.shape, (size_t)f.rank * sizeof *f.shape);
@@ -158,7 +157,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
         char left[96], right[96];
         mr_shape_format(a->rank, a->shape, left, sizeof left);
         mr_shape_format(b->rank, b->shape, right, sizeof right);
-        mr__fail_all(r, "matmul: shapes %s and %s do not fit each other", left, right);
+        mr__fail_all(r, "matmul: shapes %s and %s are not compatible", left, right);
         return mr__any_value(a->dtype, r->rows, out, st);
     }
     if (!mr__is_half(a->dtype))

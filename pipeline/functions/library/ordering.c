@@ -226,13 +226,13 @@ static mr_code run_topk(const mr_rows *r, mr_array *out, mr_status *st)
 }
 
 static const mr_param sorted[] = {
-    MR_INPUT(mr_input_tensor, "x", "A tensor; strings go by their bytes."),
+    MR_INPUT(mr_input_tensor, "x", "A tensor; strings are ordered bytewise."),
     MR_PARAM(mr__axis, axis, .def.i = -1, .doc = "The axis to sort along; -1 is the last."),
     {0}};
-static const mr_param ranked[] = {
-    MR_INPUT(mr_input_numbers, "x", "Numbers."),
-    MR_INPUT_WITH(mr_input_integer, "k", MR_P_DECIDES_SHAPE, "How many; at most the last axis."),
-    {0}};
+static const mr_param ranked[] = {MR_INPUT(mr_input_numbers, "x", "Numbers."),
+                                  MR_INPUT_WITH(mr_input_integer, "k", MR_P_DECIDES_SHAPE,
+                                                "How many; at most the length of the last axis."),
+                                  {0}};
 
 const mr_function mr_function_sort = {
     .abi = MR_ABI_VERSION,
@@ -248,7 +248,7 @@ const mr_function mr_function_topk = {
     .abi = MR_ABI_VERSION,
     .name = "topk",
     .doc = "The k greatest values of the last axis, greatest first, and their indices (int64): a "
-           "tuple. Of equals the lower index comes first.",
+           "tuple. Among equals the lower index comes first.",
     .example = "range(3).map(x => topk([x, 1, 2], 2))",
     .params = ranked,
     .type = type_topk,

@@ -130,9 +130,9 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
     for (int d = 0; d < x->rank && !why; d++) {
         if (__builtin_add_overflow(x->shape[d], widths[d][0], &shape[d]) ||
             __builtin_add_overflow(shape[d], widths[d][1], &shape[d]))
-            why = "more values than fit";
+            why = "too many values";
         else if (!can_extend(mode, x->shape[d], widths[d]))
-            why = "an axis without values has none to repeat";
+            why = "an axis without values cannot be extended";
     }
     if (why) {
         mr__fail_all(r, "pad: %s", why);
@@ -153,14 +153,14 @@ static const mr_param table[] = {
     MR_INPUT_WITH(mr_input_integers, "pad_width", MR_P_DECIDES_SHAPE,
                   "How many to add: n, [before, after], or a pair for each axis."),
     {.name = "mode",
-     .doc = "What is added: constant_values, the outermost value (edge), or the values mirrored at "
-            "it (reflect) or beside it (symmetric).",
+     .doc = "What is added: constant_values, the outermost value (edge), or the values mirrored "
+            "without it (reflect) or including it (symmetric).",
      .type = MR_PT_STR,
      .def.s = "constant",
      .names = modes,
      .at = offsetof(struct params, mode)},
     {.name = "constant_values",
-     .doc = "The value that is added, of the type of x; 0, false or \"\" if it is not given.",
+     .doc = "The value to add, of the type of x; default: 0, false or \"\".",
      .type = MR_PT_OWN,
      .kind = &mr_input_tensor.param,
      .flags = MR_P_OPTIONAL | MR_P_ALIKE},

@@ -19,13 +19,13 @@ static mr_code type(mr_call *c, mr_status *st)
     const struct params *p = c->params;
     if (strlen(p->sep) != 1 || strchr("\"\r\n", *p->sep))
         return mr_call_fail(c, st, -1,
-                            "parse_csv: the separator is one byte, and no quote or line end");
+                            "parse_csv: the separator must be one byte, not a quote or line end");
     MR_TRY(mr__features_type(c, &p->features, true, st));
     const mr__features *f = c->plan;
     for (size_t i = 0; i < f->n; i++)
         if (f->v[i].ragged || f->v[i].rank > 0)
-            return mr_call_fail(c, st, -1, "parse_csv: field %zu is one value and has no shape",
-                                i + 1);
+            return mr_call_fail(c, st, -1,
+                                "parse_csv: field %zu is a single value and takes no shape", i + 1);
     return MR_OK;
 }
 
@@ -136,14 +136,14 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param table[] = {
     MR_INPUT(mr_input_strings, "x", "A row, or a vector of them."),
     {.name = "features",
-     .doc = "[feature, ...]: a dtype for each field, or feature(dtype, default=v) where it may be "
-            "empty.",
+     .doc =
+         "[feature, ...]: a dtype for each field, or feature(dtype, default=v) if it may be empty.",
      .type = MR_PT_OWN,
      .kind = &mr_option_exprs,
      .flags = MR_P_POSITIONAL | MR_P_VARIADIC,
      .at = offsetof(struct params, features)},
     {.name = "sep",
-     .doc = "What stands between the fields, one byte.",
+     .doc = "The separator between fields, one byte.",
      .type = MR_PT_STR,
      .def.s = ",",
      .at = offsetof(struct params, sep)},

@@ -61,12 +61,11 @@ struct wanted {
 
 static mr_code bad_feature(const struct wanted *w, mr_status *st)
 {
-    return mr_expr_fail_at(
-        st, w->e,
-        "parse_example: feature %.80s is wanted as int64, float32 or bytes, dtype[3, 4], "
-        "dtype[], feature(dtype, shape=[..], default=v) or sparse(dtype, index=\"..\", "
-        "value=\"..\", size=n)",
-        w->f.name);
+    return mr_expr_fail_at(st, w->e,
+                           "parse_example: feature %.80s must be int64, float32 or bytes, dtype[3, "
+                           "4], dtype[], feature(dtype, shape=[..], default=v) or sparse(dtype, "
+                           "index=\"..\", value=\"..\", size=n)",
+                           w->f.name);
 }
 
 /* A feature as for other records, restricted to the types that an Example supports. */
@@ -110,9 +109,9 @@ static void read_values(const mr_expr *e, mr_dtype t, char *to, size_t *n)
 static mr_code read_default(const mr__feature *f, struct wanted *w, mr_status *st)
 {
     if (f->n_preset != f->n)
-        return mr_expr_fail_at(st, f->preset,
-                               "parse_example: the default of %.80s has %zu values, its shape %zu",
-                               w->f.name, f->n_preset, f->n);
+        return mr_expr_fail_at(
+            st, f->preset, "parse_example: the default of %.80s has %zu values, but its shape %zu",
+            w->f.name, f->n_preset, f->n);
     size_t n = 0, size = mr_dtype_size(f->dtype);
     w->defaults = mr_calloc(f->n + 1, size);
     if (!w->defaults)
@@ -200,8 +199,7 @@ static mr_code place_feature(mr_example_feature *all, size_t *n, const mr_exampl
             return MR_OK;
         return mr_expr_fail_at(
             st, e,
-            "parse_example: feature %.80s is a part of a sparse one, so beside "
-            "it it is %s[]",
+            "parse_example: feature %.80s is also part of a sparse feature, so it must be %s[]",
             f->name, other->ragged ? mr_dtype_name(other->dtype) : mr_dtype_name(f->dtype));
     }
     all[(*n)++] = *f;
@@ -273,7 +271,7 @@ static mr_code read_features(const mr_call *c, const mr_expr *const *v, char *co
     qsort(w, n, sizeof *w, by_name);
     for (size_t i = 0; i + 1 < n; i++)
         if (strcmp(w[i].f.name, w[i + 1].f.name) == 0)
-            return mr_expr_fail_at(st, w[i + 1].e, "parse_example: feature %.80s stands twice",
+            return mr_expr_fail_at(st, w[i + 1].e, "parse_example: feature %.80s appears twice",
                                    w[i].f.name);
     return MR_OK;
 }
@@ -286,14 +284,14 @@ static mr_code type(mr_call *c, mr_status *st)
         char shape[96];
         mr_shape_format(x->rank, x->shape, shape, sizeof shape);
         return mr_call_fail(
-            c, st, 0, "parse_example wants a string or a vector of strings, not shape %s", shape);
+            c, st, 0, "parse_example expects a string or a vector of strings, not shape %s", shape);
     }
     bool record = given->n == 1 && !given->names[0] && given->v[0]->kind == MR_EX_RECORD;
     const mr_expr *const *v = record ? given->v[0]->children : given->v;
     char *const *names = record ? given->v[0]->keys : (char *const *)given->names;
     size_t n = record ? given->v[0]->n : given->n;
     if (n == 0)
-        return mr_call_fail(c, st, -1, "parse_example: no feature is asked for");
+        return mr_call_fail(c, st, -1, "parse_example: no feature is requested");
     struct wanted *w = mr_calloc(n, sizeof *w);
     if (!w)
         return mr_fail_memory(st, n * sizeof *w, "features");
@@ -402,7 +400,7 @@ static const char *spread_values(const struct column *c, const mr_row *index, co
         if (at[k] < 0 || at[k] >= c->size)
             return "an index is out of range";
         if (seen[at[k]] == stamp)
-            return "an index stands twice";
+            return "an index appears twice";
         seen[at[k]] = stamp;
         memcpy(z + (size_t)at[k] * size, (const char *)values->data + (size_t)k * size, size);
     }
@@ -470,10 +468,10 @@ static mr_code run(const mr_rows *r, mr_array *columns, mr_status *st)
 static const mr_param table[] = {
     MR_INPUT(mr_input_strings, "x", "A serialized tf.train.Example, or a vector of them."),
     {.name = "features",
-     .doc = "name=feature, ... or one record {\"name\": feature, ...}. A feature is int64, float32 "
-            "or bytes, with a shape after it ([3, 4]; [] for any length), feature(dtype, "
-            "shape=[..], default=v) where a record may lack it, or sparse(dtype, index=\"i\", "
-            "value=\"v\", size=n).",
+     .doc =
+         "name=feature, ... or one record {\"name\": feature, ...}. A feature is int64, float32 or "
+         "bytes, with a shape after it ([3, 4]; [] for any length), feature(dtype, shape=[..], "
+         "default=v) if a record may lack it, or sparse(dtype, index=\"i\", value=\"v\", size=n).",
      .type = MR_PT_OWN,
      .kind = &mr_option_exprs,
      .flags = MR_P_POSITIONAL | MR_P_VARIADIC,

@@ -47,7 +47,7 @@ static mr_code put_long_integer(mr__sheet *s, size_t i, const json_t *text, mr_s
     mr_dtype t = s->f->v[i].dtype;
     const char *v = json_string_value(text);
     char z[sizeof(uint64_t)];
-    const char *why = t == MR_BOOL ? "is no bool" : mr__read_value(v, strlen(v), t, z);
+    const char *why = t == MR_BOOL ? "is not a bool" : mr__read_value(v, strlen(v), t, z);
     if (why)
         return mr_fail(st, MR_OUT_OF_RANGE, "%.40s does not fit %s", v, mr_dtype_name(t));
     return mr__sheet_put(s, i, z, st);
@@ -91,7 +91,7 @@ static mr_code put_axis(mr__sheet *s, size_t i, int axis, const json_t *v, mr_st
         return wrong("a list", v, st);
     size_t n = json_array_size(v);
     if (!f->ragged && n != (size_t)f->shape[axis])
-        return mr_fail(st, MR_INVALID_ARGUMENT, "a list of %zu, where its shape has %lld", n,
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a list of %zu, but its shape has %lld", n,
                        (long long)f->shape[axis]);
     for (size_t k = 0; k < n; k++)
         MR_TRY(put_axis(s, i, axis + 1, json_array_get(v, k), st));
@@ -225,10 +225,9 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param table[] = {
     MR_INPUT(mr_input_strings, "x", "A JSON object, or a vector of them."),
     {.name = "features",
-     .doc =
-         "{\"name\": feature, ...} or name=feature, ... A feature is a dtype, with a shape after "
-         "it ([3, 4]; [] for any length), or feature(dtype, shape=[..], default=v) where the key "
-         "may be missing.",
+     .doc = "{\"name\": feature, ...} or name=feature, ... A feature is a dtype, with a shape "
+            "after it ([3, 4]; [] for any length), or feature(dtype, shape=[..], default=v) if the "
+            "key may be missing.",
      .type = MR_PT_OWN,
      .kind = &mr_option_exprs,
      .flags = MR_P_POSITIONAL | MR_P_VARIADIC,

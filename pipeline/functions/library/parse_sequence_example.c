@@ -129,7 +129,7 @@ static mr_code type(mr_call *c, mr_status *st)
         rc = type_sequences(c, p, &parts[1], st);
     if (rc == MR_OK && !parts[0] && !parts[1])
         rc = mr_call_fail(c, st, -1,
-                          "parse_sequence_example: no feature is asked for; give context={..}, "
+                          "parse_sequence_example: no feature is requested; give context={..}, "
                           "sequences={..} or both");
     if (rc != MR_OK || !parts[0] || !parts[1]) {
         c->spec = rc == MR_OK ? (parts[0] ? parts[0] : parts[1]) : NULL;
@@ -375,8 +375,8 @@ static const mr_param table[] = {
      .flags = MR_P_OPTIONAL,
      .at = offsetof(struct params, context)},
     {.name = "sequences",
-     .doc = "{\"name\": feature, ...}: what each step of a sequence is: int64, float32 or bytes, "
-            "with a shape after it ([3, 4]; [] for any length).",
+     .doc = "{\"name\": feature, ...}: the type of each step of a sequence: int64, float32 or "
+            "bytes, with a shape after it ([3, 4]; [] for any length).",
      .type = MR_PT_OWN,
      .kind = &mr_option_exprs,
      .flags = MR_P_OPTIONAL,
@@ -386,7 +386,7 @@ const mr_function mr_function_parse_sequence_example = {
     .abi = MR_ABI_VERSION,
     .name = "parse_sequence_example",
     .doc = "The context and the sequences of serialized tf.train.SequenceExample records: a tuple "
-           "of two records, or the one that is asked for.",
+           "of two records, or only the requested one.",
     .example = "tfrecord(\"train-*.tfrecord\").map(x => parse_sequence_example(x, "
                "context={\"label\": int64}, sequences={\"words\": bytes[]}))",
     .params = table,

@@ -247,17 +247,17 @@ static mr_code run_shuffle(const mr_rows *r, mr_array *out, mr_status *st)
 
 #define SEED(T)                                                                                    \
     MR_PARAM(T, seed,                                                                              \
-             .doc = "Another seed gives other values; calls with one seed in functions "           \
-                    "of one graph draw the same.")
+             .doc = "Different seeds draw different values; calls with the same seed in "          \
+                    "functions of one graph draw the same.")
 #define SHAPE                                                                                      \
     {                                                                                              \
-        .name = "shape", .doc = "The axes; a single value if it is not given.", .type = MR_PT_OWN, \
+        .name = "shape", .doc = "The axes; default: a single value.", .type = MR_PT_OWN,           \
         .kind = &mr_input_shape.param, .flags = MR_P_OPTIONAL | MR_P_DECIDES_SHAPE                 \
     }
 static const mr_param uniform[] = {
     SHAPE,
-    MR_PARAM(struct uniform, low, .def.f = 0, .doc = "The least value."),
-    MR_PARAM(struct uniform, high, .def.f = 1, .doc = "What all values are below."),
+    MR_PARAM(struct uniform, low, .def.f = 0, .doc = "The lower bound, inclusive."),
+    MR_PARAM(struct uniform, high, .def.f = 1, .doc = "The upper bound, exclusive."),
     {.name = "dtype",
      .doc = "float32 or float64.",
      .type = MR_PT_OWN,
@@ -274,15 +274,15 @@ static const mr_param normal[] = {
     SEED(struct normal),
     {0}};
 static const mr_param integers[] = {
-    MR_INPUT(mr_input_integer, "low", "The least value."),
-    MR_INPUT(mr_input_integer, "high", "What all values are below."),
+    MR_INPUT(mr_input_integer, "low", "The lower bound, inclusive."),
+    MR_INPUT(mr_input_integer, "high", "The upper bound, exclusive."),
     SHAPE,
     SEED(struct seed),
     {0}};
 static const mr_param choice[] = {
     MR_INPUT(mr_input_tensor, "x", "A tensor of one axis or more."),
     {.name = "size",
-     .doc = "How many rows, as a new axis 0; one row if it is not given.",
+     .doc = "How many rows, as a new axis 0; default: one row without that axis.",
      .type = MR_PT_OWN,
      .kind = &mr_input_integer.param,
      .flags = MR_P_OPTIONAL | MR_P_DECIDES_SHAPE},
@@ -303,24 +303,23 @@ static const mr_param rows[] = {
         .type = type_##how,                                                                        \
         .run = run_##how,                                                                          \
     }
-RANDOM(
-    random_uniform, uniform, struct uniform, uniform,
-    "Random numbers from low to below high, each as likely. They follow from the seed, the job's "
-    "seed and where the element comes from.",
-    "range(3).map(x => random_uniform([2], seed=1))");
+RANDOM(random_uniform, uniform, struct uniform, uniform,
+       "Random numbers from low to below high, uniformly distributed. They are determined by the "
+       "seed, the job's seed and the element's origin.",
+       "range(3).map(x => random_uniform([2], seed=1))");
 RANDOM(random_normal, normal, struct normal, normal,
-       "Random numbers of the normal distribution, float32. They follow from the seed, the job's "
-       "seed and where the element comes from.",
+       "Random numbers of the normal distribution, float32. They are determined by the seed, the "
+       "job's seed and the element's origin.",
        "range(3).map(x => random_normal(stddev=0.5, seed=1))");
 RANDOM(random_int, integers, struct seed, int,
-       "Random integers from low to below high, each as likely. They follow from the seed, the "
-       "job's seed and where the element comes from.",
+       "Random integers from low to below high, uniformly distributed. They are determined by the "
+       "seed, the job's seed and the element's origin.",
        "range(3).map(x => random_int(0, 10, seed=1))");
 RANDOM(random_choice, choice, struct seed, choice,
-       "A row of x, or several, of which one may come again. Which ones follows from the seed, the "
-       "job's seed and where the element comes from.",
+       "A random row of x, or several, drawn with replacement. They are determined by the seed, "
+       "the job's seed and the element's origin.",
        "range(3).map(x => random_choice([4, 5, 6], seed=1))");
 RANDOM(shuffle_rows, rows, struct seed, shuffle,
-       "The rows of x in a random order, which follows from the seed, the job's seed and where the "
-       "element comes from.",
+       "The rows of x in a random order, determined by the seed, the job's seed and the element's "
+       "origin.",
        "range(3).map(x => shuffle_rows([4, 5, 6], seed=1))");

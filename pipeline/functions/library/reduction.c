@@ -128,13 +128,13 @@ static mr_code run_clip(const mr_rows *r, mr_array *out, mr_status *st)
 
 static const mr_param clipped[] = {
     MR_INPUT_WITH(mr_input_numbers, "x", MR_P_ALIKE, "Numbers."),
-    MR_INPUT_WITH(mr_input_numbers, "min", MR_P_ALIKE, "The least that stays."),
-    MR_INPUT_WITH(mr_input_numbers, "max", MR_P_ALIKE, "The greatest that stays."),
+    MR_INPUT_WITH(mr_input_numbers, "min", MR_P_ALIKE, "The lower bound."),
+    MR_INPUT_WITH(mr_input_numbers, "max", MR_P_ALIKE, "The upper bound."),
     {0}};
 const mr_function mr_function_clip = {
     .abi = MR_ABI_VERSION,
     .name = "clip",
-    .doc = "Each value brought between min and max; where these cross it is max.",
+    .doc = "Each value clamped to min and max; max if min is greater than max.",
     .example = "range(5).map(x => clip(x, 1, 3))",
     .params = clipped,
     .props = MR_FUNCTION_CONSTANTS,
@@ -163,14 +163,16 @@ static const mr_param several[] = {
         .type = type,                                                                              \
         .run = run,                                                                                \
     }
-REDUCTION(sum, single, sum, "The sum of all values; of no values it is 0.",
+REDUCTION(sum, single, sum, "The sum of all values; 0 without values.",
           "range(3).map(x => sum([[x, 1], [2, 3]], axis=0))");
 REDUCTION(mean, single, mean,
-          "The mean of all values; of integers an integer, cut towards zero. Fails without values.",
+          "The mean of all values; for integers an integer, truncated towards zero. Fails without "
+          "values.",
           "range(3).map(x => mean([x, 4]))");
 REDUCTION(min, several, least,
-          "The least of all values, or elementwise of several arguments. Fails without values.",
+          "The least of all values, or elementwise over several arguments. Fails without values.",
           "range(3).map(x => min(x, 1))");
-REDUCTION(max, several, most,
-          "The greatest of all values, or elementwise of several arguments. Fails without values.",
-          "range(3).map(x => max([x, 1]))");
+REDUCTION(
+    max, several, most,
+    "The greatest of all values, or elementwise over several arguments. Fails without values.",
+    "range(3).map(x => max([x, 1]))");

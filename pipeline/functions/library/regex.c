@@ -73,7 +73,7 @@ static mr_code check_rewrite(const mr_call *c, const char *s, uint32_t groups, m
             continue;
         if (*s < '0' || *s > '9')
             return mr_call_fail(c, st, -1,
-                                "%s: in the rewrite \\ stands before a digit or another \\",
+                                "%s: in the rewrite \\ must precede a digit or another \\",
                                 c->function->name);
         if ((uint32_t)(*s - '0') > groups)
             return mr_call_fail(c, st, -1, "%s: the rewrite has \\%c, the pattern %u groups",
@@ -237,19 +237,20 @@ static mr_code run_replace(const mr_rows *r, mr_array *out, mr_status *st)
 
 #define PATTERN                                                                                    \
     MR_INPUT(mr_input_strings, "x", "Strings."),                                                   \
-        MR_ARG(struct params, pattern, .doc = "The regular expression, as PCRE2 knows it.")
+        MR_ARG(struct params, pattern, .doc = "The regular expression, in PCRE2 syntax.")
 static const mr_param matched[] = {PATTERN, {0}};
 static const mr_param replaced[] = {
     PATTERN,
     MR_ARG(struct params, rewrite,
-           .doc = "What takes its place: \\1 to \\9 are the groups, \\0 all of it."),
-    MR_PARAM(struct params, global, .def.b = true, .doc = "Every match, not the first alone."),
+           .doc = "The replacement: \\1 to \\9 are the groups, \\0 the whole match."),
+    MR_PARAM(struct params, global, .def.b = true,
+             .doc = "Replaces every match, not only the first."),
     {0}};
 
 const mr_function mr_function_regex_replace = {
     .abi = MR_ABI_VERSION,
     .name = "regex_replace",
-    .doc = "The strings with what matches the pattern rewritten.",
+    .doc = "The strings with matches of the pattern replaced.",
     .example = "from_tensor_slices([\"ab\", \"c\"]).map(x => regex_replace(x, \"a(.)\", "
                "\"\\\\1-\"))",
     .params = replaced,

@@ -76,24 +76,23 @@ static mr_code type_normalization(mr_call *c, mr_status *st)
         return mr_fail_memory(st, sizeof *m, "moments");
     mr__deferred_file_init(&m->late);
     if (p->adapted ? p->mean.n || p->variance.n : !p->mean.n || !p->variance.n)
-        return mr_call_fail(c, st, -1,
-                            "normalization wants mean and variance, or adapted and neither of "
-                            "them");
+        return mr_call_fail(c, st, -1, "normalization expects mean and variance, or adapted alone");
     if (p->adapted)
-        return *p->adapted ? type_floats(c, st)
-                           : mr_call_fail(c, st, -1,
-                                          "normalization: adapted is the name of a file or "
-                                          "directory, and is empty");
+        return *p->adapted
+                   ? type_floats(c, st)
+                   : mr_call_fail(
+                         c, st, -1,
+                         "normalization: adapted must name a file or directory, but is empty");
     int64_t width = x->rank < 0 ? -1 : x->rank == 0 ? 1 : x->shape[x->rank - 1];
     for (size_t i = 0; i < 2; i++)
         if (width >= 0 && lists[i]->n != 1 && (int64_t)lists[i]->n != width)
             return mr_call_fail(c, st, -1,
-                                "normalization: %s has %zu values; one, or as many as the last "
-                                "axis has are wanted",
+                                "normalization: %s has %zu values; expected one, or one for each "
+                                "position along the last axis",
                                 i ? "variance" : "mean", lists[i]->n);
     for (size_t i = 0; i < p->variance.n; i++)
         if (!(p->variance.v[i] >= 0))
-            return mr_call_fail(c, st, -1, "normalization: a variance is %g, which none can be",
+            return mr_call_fail(c, st, -1, "normalization: a variance is %g; it must be at least 0",
                                 p->variance.v[i]);
     return type_floats(c, st);
 }
@@ -161,7 +160,7 @@ static mr_code run_normalization(const mr_rows *r, mr_array *out, mr_status *st)
     bool fits =
         (lists[0]->n == 1 || lists[0]->n == width) && (lists[1]->n == 1 || lists[1]->n == width);
     if (good && !fits)
-        mr__fail_all(r, "normalization: %zu means and %zu variances do not fit an axis of %zu",
+        mr__fail_all(r, "normalization: %zu means and %zu variances do not match an axis of %zu",
                      lists[0]->n, lists[1]->n, width);
     else if (good && v.dtype == MR_FLOAT64)
         normalize_f64(v.data, n, width, lists, out->data);
@@ -175,12 +174,12 @@ static mr_code run_normalization(const mr_rows *r, mr_array *out, mr_status *st)
 
 static const mr_param rescaling_table[] = {
     MR_INPUT(mr_input_numbers, "x", "Numbers."),
-    MR_ARG(struct rescaling, scale, .doc = "What values are multiplied by."),
-    MR_PARAM(struct rescaling, offset, .doc = "What is added then."),
+    MR_ARG(struct rescaling, scale, .doc = "The factor."),
+    MR_PARAM(struct rescaling, offset, .doc = "Added after scaling."),
     {0}};
 static const mr_param normalization_table[] = {
     MR_INPUT(mr_input_numbers, "x", "Numbers."),
-    MR_PARAM(struct normalization, mean, .doc = "Means along the last axis, or one for all."),
+    MR_PARAM(struct normalization, mean, .doc = "The means along the last axis, or one for all."),
     MR_PARAM(struct normalization, variance, .doc = "The variances, likewise."),
     MR_PARAM(struct normalization, adapted,
              .doc = "Instead of both: the directory that adapt wrote, or its "
@@ -190,7 +189,7 @@ static const mr_param normalization_table[] = {
 const mr_function mr_function_rescaling = {
     .abi = MR_ABI_VERSION,
     .name = "rescaling",
-    .doc = "x * scale + offset: float64 of float64, else float32.",
+    .doc = "x * scale + offset: float64 for float64, else float32.",
     .example = "range(3).map(x => rescaling(x, 0.5, offset=-1.0))",
     .params = rescaling_table,
     .params_size = sizeof(struct rescaling),
@@ -200,8 +199,8 @@ const mr_function mr_function_rescaling = {
 const mr_function mr_function_normalization = {
     .abi = MR_ABI_VERSION,
     .name = "normalization",
-    .doc = "(x - mean) / sqrt(variance) for each place along the last axis, as the layer: float64 "
-           "of float64, else float32.",
+    .doc = "(x - mean) / sqrt(variance) for each position along the last axis, as the layer: "
+           "float64 for float64, else float32.",
     .example = "range(3).map(x => normalization([x, 4], mean=[1, 2], variance=[4, 1]))",
     .params = normalization_table,
     .params_size = sizeof(struct normalization),

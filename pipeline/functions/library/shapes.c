@@ -88,7 +88,7 @@ static mr_code type_join(mr_call *c, mr_status *st)
             char first[96], other[96];
             mr_shape_format(c->in[0]->rank, c->in[0]->shape, first, sizeof first);
             mr_shape_format(a->rank, a->shape, other, sizeof other);
-            return mr_call_fail(c, st, (int)i, "%s of tensors of unequal shapes, %s and %s",
+            return mr_call_fail(c, st, (int)i, "%s of tensors of different shapes, %s and %s",
                                 c->function->name, first, other);
         }
     }
@@ -121,7 +121,7 @@ static mr_code run_join(const mr_rows *r, mr_array *out, mr_status *st)
         char first[96], other[96];
         mr_shape_format(x->rank, x->shape, first, sizeof first);
         mr_shape_format(y->rank, y->shape, other, sizeof other);
-        mr__fail_all(r, "%s of tensors of unequal shapes, %s and %s", r->function->name, first,
+        mr__fail_all(r, "%s of tensors of different shapes, %s and %s", r->function->name, first,
                      other);
         return mr__any_value(x->dtype, r->rows, out, st);
     }
@@ -277,15 +277,16 @@ static const mr_param counted[] = {MR_INPUT(mr_input_tensor, "x", "A tensor, or 
                                    MR__UNIT_OPTION(struct length),
                                    {0}};
 static const mr_param indexed[] = {
-    MR_INPUT(mr_input_tensor, "x", "A tensor, or a tuple or record, whose component it gives."),
-    MR_INPUT(mr_input_integer, "i", "The row; -1 is the last. Of a record, a name in quotes."),
+    MR_INPUT(mr_input_tensor, "x", "A tensor, tuple or record."),
+    MR_INPUT(mr_input_integer, "i", "The row; -1 is the last. For a record, a name in quotes."),
     {0}};
 static const mr_param joined[] = {
     MR_INPUT_WITH(mr_input_tensor, "x", MR_P_VARIADIC | MR_P_ALIKE, "Tensors of one type."), {0}};
-static const mr_param reshaped[] = {MR_INPUT(mr_input_tensor, "x", "Any tensor."),
-                                    MR_INPUT_WITH(mr_input_shape, "shape", MR_P_DECIDES_SHAPE,
-                                                  "The axes; one of them may be -1: what is left."),
-                                    {0}};
+static const mr_param reshaped[] = {
+    MR_INPUT(mr_input_tensor, "x", "Any tensor."),
+    MR_INPUT_WITH(mr_input_shape, "shape", MR_P_DECIDES_SHAPE,
+                  "The axes; one of them may be -1: it is inferred."),
+    {0}};
 
 const mr_function mr_function_row = {
     .abi = MR_ABI_VERSION,
@@ -343,7 +344,7 @@ const mr_function mr_function_size = {
 const mr_function mr_function_length = {
     .abi = MR_ABI_VERSION,
     .name = "length",
-    .doc = "The size of axis 0, or of one string its bytes; an int64.",
+    .doc = "The size of axis 0, or the number of bytes of one string; an int64.",
     .example = "range(3).map(x => length([[x, 1]]))",
     .params = counted,
     .params_size = sizeof(struct length),

@@ -15,7 +15,7 @@ static mr_code type_split(mr_call *c, mr_status *st)
     if (p->sep && !*p->sep)
         return mr_call_fail(c, st, -1, "split: the separator is empty");
     if (x->rank < 0 || x->rank > 1)
-        return mr_call_fail(c, st, 0, "split wants a string or a vector of strings");
+        return mr_call_fail(c, st, 0, "split expects a string or a vector of strings");
     c->out = *x;
     c->out.ragged = x->rank == 1;
     c->out.shape[c->out.rank++] = -1;
@@ -127,13 +127,13 @@ static mr_code run_join(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param splits[] = {
     MR_INPUT(mr_input_strings, "x", "A string, or a vector of them."),
     MR_PARAM_WITH(struct split, sep, MR_P_OPTIONAL | MR_P_NONE,
-                  .doc = "What stands between the parts; none: runs of white space."),
+                  .doc = "The separator; none: runs of white space."),
     MR_PARAM(struct split, maxsplit, .def.i = -1, .min.i = -1, .max.i = INT64_MAX,
-             .doc = "How often at most; what is left is the last part. -1: as often as possible."),
+             .doc = "The maximum number of splits; the rest is the last part. -1: no limit."),
     {0}};
 static const mr_param joins[] = {
     MR_INPUT(mr_input_strings, "x", "A tensor of strings of one axis or more."),
-    MR_PARAM(struct join, sep, .def.s = "", .doc = "What is put between them."),
+    MR_PARAM(struct join, sep, .def.s = "", .doc = "The separator to put between them."),
     {0}};
 
 const mr_function mr_function_split = {
@@ -149,7 +149,7 @@ const mr_function mr_function_split = {
 const mr_function mr_function_join = {
     .abi = MR_ABI_VERSION,
     .name = "join",
-    .doc = "The strings of the last axis as one.",
+    .doc = "The strings along the last axis joined into one.",
     .example = "from_tensor_slices([\"a\", \"b\"]).map(x => join([x, \"c\"], sep=\"-\"))",
     .params = joins,
     .params_size = sizeof(struct join),

@@ -44,13 +44,13 @@ static const mr_param table[] = {
     MR_INPUT(mr_input_strings, "x", "Strings."),
     MR_PARAM_WITH(struct params, buckets, MR_P_OPTIONAL | MR_P_NONE, .min.i = 1, .max.i = INT64_MAX,
                   .has_at = offsetof(struct params, has_buckets),
-                  .doc = "How many numbers there are, from 0; none: the whole hash, a uint64."),
+                  .doc = "The number of buckets, from 0; none: the whole hash, a uint64."),
     {0}};
 const mr_function mr_function_hash = {
     .abi = MR_ABI_VERSION,
     .name = "hash",
-    .doc = "A number for each string, the same everywhere and for ever: its XXH3 of 64 bits with "
-           "seed 0, an int64 below buckets or the whole uint64.",
+    .doc = "A number for each string that never changes: its 64-bit XXH3 with seed 0, reduced to "
+           "an int64 below buckets, or the whole uint64.",
     .example = "from_tensor_slices([\"a\", \"b\"]).map(x => hash(x, buckets=10))",
     .params = table,
     .params_size = sizeof(struct params),
@@ -60,7 +60,7 @@ const mr_function mr_function_hash = {
 
 static const mr_param bins_table[] = {MR_INPUT(mr_input_strings, "x", "Strings."),
                                       {.name = "num_bins",
-                                       .doc = "How many numbers there are, from 0.",
+                                       .doc = "The number of bins, from 0.",
                                        .type = MR_PT_I64,
                                        .flags = MR_P_POSITIONAL,
                                        .min.i = 1,

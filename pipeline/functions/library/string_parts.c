@@ -82,7 +82,7 @@ static mr_bytes part_of(const mr_bytes *s, int64_t start, int64_t length, bool c
 static mr_code type_substring(mr_call *c, mr_status *st)
 {
     if (c->n > 2 && c->known[2] && mr__int_at(c->known[2], 0) < 0)
-        return mr_call_fail(c, st, 2, "substring: a length is not negative");
+        return mr_call_fail(c, st, 2, "substring: the length must not be negative");
     return same_type(c, st);
 }
 
@@ -98,7 +98,8 @@ static mr_code run_substring(const mr_rows *r, mr_array *out, mr_status *st)
         int64_t start = mr__int_at(&r->in[1], r->constant[1] ? 0 : row);
         int64_t length = r->n > 2 ? mr__int_at(&r->in[2], r->constant[2] ? 0 : row) : INT64_MAX;
         if (length < 0)
-            mr_row_fail(r, row, MR_INVALID_ARGUMENT, "substring of the length %" PRId64, length);
+            mr_row_fail(r, row, MR_INVALID_ARGUMENT, "substring: the length is negative: %" PRId64,
+                        length);
         for (size_t i = 0; i < n; i++)
             *z++ = part_of(&v[i], start, length < 0 ? 0 : length, chars);
     }
@@ -110,9 +111,9 @@ static mr_code run_substring(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param single[] = {MR_INPUT(mr_input_strings, "x", "Strings."), {0}};
 static const mr_param cut[] = {
     MR_INPUT(mr_input_strings, "x", "Strings."),
-    MR_INPUT(mr_input_integer, "start", "Where the part begins; negative: from the end."),
+    MR_INPUT(mr_input_integer, "start", "Start of the part; negative ones count from the end."),
     {.name = "length",
-     .doc = "How long it is, at most; up to the end if it is not given.",
+     .doc = "The maximum length; default: up to the end.",
      .type = MR_PT_OWN,
      .kind = &mr_input_integer.param,
      .flags = MR_P_OPTIONAL},
@@ -130,9 +131,11 @@ static const mr_param cut[] = {
         .type = same_type,                                                                         \
         .run = how,                                                                                \
     }
-OF_STRINGS(lower, run_case, to_lower, "The strings with A to Z in lower case; other bytes stay.",
+OF_STRINGS(lower, run_case, to_lower,
+           "The strings with A to Z in lower case; other bytes are unchanged.",
            "from_tensor_slices([\"Ab\", \"C\"]).map(x => lower(x))");
-OF_STRINGS(upper, run_case, to_upper, "The strings with a to z in upper case; other bytes stay.",
+OF_STRINGS(upper, run_case, to_upper,
+           "The strings with a to z in upper case; other bytes are unchanged.",
            "from_tensor_slices([\"Ab\", \"c\"]).map(x => upper(x))");
 OF_STRINGS(strip, run_strip, both, "The strings without white space at both ends.",
            "from_tensor_slices([\" a b \", \"c\"]).map(x => strip(x))");
@@ -143,7 +146,7 @@ OF_STRINGS(rstrip, run_strip, right, "The strings without white space at their e
 const mr_function mr_function_substring = {
     .abi = MR_ABI_VERSION,
     .name = "substring",
-    .doc = "A part of each string; what lies outside is cut off.",
+    .doc = "A part of each string; it is cut off at the string's ends.",
     .example = "from_tensor_slices([\"abcd\", \"ef\"]).map(x => substring(x, 1, 2))",
     .params = cut,
     .params_size = sizeof(struct substring),

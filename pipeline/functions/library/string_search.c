@@ -27,7 +27,8 @@ static mr_code type(mr_call *c, mr_status *st)
 {
     const mr_leaf *p = c->in[1];
     if (p->rank > 0)
-        return mr_call_fail(c, st, 1, "%s: what is looked for is one string", c->function->name);
+        return mr_call_fail(c, st, 1, "%s: the string to search for must be one string",
+                            c->function->name);
     c->out = *c->in[0];
     c->out.dtype = *(const search *)c->function->family == FIND ? MR_INT64 : MR_BOOL;
     return MR_OK;
@@ -57,7 +58,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
     search what = *(const search *)r->function->family;
     size_t n = mr_array_row_values(x);
     if (r->in[1].rank > 0) {
-        mr__fail_all(r, "%s: what is looked for is one string", r->function->name);
+        mr__fail_all(r, "%s: the string to search for must be one string", r->function->name);
         return mr__any_value(what == FIND ? MR_INT64 : MR_BOOL, r->rows, out, st);
     }
     bool chars = what == FIND && mr__unit_is_char(((const struct find *)r->params)->unit);
@@ -72,15 +73,13 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
     return MR_OK;
 }
 
-static const mr_param sought[] = {
-    MR_INPUT(mr_input_strings, "x", "Strings."),
-    MR_INPUT(mr_input_strings, "p", "What is looked for, one string."),
-    {0}};
-static const mr_param placed[] = {
-    MR_INPUT(mr_input_strings, "x", "Strings."),
-    MR_INPUT(mr_input_strings, "p", "What is looked for, one string."),
-    MR__UNIT_OPTION(struct find),
-    {0}};
+static const mr_param sought[] = {MR_INPUT(mr_input_strings, "x", "Strings."),
+                                  MR_INPUT(mr_input_strings, "p", "The string to search for."),
+                                  {0}};
+static const mr_param placed[] = {MR_INPUT(mr_input_strings, "x", "Strings."),
+                                  MR_INPUT(mr_input_strings, "p", "The string to search for."),
+                                  MR__UNIT_OPTION(struct find),
+                                  {0}};
 
 #define SEARCH(ident, called, what, table, size, says, shown)                                      \
     const mr_function mr_function_##ident = {                                                      \
@@ -99,8 +98,8 @@ SEARCH(starts_with, "starts_with", starts, sought, 0, "Whether each string begin
        "from_tensor_slices([\"abc\", \"b\"]).map(x => starts_with(x, \"ab\"))");
 SEARCH(ends_with, "ends_with", ends, sought, 0, "Whether each string ends with p.",
        "from_tensor_slices([\"abc\", \"b\"]).map(x => ends_with(x, \"bc\"))");
-SEARCH(contains, "contains", contained, sought, 0, "Whether p stands in each string.",
+SEARCH(contains, "contains", contained, sought, 0, "Whether each string contains p.",
        "from_tensor_slices([\"abc\", \"d\"]).map(x => contains(x, \"b\"))");
 SEARCH(find_string, "find", found, placed, sizeof(struct find),
-       "Where p first stands in each string, an int64; -1: nowhere.",
+       "The position of the first p in each string, an int64; -1: not found.",
        "from_tensor_slices([\"abc\", \"d\"]).map(x => find(x, \"b\"))");

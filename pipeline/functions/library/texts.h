@@ -49,7 +49,7 @@ size_t mr__utf8_offset(const mr_bytes *s, size_t i);
 extern const char *const mr__units[];
 #define MR__UNIT_OPTION(T)                                                                         \
     {                                                                                              \
-        .name = "unit", .doc = "What counts: \"byte\", or \"char\" for characters of UTF-8.",      \
+        .name = "unit", .doc = "The unit: \"byte\", or \"char\" for UTF-8 characters.",            \
         .type = MR_PT_STR, .def.s = "byte", .names = mr__units, .at = offsetof(T, unit)            \
     }
 static inline bool mr__unit_is_char(const char *unit)

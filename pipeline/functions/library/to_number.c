@@ -36,11 +36,11 @@ static const char *read_integer(const char *s, size_t n, mr_dtype t, void *z)
         n--;
     }
     if (n == 0)
-        return "is no integer";
+        return "is not an integer";
     for (size_t i = 0; i < n; i++) {
         unsigned digit = (unsigned)(unsigned char)s[i] - '0';
         if (digit > 9)
-            return "is no integer";
+            return "is not an integer";
         if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, digit, &v) || v > most)
             return "does not fit";
     }
@@ -65,7 +65,7 @@ static const char *read_float(const char *s, size_t n, mr_dtype t, void *z)
     char text[LONGEST + 1], *end;
     if (n == 0 || n > LONGEST || memchr(s, 'x', n) || memchr(s, 'X', n) || memchr(s, '(', n) ||
         mr__is_space(*s))
-        return "is no number";
+        return "is not a number";
     memcpy(text, s, n);
     text[n] = '\0';
     double d = 0;
@@ -75,7 +75,7 @@ static const char *read_float(const char *s, size_t n, mr_dtype t, void *z)
     else
         f = plain ? strtof_l(text, &end, plain) : strtof(text, &end);
     if (end != text + n)
-        return "is no number";
+        return "is not a number";
     uint16_t h = t == MR_FLOAT16 ? mr_float_to_half(f) : mr_float_to_bfloat(f);
     const void *v = t == MR_FLOAT64 ? (const void *)&d : t == MR_FLOAT32 ? (const void *)&f : &h;
     memcpy(z, v, mr_dtype_size(t));
@@ -114,7 +114,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_INPUT(mr_input_strings, "x", "Strings; white space round the number is left out."),
+    MR_INPUT(mr_input_strings, "x", "Strings; white space around the number is ignored."),
     {.name = "dtype",
      .doc = "The type of the numbers.",
      .type = MR_PT_OWN,
@@ -126,9 +126,8 @@ static const mr_param table[] = {
 const mr_function mr_function_to_number = {
     .abi = MR_ABI_VERSION,
     .name = "to_number",
-    .doc =
-        "The numbers that the strings say in decimal. A string that says none fails, and so does "
-        "an integer that does not fit.",
+    .doc = "The decimal numbers in the strings. Fails for a string that is not a number, and for "
+           "an integer that does not fit.",
     .example = "from_tensor_slices([\"1.5\", \"-2e3\"]).map(x => to_number(x, \"float32\"))",
     .params = table,
     .params_size = sizeof(struct params),

@@ -140,7 +140,7 @@ static const mr_param table[] = {MR_INPUT(mr_input_tensor, "x", "Any tensor."), 
 const mr_function mr_function_unique_values = {
     .abi = MR_ABI_VERSION,
     .name = "unique_values",
-    .doc = "Each value once, in the order of first appearance: a vector. Each NaN stays.",
+    .doc = "Each value once, in the order of first appearance: a vector. Every NaN is kept.",
     .example = "range(3).map(x => unique_values([x, 1, x]))",
     .params = table,
     .type = type,

@@ -14,7 +14,7 @@ static mr_code type(mr_call *c, mr_status *st)
 {
     const mr_leaf *x = c->in[0];
     if (x->rank < 0 || x->rank > 1)
-        return mr_call_fail(c, st, 0, "utf8_decode wants a string or a vector of strings");
+        return mr_call_fail(c, st, 0, "utf8_decode expects a string or a vector of strings");
     c->out = *x;
     c->out.dtype = MR_INT32;
     c->out.ragged = x->rank == 1;
@@ -60,7 +60,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
         size_t bad = strict ? bad_byte(&v[i]) : v[i].size;
         if (bad < v[i].size)
             mr_row_fail_at(r, i / per_row, 0, i % per_row, MR_INVALID_ARGUMENT,
-                           "utf8_decode: byte %zu of the string is no UTF-8", bad);
+                           "utf8_decode: byte %zu of the string is not valid UTF-8", bad);
     }
     void *values = NULL;
     mr_code rc = x->rank == 0 ? mr__vectors(MR_INT32, length, x->rows, out, &values, st)
@@ -75,7 +75,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param table[] = {
     MR_INPUT(mr_input_strings, "x", "A string, or a vector of them."),
     MR_PARAM(struct params, errors, .def.s = "strict", .names = ways,
-             .doc = "A byte that is no UTF-8 fails (strict), or becomes U+FFFD (replace)."),
+             .doc = "A byte that is not valid UTF-8 fails (strict), or becomes U+FFFD (replace)."),
     {0}};
 const mr_function mr_function_utf8_decode = {
     .abi = MR_ABI_VERSION,

@@ -156,7 +156,7 @@ static mr_code file_words(const char *path, size_t size, bool integers, words *w
         if (!integers)
             continue;
         if (!line_integer(&line, &number[w->n]))
-            rc = mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s: line %zu is no integer", path,
+            rc = mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s: line %zu is not an integer", path,
                          w->n + 1);
         w->v[w->n] = (mr_bytes){(const char *)&number[w->n], 8};
     }
@@ -181,7 +181,7 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     if (rc == MR_OK)
         rc = index_words(&w, &twice, st);
     if (rc == MR_OK && twice < w.n)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s: line %zu stands there twice", path,
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s: line %zu is a duplicate", path,
                      twice + 1);
     mr_free(path);
     if (rc == MR_OK)
@@ -200,7 +200,8 @@ static mr_code type(mr_call *c, mr_status *st)
     mr_dtype t = c->in[0]->dtype;
     bool integers = mr_dtype_is_integer(t);
     if (t != MR_STRING && !integers)
-        return mr_call_fail(c, st, 0, "lookup wants strings or integers, not %s", mr_dtype_name(t));
+        return mr_call_fail(c, st, 0, "lookup expects strings or integers, not %s",
+                            mr_dtype_name(t));
     struct plan *p = c->plan = mr_calloc(1, sizeof *p);
     if (!p)
         return mr_fail_memory(st, sizeof *p, "a vocabulary");
@@ -209,20 +210,20 @@ static mr_code type(mr_call *c, mr_status *st)
     c->out.dtype = MR_INT64;
     if (v->kind == MR_V_STRING) {
         if (!v->size || memchr(v->s, 0, v->size))
-            return mr_call_fail(c, st, -1, "lookup: the name of the vocabulary's file is no name");
+            return mr_call_fail(
+                c, st, -1, "lookup: the name of the vocabulary's file is empty or has a NUL byte");
         return MR_OK;
     }
     if (v->kind != MR_V_TENSOR || v->tensor.rank != 1 ||
         v->tensor.dtype != (integers ? MR_INT64 : MR_STRING))
-        return mr_call_fail(c, st, -1,
-                            "lookup: the vocabulary is a list of %s, or the name of a file of them",
-                            integers ? "integers" : "strings");
+        return mr_call_fail(
+            c, st, -1, "lookup: the vocabulary must be a list of %s, or the name of a file of them",
+            integers ? "integers" : "strings");
     size_t twice;
     MR_TRY(list_words(&v->tensor, &p->words, st));
     MR_TRY(index_words(&p->words, &twice, st));
     if (twice < p->words.n)
-        return mr_call_fail(c, st, -1, "lookup: token %zu of the vocabulary stands there twice",
-                            twice);
+        return mr_call_fail(c, st, -1, "lookup: token %zu of the vocabulary is a duplicate", twice);
     p->late.ready = true;
     return MR_OK;
 }
@@ -297,9 +298,9 @@ static const mr_param table[] = {
                   "or the "
                   "directory of vocabulary.txt."),
     MR_PARAM(struct params, oov, .def.i = 1, .min.i = 0, .max.i = INT64_C(1) << 40,
-             .doc = "How many indices, from 0, are for what is not in the vocabulary."),
+             .doc = "The number of indices, from 0, for tokens that are not in the vocabulary."),
     {.name = "default",
-     .doc = "The index of what is not in the vocabulary, instead of the first ones.",
+     .doc = "The index for tokens that are not in the vocabulary, instead of the first ones.",
      .type = MR_PT_I64,
      .flags = MR_P_OPTIONAL | MR_P_NONE,
      .at = offsetof(struct params, default_),
@@ -308,7 +309,7 @@ static const mr_param table[] = {
 const mr_function mr_function_lookup = {
     .abi = MR_ABI_VERSION,
     .name = "lookup",
-    .doc = "The index of each token in a vocabulary, an int64: oov for the first. Others are "
+    .doc = "The index of each token in a vocabulary, an int64: oov for the first. Other tokens are "
            "spread over the indices below oov by their hash, or get the default; with neither they "
            "fail.",
     .example = "from_tensor_slices([\"b\", \"e\"]).map(x => lookup(x, [\"a\", \"b\"]))",
@@ -334,7 +335,7 @@ static mr_code type_texts(mr_call *c, mr_status *st)
     const mr_leaf *x = c->in[0];
     int64_t length = ((const struct text_params *)c->params)->output_sequence_length;
     if (x->dtype != MR_STRING)
-        return mr_call_fail(c, st, 0, "text_vectorization wants strings, not %s",
+        return mr_call_fail(c, st, 0, "text_vectorization expects strings, not %s",
                             mr_dtype_name(x->dtype));
     MR_TRY(type(c, st));
     if (x->rank < 0)
@@ -404,15 +405,15 @@ static const mr_param text_table[] = {
      .flags = MR_P_POSITIONAL,
      .at = offsetof(struct text_params, p.vocabulary)},
     MR_ARG(struct text_params, output_sequence_length, .min.i = 1, .max.i = 1 << 24,
-           .doc = "How many indices each text gives: more are cut off, fewer are followed by 0."),
+           .doc =
+               "The number of indices for each text: more are cut off, fewer are padded with 0."),
     {0}};
 const mr_function mr_function_text_vectorization = {
     .abi = MR_ABI_VERSION,
     .name = "text_vectorization",
     .doc =
-        "The indices of a text's tokens, an int64: in lower case, without punctuation, parted at "
-        "white space; 2 for the first of the vocabulary, 1 for what is not in it, 0 after the "
-        "end.",
+        "The indices of a text's tokens, an int64: in lower case, without punctuation, split at "
+        "white space; 2 for the first of the vocabulary, 1 for tokens not in it, 0 after the end.",
     .example = "from_tensor_slices([\"A cat!\"]).map(x => text_vectorization(x, [\"cat\"], "
                "output_sequence_length=3))",
     .params = text_table,

@@ -56,8 +56,7 @@ static mr_code type(mr_call *c, mr_status *st)
             char first[96], other[96];
             mr_shape_format(c->out.rank, c->out.shape, first, sizeof first);
             mr_shape_format(c->in[i]->rank, c->in[i]->shape, other, sizeof other);
-            return mr_call_fail(c, st, (int)i, "shapes %s and %s do not fit each other", first,
-                                other);
+            return mr_call_fail(c, st, (int)i, "shapes %s and %s are not compatible", first, other);
         }
         c->out.rank = (int8_t)rank;
     }
@@ -168,7 +167,7 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
             char first[96], other[96];
             mr_shape_format(rank, shape, first, sizeof first);
             mr_shape_format(r->in[i].rank, r->in[i].shape, other, sizeof other);
-            mr__fail_all(r, "shapes %s and %s do not fit each other", first, other);
+            mr__fail_all(r, "shapes %s and %s are not compatible", first, other);
             return mr__any_value(t, r->rows, out, st);
         }
     mr_code rc = MR_OK;
@@ -188,12 +187,12 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 
 static const mr_param table[] = {MR_INPUT(mr_input_bools, "condition", "Bools."),
                                  {.name = "x",
-                                  .doc = "What stands where the condition is true.",
+                                  .doc = "The values where the condition is true.",
                                   .type = MR_PT_OWN,
                                   .kind = &mr_input_tensor.param,
                                   .flags = MR_P_OPTIONAL | MR_P_ALIKE},
                                  {.name = "y",
-                                  .doc = "What stands elsewhere, of the type of x.",
+                                  .doc = "The values elsewhere, of the type of x.",
                                   .type = MR_PT_OWN,
                                   .kind = &mr_input_tensor.param,
                                   .flags = MR_P_OPTIONAL | MR_P_ALIKE},
@@ -201,9 +200,9 @@ static const mr_param table[] = {MR_INPUT(mr_input_bools, "condition", "Bools.")
 const mr_function mr_function_where = {
     .abi = MR_ABI_VERSION,
     .name = "where",
-    .doc = "Values of x where the condition is true, else of y; shapes broadcast. Of the condition "
-           "alone the indices of what is true: a vector for each axis, in a tuple if there are "
-           "several.",
+    .doc = "Values of x where the condition is true, else of y; shapes broadcast. With the "
+           "condition alone, the indices of true values: a vector for each axis, in a tuple if "
+           "there are several.",
     .example = "range(3).map(x => where([x, 1] > 0, [x, 1], -1))",
     .params = table,
     .props = MR_FUNCTION_CONSTANTS,

@@ -40,9 +40,10 @@ mr_code mr_element_encoder_new(mr_element_encoder **out, const mr_spec *spec, mr
         f->name = names[i][0] ? names[i] : "value";
         f->name_size = strlen(f->name);
         if (leaf->dtype == MR_DATASET)
-            rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                         "component '%s' is a dataset, which no record can hold; flatten it first",
-                         f->name);
+            rc =
+                mr_fail(st, MR_INVALID_ARGUMENT,
+                        "component '%s' is a dataset, which a record cannot hold; flatten it first",
+                        f->name);
         else if (mr_dtype_is_floating(leaf->dtype))
             f->dtype = MR_FLOAT32;
         else if (leaf->dtype == MR_STRING || (leaf->dtype == MR_UINT8 && leaf->rank != 0))
@@ -99,8 +100,9 @@ static mr_code to_ints(const char *name, mr_dtype t, const void *from, int64_t *
     for (size_t i = 0; t == MR_UINT64 && i < n; i++)
         if (to[i] < 0)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "component '%s' holds %" PRIu64 ", and the integers of a record end at "
-                           "%" PRId64 "; cast it to another type",
+                           "component '%s' holds %" PRIu64
+                           ", but the integers of a record end at %" PRId64
+                           "; cast it to another type",
                            name, ((const uint64_t *)from)[i], INT64_MAX);
     return MR_OK;
 }
@@ -122,7 +124,7 @@ static mr_code fill(mr_element_encoder *e, size_t i, const mr_array *a, size_t r
         const mr_row *r = (const mr_row *)a->data + row;
         if (r->splits)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "component '%s' is ragged, which no record can hold", f->name);
+                           "component '%s' is ragged, which a record cannot hold", f->name);
         for (int d = 0; d < a->rank; d++)
             n *= (size_t)r->shape[d];
         values = r->data;

@@ -53,7 +53,7 @@ static mr_code get_leaf(mr_state_r *r, int depth, mr_spec **out, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &rank, st));
     MR_TRY(mr_state_get_u64(r, &ragged, st));
     if (dtype > MR_DATASET || rank > MR_MAX_RANK + 1 || ragged > 1)
-        return mr_state_damaged(st, "a spec is of no type");
+        return mr_state_damaged(st, "a spec has an unknown type");
     mr_leaf leaf = {.dtype = (mr_dtype)dtype, .rank = (int8_t)((int)rank - 1), .ragged = ragged};
     for (int d = 0; d < leaf.rank; d++) {
         MR_TRY(mr_state_get_u64(r, &dim, st));
@@ -96,7 +96,7 @@ static mr_code get_spec(mr_state_r *r, int depth, mr_spec **out, mr_status *st)
     uint64_t kind, n;
     MR_TRY(mr_state_get_u64(r, &kind, st));
     if (kind > MR_SPEC_RECORD || depth > MR__SPEC_MAX_DEPTH)
-        return mr_state_damaged(st, "a spec is of no kind");
+        return mr_state_damaged(st, "a spec has an unknown kind");
     if (kind == MR_SPEC_LEAF)
         return get_leaf(r, depth, out, st);
     MR_TRY(mr_state_get_u64(r, &n, st));
@@ -268,7 +268,7 @@ static mr_code get_header(void *ctx, mr_state_r *in, mr_status *st)
         good = good && v == (unsigned char)magic[i];
     }
     if (!good)
-        return mr_state_damaged(st, "another format, or another version of it");
+        return mr_state_damaged(st, "another format, or another version");
     return get_spec(in, 0, &r->spec, st);
 }
 
@@ -284,7 +284,7 @@ static mr_code read_header(mr__element_reader *r, mr_status *st)
     rc = mr__state_read(b->data, b->size, get_header, r, &why);
     mr_array_reset(&record);
     if (rc == MR_INVALID_ARGUMENT)
-        return damaged(r, "this is no file of elements that this version can read", st);
+        return damaged(r, "this is not a file of elements that this version can read", st);
     if (rc != MR_OK && st)
         *st = why;
     return rc;
@@ -297,7 +297,7 @@ static mr_code check_kind(const char *path, mr_status *st)
     if (mr__sys->stat(path, &s) != 0 || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode))
         return MR_OK; /* or the error of opening it */
     mr_fail(st, MR_FAILED_PRECONDITION,
-            "elements are kept in regular files alone, which this is not");
+            "this is not a regular file, the only kind that can hold elements");
     mr_status_at(st, path, -1, -1);
     return MR_FAILED_PRECONDITION;
 }
@@ -341,7 +341,7 @@ static mr_code get_record(void *ctx, mr_state_r *in, mr_status *st)
     uint64_t kind;
     MR_TRY(mr_state_get_u64(in, &kind, st));
     if (kind != BLOCK)
-        return mr_state_damaged(st, "a record of no kind");
+        return mr_state_damaged(st, "a record of an unknown kind");
     MR_TRY(mr_state_get_block(in, g->spec, &g->r->block, st));
     return g->r->block.rows ? MR_OK : mr_state_damaged(st, "a block without rows");
 }
@@ -349,7 +349,7 @@ static mr_code get_record(void *ctx, mr_state_r *in, mr_status *st)
 static mr_code read_end(mr__element_reader *r, const mr_bytes *b, mr_status *st)
 {
     if (mr__load_le(b->data + 1, 8) != r->rows)
-        return damaged(r, "the file has another number of elements than it says", st);
+        return damaged(r, "the file's number of elements is not the one it says", st);
     r->ended = true;
     return MR_END;
 }
@@ -436,10 +436,10 @@ static mr_code open_file(const char *path, int *fd, off_t *size, mr_status *st)
     struct stat info;
     *fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0);
     if (*fd < 0)
-        return mr_fail_errno(st, errno, "%s cannot be opened", path);
+        return mr_fail_errno(st, errno, "cannot open %s", path);
     mr_code rc = MR_OK;
     if (mr__sys->fstat(*fd, &info) != 0)
-        rc = mr_fail_errno(st, errno, "%s cannot be read", path);
+        rc = mr_fail_errno(st, errno, "cannot read %s", path);
     *size = info.st_size;
     if (rc != MR_OK)
         mr__sys->close(*fd);
@@ -447,14 +447,14 @@ static mr_code open_file(const char *path, int *fd, off_t *size, mr_status *st)
 }
 
 /* Reads the record of n bytes at that place with its framing into p: its data begins at byte 12.
- * *there = false: there is none. */
+ * *there = false: it is not there. */
 static mr_code read_record(const char *path, int fd, off_t at, unsigned char *p, size_t n,
                            bool *there, mr_status *st)
 {
     *there = false;
     ssize_t got = mr__read_all(fd, p, FRAMING + n, at);
     if (got < 0)
-        return mr_fail_errno(st, errno, "%s cannot be read", path);
+        return mr_fail_errno(st, errno, "cannot read %s", path);
     *there = got == (ssize_t)(FRAMING + n) && mr__load_le(p, 8) == n &&
              mr_crc32c_mask(mr_crc32c(p, 8)) == mr__load_le(p + 8, 4) &&
              mr_crc32c_mask(mr_crc32c(p + 12, n)) == mr__load_le(p + 12 + n, 4);
@@ -485,7 +485,8 @@ mr_code mr__element_file_count(const char *path, uint64_t *rows, mr_status *st)
         rc = read_last(path, fd, size, END_WITH_ORIGIN, t, LONG_END_BYTES, &there, st);
     mr__sys->close(fd);
     if (rc == MR_OK && !there)
-        rc = mr_fail(st, MR_DATA_LOSS, "%s stops before its end, or is no file of elements", path);
+        rc = mr_fail(st, MR_DATA_LOSS, "%s stops before its end, or is not a file of elements",
+                     path);
     if (rc == MR_OK)
         *rows = mr__load_le(t + 13, 8);
     return rc;

@@ -77,7 +77,7 @@ mr_code mr_npy_encoder_new(mr_npy_encoder **out, const mr_spec *spec, mr_status 
             continue;
         mr_code rc = mr_fail(st, MR_INVALID_ARGUMENT,
                              "component '%s' is %s, for which npy files have no type; write "
-                             "numbers and bools, or another format",
+                             "numbers or bools, or use another format",
                              name, mr_dtype_name(leaf->dtype));
         mr_npy_encoder_free(e);
         return rc;
@@ -196,11 +196,10 @@ static mr_code fail_shape(const field *d, int rank, const int64_t *shape, mr_sta
     char first[128], this[128];
     mr_shape_format(d->rank, d->shape, first, sizeof first);
     mr_shape_format(rank, shape, this, sizeof this);
-    return mr_fail(
-        st, MR_INVALID_ARGUMENT,
-        "component '%s' has shape %s, the first element %s: an npy file holds one shape; "
-        "pad or batch them, or write another format",
-        d->name, this, first);
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "component '%s' has shape %s, the first element %s: an npy file holds one "
+                   "shape; pad or batch them, or use another format",
+                   d->name, this, first);
 }
 
 mr_code mr_npy_encode(mr_npy_encoder *e, const mr_block *b, size_t row, mr_bytes *entry,

@@ -142,7 +142,7 @@ static mr_code check_file(const mr__noted_input *x, const char *path, bool times
     if (!mr__look_at_input(x->name, &now))
         return mr_fail(st, MR_FAILED_PRECONDITION, "%s was made from %s, which %s; " WHAT_TO_DO,
                        path, x->name,
-                       mr__sys->stat(x->name, &is) == 0 ? "is no regular file any more"
+                       mr__sys->stat(x->name, &is) == 0 ? "is not a regular file any more"
                                                         : "cannot be found any more");
     if (now.size != x->size)
         return mr_fail(st, MR_FAILED_PRECONDITION,

@@ -54,12 +54,12 @@ static mr_code make_folder(const char *path, mr_status *st)
     struct stat info;
     if (mr__sys->mkdir(path, 0777) == 0 || errno == EEXIST) {
         if (mr__sys->stat(path, &info) != 0)
-            return mr_fail_errno(st, errno, "%s cannot be looked at", path);
+            return mr_fail_errno(st, errno, "cannot stat %s", path);
         return S_ISDIR(info.st_mode)
                    ? MR_OK
                    : mr_fail(st, MR_FAILED_PRECONDITION, "%s exists and is not a directory", path);
     }
-    return mr_fail_errno(st, errno, "the folder %s cannot be made", path);
+    return mr_fail_errno(st, errno, "cannot create the folder %s", path);
 }
 
 mr_code mr__file_cache_path(const char *folder, const char *name, char **out, mr_status *st)
@@ -89,7 +89,7 @@ static mr_code look(const mr__file_cache *c, bool *there, mr_status *st)
     }
     return errno == ENOENT || errno == ENOTDIR
                ? MR_OK
-               : mr_fail_errno(st, errno, "%s cannot be looked at", c->path);
+               : mr_fail_errno(st, errno, "cannot stat %s", c->path);
 }
 
 /* ---- what a file was made from ---- */
@@ -314,7 +314,7 @@ static mr_code open_reader(mr__file_cache *c, mr_status *st)
     mr__element_reader_close(c->reader);
     c->reader = NULL;
     return mr_fail(st, MR_FAILED_PRECONDITION,
-                   "%s holds elements of %s, and here they are %s; remove it, or give another name",
+                   "%s holds elements of %s, but here they are %s; remove it, or give another name",
                    c->path, x, y);
 }
 

@@ -102,7 +102,7 @@ static mr_code spec_of(const place *p, mr_spec **out, mr_status *st)
 static mr_code fail_producer(mr__arrow_stream *s, int error, const char *what, mr_status *st)
 {
     const char *words = s->stream.get_last_error ? s->stream.get_last_error(&s->stream) : NULL;
-    mr_fail(st, MR_UNKNOWN, "the Arrow stream gave no %s: %s", what,
+    mr_fail(st, MR_UNKNOWN, "the Arrow stream returned no %s: %s", what,
             words && *words ? words : strerror(error));
     if (st)
         st->sys_errno = error;
@@ -121,7 +121,7 @@ mr_code mr__arrow_stream_new(struct ArrowArrayStream *stream, mr__arrow_stream *
     stream->release = NULL;
     mr_code rc = MR_OK;
     if (!s->stream.release)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the Arrow stream was released before");
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the Arrow stream was already released");
     int error = rc == MR_OK ? s->stream.get_schema(&s->stream, &s->schema) : 0;
     if (error) {
         s->schema.release = NULL;
@@ -157,9 +157,9 @@ const mr_spec *mr__arrow_stream_spec(const mr__arrow_stream *s)
 mr_code mr__arrow_stream_start(mr__arrow_stream *s, mr_status *st)
 {
     if (atomic_exchange(&s->started, true))
-        return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "an Arrow stream can be read once; put cache() after it to go over its rows "
-                       "again");
+        return mr_fail(
+            st, MR_FAILED_PRECONDITION,
+            "an Arrow stream can be read only once; put cache() after it to read its rows again");
     return MR_OK;
 }
 

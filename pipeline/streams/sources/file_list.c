@@ -182,8 +182,8 @@ static mr_code fit(const struct shared *s, const mr_strs *names, mr__file_list *
         return MR_OK;
     if (n > l->n || fingerprint(l, n) != s->expected_fingerprint)
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "the position was saved with %zu files that matched '%.200s'%s, and the %zu "
-                       "that match now are not the same; put those files back, or begin anew",
+                       "the position was saved with %zu files that matched '%.200s'%s, but the %zu "
+                       "that match now are not the same; restore those files, or start over",
                        n, names->v[0].data, names->n > 1 ? " and more" : "", l->n);
     while (l->n > n)
         mr_free(l->paths[--l->n]);
@@ -348,7 +348,7 @@ static mr_code get_expected(mr_state_r *r, struct shared *s, mr_status *st)
         MR_TRY(mr_state_get_u64(r, &s->drawn, st));
     }
     if (expects > 1 || has_pair > 1 || (expects && (!s->expected_n || s->expected_n > MOST_FILES)))
-        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a list of files that cannot be");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: invalid list of files");
     return MR_OK;
 }
 

@@ -416,18 +416,18 @@ mr_code mr__file_source_is_indexed(const mr_dataset *ds, mr_status *st)
     const char *params = mr_dataset_params(ds);
     /* Only sources of this kind have this cardinality callback. */
     if (op->role != MR_ROLE_FILES || op->cardinality != mr__file_source_cardinality)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "goes to records of files by their indexes, so it follows tfrecord(...) "
-                       "itself, not %s",
-                       op->name);
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "reads records by the files' indexes, so it must directly follow tfrecord(...), not %s",
+            op->name);
     if (!mr_param_unknown(ds, kind->compression_at) &&
         compression_of(kind, params) != MR_COMPRESSION_NONE)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "goes to records of files by their indexes, and compressed files have none");
+                       "reads records by the files' indexes, which compressed files do not have");
     for (const mr_param *p = op->params; p->name; p++)
         if ((p->flags & MR_P_READS) && *(const int64_t *)(params + p->at) != 0)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "goes to any record of any file: leave %s out before it", p->name);
+                           "reads records of all files in any order: omit %s before it", p->name);
     return MR_OK;
 }
 
@@ -471,7 +471,7 @@ mr_code mr__file_source_save(mr_iter *it, mr_state_w *w, mr_status *st)
 
 static mr_code damaged(mr_status *st)
 {
-    return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a place in files that cannot be");
+    return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: invalid place in the files");
 }
 
 mr_code mr__file_source_restore(mr_iter *it, mr_state_r *r, mr_status *st)

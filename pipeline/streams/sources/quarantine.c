@@ -21,7 +21,7 @@ static mr_code open_file(mr__quarantine *q, const mr_tfrecord_damage *d, mr_stat
     char *path = mr_strf("%s/%s-%08" PRIx32 "-%" PRId64, folder, name, (uint32_t)hash, d->offset);
     mr_code rc = path ? MR_OK : mr_fail_memory(st, strlen(name), "a file name");
     if (rc == MR_OK && mr__mkdir_again(folder, 0777) != 0 && errno != EEXIST) {
-        rc = mr_fail_errno(st, errno, "cannot make the folder for damaged records");
+        rc = mr_fail_errno(st, errno, "cannot create the folder for damaged records");
         mr_status_at(st, folder, -1, -1);
     }
     if (rc == MR_OK)
@@ -61,7 +61,7 @@ static mr_code skipped(void *ctx, const mr_tfrecord_damage *d, mr_status *st)
     q->skipped++;
     mr_log(MR_LOG_WARNING,
            "%s: record %" PRId64 " at byte %" PRId64 ": %s; its bytes up to %" PRId64
-           " are skipped, the %" PRIu64 ". damaged place so far",
+           " are skipped (damaged place %" PRIu64 " so far)",
            d->path, d->record, d->offset, d->what, d->end, q->skipped);
     return MR_OK;
 }

@@ -13,7 +13,7 @@ const mr_param mr__table_param_list[] = {
     MR_PARAM_WITH(mr__table_params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
     MR_PARAM_WITH(mr__table_params, columns, MR_P_NONE | MR_P_OF_SPEC,
-                  .doc = "The columns that are read, \"x.a\" field a of column x; if absent all."),
+                  .doc = "The columns to read; \"x.a\" is field a of column x; default: all."),
     MR_PARAM_WITH(
         mr__table_params, schema, MR_P_EXPRESSION | MR_P_OF_SPEC,
         .doc = "{\"name\": dtype, ...}: the columns and their types, instead of those of the "
@@ -25,10 +25,11 @@ mr_code mr__table_check(const char *who, const mr__table_params *p, mr_status *s
     const mr_strs *c = &p->columns;
     for (size_t i = 0; i < c->n; i++) {
         if (c->v[i].size == 0)
-            return mr_fail(st, MR_INVALID_ARGUMENT, "%s: a column has a name", who);
+            return mr_fail(st, MR_INVALID_ARGUMENT, "%s: the name of a column must not be empty",
+                           who);
         for (size_t k = 0; k < i; k++)
             if (strcmp(c->v[i].data, c->v[k].data) == 0)
-                return mr_fail(st, MR_INVALID_ARGUMENT, "%s: column '%.200s' is asked for twice",
+                return mr_fail(st, MR_INVALID_ARGUMENT, "%s: column '%.200s' is requested twice",
                                who, c->v[i].data);
     }
     return mr__file_source_check(p, st);

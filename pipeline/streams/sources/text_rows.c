@@ -87,7 +87,7 @@ static mr_code at_line(mr_iter *it, mr_code rc, mr_status *st)
     uint64_t record = (uint64_t)s->before.record + s->at;
     mr_compression seen = mr__compression_seen((const uint8_t *)line->data, line->size);
     if (record == 0 && seen != MR_COMPRESSION_NONE)
-        (void)mr_fail(st, rc, "the file is compressed; name compression=\"%s\"",
+        (void)mr_fail(st, rc, "the file is compressed; set compression=\"%s\"",
                       mr_compression_name(seen));
     else if (rc != MR_RESOURCE_EXHAUSTED)
         mr_status_prefix(st, "line %" PRIu64, record + 1 + s->breaks);
@@ -226,7 +226,7 @@ mr_code mr__text_rows_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     memcpy(mr_buffer_data(s->head), head, n);
     const mr_bytes line = {mr_buffer_data(s->head), n - 1};
     mr_code rc = kind_of(it)->begin ? kind_of(it)->begin(it, &line, st) : MR_OK;
-    return rc == MR_END ? MR_OK : rc == MR_OK ? mr_state_damaged(st, "a header that is none") : rc;
+    return rc == MR_END ? MR_OK : rc == MR_OK ? mr_state_damaged(st, "an invalid header") : rc;
 }
 
 mr_code mr__text_rows_infer(const mr_dataset *self, const void *params, mr_spec **out,

@@ -104,11 +104,11 @@ MR_TEST(a_call_that_fails_leaves_the_old_file_alone)
         const char *text, *then; /* of the message; the file's after that */
     } cases[] = {{"open", 0, "cannot create the file", "old"},
                  {"write", 0, "cannot write the file", "old"},
-                 {"fsync", 0, "cannot write to the disk", "old"},
-                 {"rename", 0, "cannot give the file its name", "old"},
+                 {"fsync", 0, "cannot sync the file to disk", "old"},
+                 {"rename", 0, "cannot rename the file to its final name", "old"},
                  /* It stands: only a power failure could bring the old one back. */
-                 {"open", 1, "cannot write the directory", "new"},
-                 {"fsync", 1, "cannot write the directory", "new"}};
+                 {"open", 1, "cannot sync the directory", "new"},
+                 {"fsync", 1, "cannot sync the directory", "new"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mr_status st;
         const char *path = mr_test_file("f", "old");

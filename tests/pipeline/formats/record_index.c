@@ -187,7 +187,7 @@ MR_TEST(a_compact_index_whose_checksum_matches_must_still_make_sense)
     put_forged(path, &good, FIRST_SIZE, 4);
     expect_refused(path, MR_DATA_LOSS, "its sizes do not add up");
     put_forged(path, &good, VERSION, 2);
-    expect_refused(path, MR_DATA_LOSS, "its form is of another version");
+    expect_refused(path, MR_DATA_LOSS, "its format has another version");
     put_forged(path, &good, VERSION, 1);
     expect_index(path, sizes, 3);
 }
@@ -201,17 +201,17 @@ MR_TEST(a_stale_index_is_refused)
     mr_ok(mr_record_index_write(path, NULL, NULL, &st), &st);
     const struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     mr_check(utimensat(AT_FDCWD, index_of(path), old, 0) == 0);
-    expect_refused(path, MR_FAILED_PRECONDITION, "was changed after it was made");
+    expect_refused(path, MR_FAILED_PRECONDITION, "was changed after the index was made");
     mr_check(utimensat(AT_FDCWD, path, old, 0) == 0);
     expect_index(path, sizes, 3);
     records("data", longer, 3);
     mr_check(utimensat(AT_FDCWD, path, old, 0) == 0);
-    expect_refused(path, MR_FAILED_PRECONDITION, "another size");
+    expect_refused(path, MR_FAILED_PRECONDITION, "does not have the size");
     records("data", other, 3);
     mr_check(utimensat(AT_FDCWD, path, old, 0) == 0);
-    expect_refused(path, MR_FAILED_PRECONDITION, "other records");
+    expect_refused(path, MR_FAILED_PRECONDITION, "different records");
     mr_check(unlink(path) == 0);
-    expect_refused(path, MR_NOT_FOUND, "cannot look");
+    expect_refused(path, MR_NOT_FOUND, "cannot stat");
 }
 
 /* Files of one size and time that differ in the middle, or at the end. */
@@ -226,7 +226,7 @@ MR_TEST(the_middle_and_the_last_record_are_looked_at)
     for (int i = 0; i < 2; i++) {
         records("data", i ? last : middle, 5);
         mr_check(utimensat(AT_FDCWD, path, old, 0) == 0);
-        expect_refused(path, MR_FAILED_PRECONDITION, "other records");
+        expect_refused(path, MR_FAILED_PRECONDITION, "different records");
     }
 }
 

@@ -378,7 +378,7 @@ MR_TEST(tables_are_of_rows_whose_types_were_said)
     } bad[] = {{{.rows = 1, .n_columns = 1, .columns = &pair},
                 "component 'value' has shape [1], expected []"},
                {{.rows = 1, .n_columns = 1, .columns = &other}, "is uint64, expected int64"},
-               {{.rows = 1, .n_columns = 2, .columns = &other}, "a row of 2 columns"}};
+               {{.rows = 1, .n_columns = 2, .columns = &other}, "a row has 2 columns"}};
     const mr_block b = {.rows = 1, .n_columns = 1, .columns = &column};
     for (int f = 0; f < 2; f++) {
         const mr_shard_writer_opts opts = {.format = of_rows[f]};

@@ -73,7 +73,7 @@ MR_TEST_SLOW(the_dictionary_is_the_one_named_or_lies_beside_the_file)
     mr_ok(read_one(NULL, shard, &frame), &st);
     mr_ok(read_one(mr_test_path("a.dict"), "elsewhere", &frame), &st);
     mr_code_is(read_one(NULL, "elsewhere", &frame), MR_FAILED_PRECONDITION, &st);
-    mr_has_str(st.message, "say where that is");
+    mr_has_str(st.message, "give its file");
     mr_code_is(read_one(mr_test_path("b.dict"), shard, &frame), MR_NOT_FOUND, &st);
     put("b.dict", "", 0);
     mr_code_is(read_one(mr_test_path("b.dict"), shard, &frame), MR_INVALID_ARGUMENT, &st);

@@ -154,12 +154,12 @@ MR_TEST(arguments_go_by_place_or_by_name)
     mr_has_str(evaluate(1, "x => reshape([1], [1], x=[2])"), "x is given twice");
     mr_has_str(evaluate(1, "x => abs(x, y=2)"), "abs has no argument 'y'; it has x");
     mr_has_str(evaluate(1, "x => abs(x, 2)"), "abs takes no further argument here");
-    mr_has_str(evaluate(1, "x => abs()"), "abs wants x; an example is range(3)");
-    mr_has_str(evaluate(1, "x => one_hot(x)"), "one_hot wants n");
-    mr_has_str(evaluate(1, "x => cast(x, \"float31\")"), "a dtype is wanted, as in \"float32\"");
+    mr_has_str(evaluate(1, "x => abs()"), "abs expects x; an example is range(3)");
+    mr_has_str(evaluate(1, "x => one_hot(x)"), "one_hot expects n");
+    mr_has_str(evaluate(1, "x => cast(x, \"float31\")"), "expected a dtype, as in \"float32\"");
     mr_has_str(evaluate(1, "x => cast(x, \"float31\")"), "column 14");
-    mr_has_str(evaluate(1, "x => sum(\"a\")"), "sum wants numbers, not string");
-    mr_has_str(evaluate(1, "x => [1, 2][[0]]"), "[ ] wants an integer, not int64[1]");
+    mr_has_str(evaluate(1, "x => sum(\"a\")"), "sum expects numbers, not string");
+    mr_has_str(evaluate(1, "x => [1, 2][[0]]"), "[ ] expects an integer, not int64[1]");
     mr_has_str(evaluate(1, "x => foo(x)"), "unknown function 'foo'; 'millrace ops' lists them");
     mr_has_str(evaluate(1, "x => reshap(x, [1])"), "did you mean 'reshape'?");
 }
@@ -268,8 +268,8 @@ MR_TEST(users_register_functions)
     mr_has_str(evaluate(1, "x => test_everything(x, word=\"ONE\")"), "write \"one\"");
     mr_has_str(evaluate(1, "x => test_everything(x, count=13)"), "thirteen");
     mr_has_str(evaluate(1, "x => test_everything(x, count=x)"), "unknown name 'x'");
-    mr_has_str(evaluate(1, "x => test_everything(x, cast(x, \"int32\"))"), "two types");
-    mr_has_str(evaluate(1, "x => test_everything(1.5)"), "wants integers, not float32");
+    mr_has_str(evaluate(1, "x => test_everything(x, cast(x, \"int32\"))"), "different types");
+    mr_has_str(evaluate(1, "x => test_everything(1.5)"), "expects integers, not float32");
 }
 
 MR_TEST(bad_descriptors_are_refused)

@@ -288,9 +288,9 @@ MR_TEST(misfits_are_shown_with_both_shapes)
               "[1.0, 1.0]; !reshape: 3 values of shape [3] do not fit shape [2] in "
               "reshape(ones([x + 2]), [2])");
     mr_has_str(evaluate(1, "x => concat([1], [[2]])"),
-               "concat of tensors of unequal shapes, [1] and [1, 1]");
+               "concat of tensors of different shapes, [1] and [1, 1]");
     mr_has_str(evaluate(2, "x => stack(ones([x]), ones([2]))"),
-               "stack of tensors of unequal shapes, [0] and [2]");
+               "stack of tensors of different shapes, [0] and [2]");
     mr_has_str(evaluate(2, "x => zeros([x - 1])"),
                "axis 0 of a shape is -1; none may be negative in zeros([x - 1])");
 }

@@ -67,7 +67,7 @@ MR_TEST(bad_sparse_features_fail_their_element)
     mr_has_str(parse(literal(places, 2, numbers, 2, "a"), of),
                "!Name: <unknown>, Feature: f, Index: 0. an index is out of range");
     mr_has_str(parse(literal(below, 2, numbers, 2, "a"), of), "an index is out of range");
-    mr_has_str(parse(literal(twice, 2, numbers, 2, "a"), of), "an index stands twice");
+    mr_has_str(parse(literal(twice, 2, numbers, 2, "a"), of), "an index appears twice");
     mr_has_str(parse(literal(places, 1, numbers, 2, "a"), of), "differ in number");
     mr_has_str(parse(literal(places, 2, numbers, 2, "a"),
                      "f=sparse(int64, index=\"i\", value=\"v\", size=4)"),
@@ -79,23 +79,25 @@ MR_TEST(bad_sparse_features_fail_their_element)
 
 MR_TEST(wrong_sparse_features_are_refused)
 {
-    mr_has_str(parse("\"\"", "f=5"), "f: a feature is wanted as int64");
+    mr_has_str(parse("\"\"", "f=5"), "f: a feature must be int64");
     mr_has_str(parse("\"\"", "f=int32"), "an Example holds int64, float32 and bytes; read f");
     mr_has_str(parse("\"\"", "f=int64[-1]"), "f: a dimension is an integer of at least 0");
     mr_has_str(parse("\"\"", "f=int64[100000, 100000]"), "at most 2147483647 values");
-    mr_has_str(parse("\"\"", "f=feature(int64[], default=1)"), "f: a feature of any length has no");
-    mr_has_str(parse("\"\"", "f=feature(int64, [3], 1)"), "of f has 1 values, its shape 3");
+    mr_has_str(parse("\"\"", "f=feature(int64[], default=1)"),
+               "f: a feature of any length takes no");
+    mr_has_str(parse("\"\"", "f=feature(int64, [3], 1)"), "of f has 1 values, but its shape 3");
     mr_has_str(parse("\"\"", "f=sparse(float32)"), "or sparse(dtype, index=");
     mr_has_str(parse("\"\"", "f=sparse(float32, index=\"i\", value=\"v\", size=0)"),
-               "is wanted as");
+               "must be int64");
     mr_has_str(parse("\"\"", "f=sparse(float32[2], index=\"i\", value=\"v\", size=3)"),
-               "is wanted as");
-    mr_has_str(parse("\"\"", "f=sparse(float32, index=\"\", value=\"v\", size=3)"), "is wanted as");
+               "must be int64");
+    mr_has_str(parse("\"\"", "f=sparse(float32, index=\"\", value=\"v\", size=3)"),
+               "must be int64");
     mr_has_str(parse("\"\"", "{\"f\": sparse(float32, index=\"i\", value=\"v\", size=3), "
                              "\"i\": int64}"),
-               "feature i is a part of a sparse one, so beside it it is int64[]");
+               "feature i is also part of a sparse feature, so it must be int64[]");
     mr_has_str(parse("\"\"", "f=sparse(float32, index=\"v\", value=\"v\", size=3)"),
-               "feature v is a part of a sparse one");
+               "feature v is also part of a sparse feature");
 }
 
 /* ---- parse_sequence_example ---- */
@@ -228,9 +230,9 @@ MR_TEST(damaged_records_are_read_or_refused)
 MR_TEST(wrong_sequences_are_refused)
 {
     char f[200] = "x => parse_sequence_example(\"\")";
-    mr_has_str(evaluate(1, f), "no feature is asked for");
+    mr_has_str(evaluate(1, f), "no feature is requested");
     mr_has_str(read("\"\"", "sequences={\"s\": int32}"), "holds int64, float32 and bytes");
     mr_has_str(read("[\"\"]", "sequences={\"s\": int64[]}"), "read one record at a time");
     mr_has_str(read("\"\"", "sequences={\"s\": feature(int64, default=1)}"), "takes no default");
-    mr_has_str(read("\"\"", "context={\"s\": 5}"), "is wanted as");
+    mr_has_str(read("\"\"", "context={\"s\": 5}"), "must be int64");
 }

@@ -74,9 +74,9 @@ MR_TEST(literals_take_the_type_beside_them)
     mr_has_str(evaluate(1, "x => x + \"a\""), "refused");
     mr_has_str(evaluate(1, "x => cast(x, \"int32\") == x"), "refused");
     mr_has_str(evaluate(1, "x => true + 1"), "refused");
-    mr_has_str(evaluate(1, "x => cast(x, \"uint8\") + 256"), "exceeds its range");
-    mr_has_str(evaluate(1, "x => [-1, cast(x, \"uint64\")]"), "exceeds its range");
-    mr_has_str(evaluate(1, "x => -129 < cast(x, \"int8\")"), "exceeds its range");
+    mr_has_str(evaluate(1, "x => cast(x, \"uint8\") + 256"), "exceeds the range");
+    mr_has_str(evaluate(1, "x => [-1, cast(x, \"uint64\")]"), "exceeds the range");
+    mr_has_str(evaluate(1, "x => -129 < cast(x, \"int8\")"), "exceeds the range");
     mr_eq_str(evaluate(1, "x => [-128, 127] + cast(x, \"int8\")"), "[-128, 127]");
 }
 

@@ -261,8 +261,8 @@ MR_TEST(resize_takes_batches_and_computed_sizes)
 MR_TEST(resize_refuses_what_is_no_image_or_size)
 {
     mr_has_str(evaluate(1, "x => resize([[1, 2]], [1, 1])"), "the shape is [1, 2]");
-    mr_has_str(evaluate(1, "x => resize([[[\"a\"]]], [1, 1])"), "resize wants an image: numbers");
-    mr_has_str(evaluate(1, "x => resize([[[1]]], [1])"), "wants [height, width], not 1 numbers");
+    mr_has_str(evaluate(1, "x => resize([[[\"a\"]]], [1, 1])"), "resize expects an image: numbers");
+    mr_has_str(evaluate(1, "x => resize([[[1]]], [1])"), "expects [height, width], not 1 numbers");
     mr_has_str(evaluate(1, "x => resize([[[1]]], [-1, 2])"), "negative");
     mr_has_str(evaluate(1, "x => resize([[[1]]], [1, 1], method=\"cubic\")"), "cubic");
     mr_has_str(evaluate(1, "x => resize([[[1]]], [1, x - 1])"), "!");
@@ -313,7 +313,7 @@ MR_TEST(parts_are_cut_and_frames_put_round)
     mr_eq_str(evaluate(1, "x => crop(" NINE ", 1, 0, 2, 2)"), "[[[4], [5]], [[7], [8]]]");
     mr_eq_str(evaluate(3, "x => crop(" NINE ", x, 2 - x, 1, 1)"), "[[[3]]]; [[[5]]]; [[[7]]]");
     mr_eq_str(evaluate(3, "x => crop(" NINE ", 0, 0, 1, x)"), "[[]]; [[[1]]]; [[[1], [2]]]");
-    mr_has_str(evaluate(1, "x => crop(" NINE ", 2, 0, 2, 2)"), "more than the image's 3");
+    mr_has_str(evaluate(1, "x => crop(" NINE ", 2, 0, 2, 2)"), "exceed the image's 3");
     mr_has_str(evaluate(1, "x => crop(" NINE ", 0, -1, 2, 2)"), "negative");
     mr_has_str(evaluate(4, "x => crop(" NINE ", x, 0, 1, 1)"),
                "[[[7]]]; !crop of 1 x 1 at row 3, column 0 leaves an image of 3 x 3");
@@ -332,8 +332,8 @@ MR_TEST(parts_are_cut_and_frames_put_round)
     mr_has_str(evaluate(1, "x => pad_to(" NINE ", [2, 4])"), "3 rows, more than 2");
     mr_has_str(evaluate(1, "x => pad_to(" NINE ", [3, x + 2])"), "larger than 3 x 2");
     mr_has_str(evaluate(1, "x => pad_to(cast([[[1]]], \"uint8\"), [2, 2], value=256)"),
-               "256 is no uint8");
-    mr_has_str(evaluate(1, "x => pad_to([[[1]]], [2, 2], value=0.5)"), "0.5 is no int64");
+               "256 is not a valid uint8");
+    mr_has_str(evaluate(1, "x => pad_to([[[1]]], [2, 2], value=0.5)"), "0.5 is not a valid int64");
     mr_eq_str(evaluate(1, "x => pad_to(cast([[[1]]], \"int8\"), [1, 2], value=-128)"),
               "[[[1], [-128]]]");
 }
@@ -345,15 +345,15 @@ MR_TEST(values_are_weighed_and_scaled)
     mr_eq_str(evaluate(1, "x => grayscale(cast([[[255, 255, 255], [10, 20, 30]]], \"uint8\"))"),
               "[[[255], [18]]]");
     mr_eq_str(evaluate(1, "x => grayscale(cast([[[101, 100, 95]]], \"int8\"))"), "[[[100]]]");
-    mr_has_str(evaluate(1, "x => grayscale([[[1.0]]])"), "wants 3 channels, not 1");
-    mr_has_str(evaluate(1, "x => grayscale(zeros([1, 1, x + 1]))"), "wants 3 channels, not 1");
+    mr_has_str(evaluate(1, "x => grayscale([[[1.0]]])"), "expects 3 channels, not 1");
+    mr_has_str(evaluate(1, "x => grayscale(zeros([1, 1, x + 1]))"), "expects 3 channels, not 1");
     mr_eq_str(
         evaluate(1, "x => normalize(cast([[[10, 20]]], \"uint8\"), mean=[4, 5], stddev=[2, 3])"),
         "[[[3.0, 5.0]]]");
     mr_eq_str(evaluate(1, "x => normalize([[[1, 2, 3]]], [1], [2])"), "[[[0.0, 0.5, 1.0]]]");
     mr_has_str(evaluate(1, "x => normalize([[[1, 2, 3]]], [1, 2], [2])"), "mean has 2 numbers");
     mr_has_str(evaluate(1, "x => normalize([[[1, 2, 3]]], [1], [0])"), "one is 0");
-    mr_has_str(evaluate(1, "x => normalize(zeros([1, 1, x + 2]), [1, 2, 3], [1])"), "do not fit");
+    mr_has_str(evaluate(1, "x => normalize(zeros([1, 1, x + 2]), [1, 2, 3], [1])"), "do not match");
 }
 
 /* ---- JPEG ---- */
@@ -459,12 +459,12 @@ MR_TEST(a_jpeg_comes_back_nearly_as_it_was)
 
 MR_TEST(what_is_no_image_is_named)
 {
-    mr_has_str(evaluate(1, "x => decode_jpeg(\"\")"), "decode_jpeg: a JPEG image is wanted, not an "
-                                                      "empty string");
+    mr_has_str(evaluate(1, "x => decode_jpeg(\"\")"), "decode_jpeg: expected a JPEG image, "
+                                                      "found an empty string");
     mr_has_str(evaluate(1, "x => decode_jpeg(\"GIF89a\")"),
                "not a JPEG image: 6 bytes that begin with 47 49 46");
     mr_has_str(evaluate(1, "x => decode_png(encode_jpeg(zeros([1, 1, 1], \"uint8\")))"),
-               "a PNG image is wanted, and this is a JPEG image");
+               "expected a PNG image, found a JPEG image");
     mr_has_str(evaluate(1, "x => decode_image(\"x\")"), "not a JPEG or PNG image");
     mr_has_str(evaluate(1, "x => decode_jpeg(\"a\", channels=4)"), "1 channel (gray) or 3 (RGB)");
     mr_has_str(evaluate(1, "x => decode_jpeg(\"a\", channels=5)"), "channels");

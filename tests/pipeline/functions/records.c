@@ -76,14 +76,14 @@ MR_TEST(bad_json_fails_its_element)
         mr_check(evaluate(1, f)[0] == '!');
     }
     mr_has_str(evaluate(1, "x => parse_json('{\"a\": [1, 2]}', a=int64[3])"),
-               "a list of 2, where its shape has 3");
+               "a list of 2, but its shape has 3");
     mr_has_str(evaluate(1, "x => parse_json('{\"a\": 1}', a=int64[])"),
                "feature a: expected a list");
     mr_has_str(evaluate(1, "x => parse_json('{\"a\": {\"b64\": \"a\"}}', a=bytes)"),
                "is not base64");
     mr_eq_str(evaluate(3, "x => parse_json('{\"a\": [1]}' if x == 1 else '{\"a\": [1, 2]}', "
                           "a=int64[2])[\"a\"]"),
-              "[1, 2]; !parse_json: feature a: a list of 1, where its shape has 2 in "
+              "[1, 2]; !parse_json: feature a: a list of 1, but its shape has 2 in "
               "parse_json('{\"a\": [1]}' if x == 1 else '{\"a\": [1, 2]}', a=int64[2]); [1, 2]");
 }
 
@@ -113,24 +113,24 @@ MR_TEST(unsigned_features_are_not_negative)
 
 MR_TEST(wrong_features_are_refused)
 {
-    mr_has_str(evaluate(1, "x => parse_json(\"{}\")"), "parse_json wants features");
+    mr_has_str(evaluate(1, "x => parse_json(\"{}\")"), "parse_json expects features");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", int64)"), "features have names");
-    mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=5)"), "a feature is wanted as int64");
+    mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=5)"), "a feature must be int64");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=float16)"), "read it as float32 and cast it");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64, default=1.5))"),
-               "the default is wanted as int64 literals");
+               "the default must be int64 literals");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64, default=nan))"),
-               "the default is wanted as int64 literals");
+               "the default must be int64 literals");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(float32, default=x))"),
-               "the default is wanted as float32 literals");
+               "the default must be float32 literals");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64, shape=[3], default=[1, 2]))"),
-               "the default has 2 values, its shape 3");
+               "the default has 2 values, but its shape 3");
     mr_has_str(evaluate(1, "x => parse_json(\"{}\", a=feature(int64[], default=1))"),
-               "has no default");
+               "takes no default");
     mr_has_str(evaluate(1, "x => parse_json([[\"\"]], a=int64)"),
                "a string or a vector of strings");
-    mr_has_str(evaluate(1, "x => parse_csv(\"1\", {\"a\": int64})"), "wants a list of features");
-    mr_has_str(evaluate(1, "x => parse_csv(\"1\", [int64[]])"), "field 1 is one value");
+    mr_has_str(evaluate(1, "x => parse_csv(\"1\", {\"a\": int64})"), "expects a list of features");
+    mr_has_str(evaluate(1, "x => parse_csv(\"1\", [int64[]])"), "field 1 is a single value");
     mr_has_str(evaluate(1, "x => parse_csv(\"1\", [int64], sep=\"ab\")"), "one byte");
 }
 
@@ -152,7 +152,7 @@ MR_TEST(csv_rows_become_tuples)
     mr_eq_str(evaluate(1, "x => parse_csv('\"a\\nb\",\"1\"', [bytes, int64])[1]"), "1");
     static const char *const cases[][2] = {{"1", "the row has 1 fields, not 2"},
                                            {"1,b,c", "the row has 3 fields, not 2"},
-                                           {"x,b", "field 1: \"x\" is no integer"},
+                                           {"x,b", "field 1: \"x\" is not an integer"},
                                            {"300,b", "field 1: \"300\" does not fit"},
                                            {",b", "field 1: it is missing; give it a default"},
                                            {"1,\"b", "field 2: its closing quote is missing"},

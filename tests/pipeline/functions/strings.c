@@ -29,15 +29,15 @@ MR_TEST(parts_of_strings)
     mr_eq_str(evaluate(1, "x => substring(\"abc\", 1, none)"), "\"bc\"");
     mr_eq_str(evaluate(1, "x => substring(\"h\\u00e9llo\", 1, 2, unit=\"char\") == \"\\u00e9l\""),
               "true");
-    mr_has_str(evaluate(1, "x => substring(\"abc\", 1, -1)"), "a length is not negative");
+    mr_has_str(evaluate(1, "x => substring(\"abc\", 1, -1)"), "the length must not be negative");
     mr_eq_str(evaluate(2, "x => substring(\"abc\", 1, -x)"),
-              "\"\"; !substring of the length -1 in substring(\"abc\", 1, -x)");
+              "\"\"; !substring: the length is negative: -1 in substring(\"abc\", 1, -x)");
     mr_eq_str(evaluate(1, "x => (lower(\"aBC1\\xc4\") == \"abc1\\xc4\", upper([\"aBz\", \"\"]))"),
               "(true, [\"ABZ\", \"\"])");
     mr_eq_str(evaluate(1, "x => [strip(\" \\ta b\\x0b\\n\"), lstrip(\" a \"), rstrip(\" a \")]"),
               "[\"a b\", \"a \", \" a\"]");
     mr_eq_str(evaluate(1, "x => [strip(\" \"), strip(\"\")]"), "[\"\", \"\"]");
-    mr_has_str(evaluate(1, "x => lower(x)"), "lower wants strings, not int64");
+    mr_has_str(evaluate(1, "x => lower(x)"), "lower expects strings, not int64");
 }
 
 MR_TEST(strings_are_found_in_strings)
@@ -54,7 +54,8 @@ MR_TEST(strings_are_found_in_strings)
         evaluate(1, "x => (find(\"\\u00e9b\", \"b\"), find(\"\\u00e9b\", \"b\", unit=\"char\"))"),
         "(2, 1)");
     mr_eq_str(evaluate(2, "x => starts_with(\"10\", format(\"{}\", x))"), "false; true");
-    mr_has_str(evaluate(1, "x => find(\"a\", [\"a\"])"), "what is looked for is one string");
+    mr_has_str(evaluate(1, "x => find(\"a\", [\"a\"])"),
+               "the string to search for must be one string");
 }
 
 MR_TEST(strings_are_split_and_joined)
@@ -103,7 +104,7 @@ MR_TEST(patterns_match_and_rewrite)
     mr_has_str(evaluate(1, "x => regex_match(\"a\", \"(\")"), "byte 1 of the pattern: missing");
     mr_has_str(evaluate(1, "x => regex_replace(\"a\", \"(a)\", \"\\\\2\")"),
                "the rewrite has \\2, the pattern 1 groups");
-    mr_has_str(evaluate(1, "x => regex_replace(\"a\", \"a\", \"\\\\n\")"), "before a digit");
+    mr_has_str(evaluate(1, "x => regex_replace(\"a\", \"a\", \"\\\\n\")"), "must precede a digit");
     mr_has_str(evaluate(1, "x => regex_search(\"\\xff\", \"(*UTF)a\")"),
                "!regex_search: UTF-8 error");
     mr_has_str(
@@ -128,11 +129,11 @@ MR_TEST(numbers_out_of_strings)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char f[100];
         snprintf(f, sizeof f, "x => to_number(\"%s\", \"float32\")", bad[i]);
-        mr_has_str(evaluate(1, f), "is no number in to_number");
+        mr_has_str(evaluate(1, f), "is not a number in to_number");
         snprintf(f, sizeof f, "x => to_number(\"%s\", \"int32\")", bad[i]);
-        mr_has_str(evaluate(1, f), "is no integer in to_number");
+        mr_has_str(evaluate(1, f), "is not an integer in to_number");
     }
-    mr_has_str(evaluate(1, "x => to_number(\"1.0\", \"int32\")"), "\"1.0\" is no integer");
+    mr_has_str(evaluate(1, "x => to_number(\"1.0\", \"int32\")"), "\"1.0\" is not an integer");
     mr_has_str(evaluate(1, "x => to_number(\"128\", \"int8\")"), "\"128\" does not fit int8");
     mr_has_str(evaluate(1, "x => to_number(\"-1\", \"uint8\")"), "does not fit uint8");
     mr_has_str(evaluate(1, "x => to_number(\"9223372036854775808\", \"int64\")"), "does not fit");
@@ -171,7 +172,7 @@ MR_TEST(values_are_formatted)
     mr_has_str(evaluate(1, "x => format(\"{} {}\", 1)"), "there is no value for this field");
     mr_has_str(evaluate(1, "x => format(\"a}b\", 1)"), "byte 1 of the text: a lone }");
     mr_has_str(evaluate(1, "x => format(\"{\", 1)"), "a field is {}");
-    mr_has_str(evaluate(1, "x => format(\"{:d}\", 1.5)"), "not one of the value's type");
+    mr_has_str(evaluate(1, "x => format(\"{:d}\", 1.5)"), "does not apply to the value's type");
     mr_has_str(evaluate(1, "x => format(\"{:5000}\", 1)"), "over 1000");
     mr_has_str(evaluate(1, "x => format(x, 1)"), "unknown name 'x'");
     mr_has_str(evaluate(3, "x => format(\"{}{}\", ones([x]), [1])"),
@@ -185,7 +186,7 @@ MR_TEST(hashes_never_change)
     mr_eq_str(evaluate(1, "x => hash([\"\", \"a\", \"abc\"], buckets=10)"), "[8, 9, 4]");
     mr_eq_str(evaluate(1, "x => hash(\"a\", 1)"), "0");
     mr_has_str(evaluate(1, "x => hash(\"a\", 0)"), "buckets must be");
-    mr_has_str(evaluate(1, "x => hash(x)"), "hash wants strings, not int64");
+    mr_has_str(evaluate(1, "x => hash(x)"), "hash expects strings, not int64");
 }
 
 MR_TEST(characters_are_decoded)
@@ -199,7 +200,7 @@ MR_TEST(characters_are_decoded)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char f[100];
         snprintf(f, sizeof f, "x => utf8_decode(\"ab%s\")", bad[i]);
-        mr_has_str(evaluate(1, f), "!utf8_decode: byte 2 of the string is no UTF-8");
+        mr_has_str(evaluate(1, f), "!utf8_decode: byte 2 of the string is not valid UTF-8");
         snprintf(f, sizeof f, "x => utf8_decode(\"a%s\", errors=\"replace\")[:2]", bad[i]);
         mr_eq_str(evaluate(1, f), "[97, 65533]");
     }
@@ -232,10 +233,10 @@ MR_TEST(tokens_are_looked_up)
     mr_has_str(evaluate(1, "x => lookup(\"e\", [\"a\"], oov=0)"), "!lookup: \"e\" is not in");
     mr_has_str(evaluate(1, "x => lookup(\"e\", [\"a\", \"b\", \"a\"])"),
                "token 2 of the vocabulary");
-    mr_has_str(evaluate(1, "x => lookup(x, [\"a\"])"), "is a list of integers, or the name");
-    mr_has_str(evaluate(1, "x => lookup(\"a\", [1])"), "is a list of strings, or the name");
-    mr_has_str(evaluate(1, "x => lookup(\"a\", [])"), "is a list of strings, or the name");
-    mr_has_str(evaluate(1, "x => lookup(1.5, [1])"), "lookup wants strings or integers");
+    mr_has_str(evaluate(1, "x => lookup(x, [\"a\"])"), "must be a list of integers, or the name");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", [1])"), "must be a list of strings, or the name");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", [])"), "must be a list of strings, or the name");
+    mr_has_str(evaluate(1, "x => lookup(1.5, [1])"), "lookup expects strings or integers");
     mr_eq_str(
         evaluate(1, "x => text_vectorization(\"The  CAT's, \\tcat - a\", [\"cat\", \"the\"], 6)"),
         "[3, 1, 2, 1, 0, 0]"); /* "the", "cats", "cat", "a" */
@@ -244,7 +245,7 @@ MR_TEST(tokens_are_looked_up)
     mr_eq_str(evaluate(1, "x => text_vectorization([[\"b\"], [\"...\"]], [\"b\"], 1)"),
               "[[2], [0]]");
     mr_has_str(evaluate(1, "x => text_vectorization(x, [\"b\"], 2)"),
-               "text_vectorization wants strings");
+               "text_vectorization expects strings");
     mr_has_str(evaluate(1, "x => text_vectorization(\"a\", [\"b\"], 0)"), "output_sequence_length");
     mr_eq_str(evaluate(1, "x => hashing([\"a\", \"b\"], 10) == hash([\"a\", \"b\"], buckets=10)"),
               "[true, true]");
@@ -264,7 +265,7 @@ MR_TEST(what_adapt_wrote_is_read)
     mr_eq_str(in_file(1, directory, "x => normalization([[1, 4], [3, 2]], adapted=\"%s\")"),
               "[[0.0, 2.0], [1.0, 0.0]]");
     mr_has_str(in_file(1, path, "x => normalization([1, 2, 3], adapted=\"%s\")"),
-               "do not fit an axis of 3");
+               "do not match an axis of 3");
     mr_has_str(in_file(1, path, "x => discretization(x, \"%s\")"), "no list \"boundaries\"");
     mr_has_str(in_file(1, directory, "x => discretization(x, \"%s\")"), "boundaries.json: cannot");
     path = mr_test_file("boundaries.json", "{\"boundaries\": [0.5, 2]}");
@@ -279,7 +280,7 @@ MR_TEST(what_adapt_wrote_is_read)
     mr_eq_str(in_file(1, directory, "x => lookup([\"b\", \"z\"], \"%s\")"), "[2, 0]");
     path = mr_test_file("fall.json", "{\"boundaries\": [2, 2]}");
     mr_has_str(in_file(1, path, "x => discretization(x, \"%s\")"), "boundary 1 is 2");
-    mr_has_str(evaluate(1, "x => discretization(x, \"\")"), "is no name");
+    mr_has_str(evaluate(1, "x => discretization(x, \"\")"), "is empty or has a NUL byte");
 }
 
 /* /dev/zero never ends; a file of holes says its size. */
@@ -301,19 +302,19 @@ MR_TEST(a_vocabulary_may_be_a_file)
     const char *path = mr_test_file("words", "b\na\r\n\nc d");
     mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"b\", \"\", \"c d\", \"c\"], \"%s\")"),
               "[2, 1, 3, 4, 0]");
-    mr_has_str(in_file(1, path, "x => lookup(x, \"%s\")"), "line 1 is no integer");
+    mr_has_str(in_file(1, path, "x => lookup(x, \"%s\")"), "line 1 is not an integer");
     path = mr_test_file("numbers", "30\n-1\n1\n");
     mr_eq_str(in_file(2, path, "x => lookup(x, \"%s\")"), "0; 3");
     mr_eq_str(in_file(2, path, "x => lookup(x - 1, \"%s\", oov=0, default=7)"), "1; 7");
     path = mr_test_file("twice", "a\nb\na\n");
-    mr_has_str(in_file(1, path, "x => lookup(\"a\", \"%s\")"), "line 3 stands there twice");
+    mr_has_str(in_file(1, path, "x => lookup(\"a\", \"%s\")"), "line 3 is a duplicate");
     path = mr_test_file("empty", "");
     mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"\"], \"%s\")"), "[0, 0]");
     mr_has_str(evaluate(2, "x => lookup(\"a\", \"/nowhere/words\")"),
                "!/nowhere/words: cannot open the file: No such file");
     mr_has_str(evaluate(1, "x => lookup(\"a\", \"s3://b/words\")"),
                "!s3://b/words: cannot open the file; only local");
-    mr_has_str(evaluate(1, "x => lookup(\"a\", \"\")"), "is no name");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", \"\")"), "is empty or has a NUL byte");
 }
 
 MR_TEST(every_failed_call_for_a_vocabulary_is_reported)

@@ -41,7 +41,7 @@ MR_TEST(ranges_are_pythons)
     mr_has_str(evaluate(3, "x => [[4], [5]][x, :]"),
                "!index 2 is out of range: axis 0 has length 2");
     mr_has_str(evaluate(1, "x => x[:1]"), "into a tensor of 0 axes");
-    mr_has_str(evaluate(1, "x => [1, 2][\"a\":]"), "[:] wants an integer, not string");
+    mr_has_str(evaluate(1, "x => [1, 2][\"a\":]"), "[:] expects an integer, not string");
     mr_has_str(evaluate(1, "x => [1, 2][1:2:3:4]"), "expected ',' or ']'");
     mr_has_str(evaluate(1, "x => (1:2)"), "expected ',' or ')'");
 }
@@ -58,11 +58,12 @@ MR_TEST(where_picks_and_finds)
     mr_eq_str(evaluate(2, "x => where([true], x=x, y=5)"), "[0]; [1]");
     mr_has_str(evaluate(1, "x => where(true)"), "where of a single condition");
     mr_has_str(evaluate(1, "x => where([true], 1)"), "a condition alone, or with x and y");
-    mr_has_str(evaluate(1, "x => where([true], 1, \"a\")"), "a number stands beside a string");
-    mr_has_str(evaluate(1, "x => where([true, false], [1, 2, 3], 1)"), "do not fit each other");
+    mr_has_str(evaluate(1, "x => where([true], 1, \"a\")"),
+               "a number cannot be combined with a string");
+    mr_has_str(evaluate(1, "x => where([true, false], [1, 2, 3], 1)"), "are not compatible");
     mr_has_str(evaluate(4, "x => where([true, false], ones([x]), 1.0)"),
-               "!shapes [2] and [0] do not fit each other");
-    mr_has_str(evaluate(1, "x => where(x, 1, 2)"), "where wants bools, not int64");
+               "!shapes [2] and [0] are not compatible");
+    mr_has_str(evaluate(1, "x => where(x, 1, 2)"), "where expects bools, not int64");
 }
 
 MR_TEST(reductions_take_an_axis_or_several)
@@ -93,7 +94,7 @@ MR_TEST(reductions_take_an_axis_or_several)
     mr_has_str(evaluate(1, "x => sum([[1]], axis=2)"), "sum along axis 2 of a tensor of 2 axes");
     mr_has_str(evaluate(1, "x => sum([[1]], axis=[0, -2])"), "sum along axis 0 twice");
     mr_has_str(evaluate(1, "x => min(x, 1, axis=0)"), "elementwise and has no axis");
-    mr_has_str(evaluate(1, "x => argmax([[1]], axis=[0, 1])"), "along one axis, not 2");
+    mr_has_str(evaluate(1, "x => argmax([[1]], axis=[0, 1])"), "takes one axis, not 2");
 #undef A
 }
 
@@ -180,8 +181,10 @@ MR_TEST(axes_move)
     mr_eq_str(evaluate(1, "x => transpose([[\"a\", \"b\"]], axes=[-1, 0])"), "[[\"a\"], [\"b\"]]");
     mr_eq_str(evaluate(1, "x => transpose(7)"), "7");
     mr_eq_str(evaluate(1, "x => transpose(zeros([2, 0]))"), "[]");
-    mr_has_str(evaluate(1, "x => transpose([[1]], [0, 0])"), "axes is no order of the 2 axes of x");
-    mr_has_str(evaluate(1, "x => transpose([[1]], [0])"), "axes is no order of the 2 axes of x");
+    mr_has_str(evaluate(1, "x => transpose([[1]], [0, 0])"),
+               "axes is not a permutation of the 2 axes of x");
+    mr_has_str(evaluate(1, "x => transpose([[1]], [0])"),
+               "axes is not a permutation of the 2 axes of x");
     mr_eq_str(evaluate(2, "x => expand_dims(x, 0)"), "[0]; [1]");
     mr_eq_str(evaluate(1, "x => expand_dims([1, 2], -1)"), "[[1], [2]]");
     mr_eq_str(evaluate(1, "x => expand_dims([1, 2], axis=0)"), "[[1, 2]]");
@@ -193,7 +196,7 @@ MR_TEST(axes_move)
     mr_has_str(evaluate(2, "x => ones([x + 1])", "x => squeeze(x, axis=0)"),
                "1.0; !squeeze: axis 0 has length 2, not 1");
     mr_has_str(evaluate(1, "x => squeeze([1, 2], axis=0)"), "axis 0 has length 2, not 1");
-    mr_has_str(evaluate(1, "x => ones([x])", "x => squeeze(x)"), "say which axis is to go");
+    mr_has_str(evaluate(1, "x => ones([x])", "x => squeeze(x)"), "name the axis to remove");
 }
 
 MR_TEST(parts_are_gathered)
@@ -233,9 +236,10 @@ MR_TEST(axes_are_padded)
     mr_has_str(evaluate(1, "x => pad([5], [1, 2, 3])"),
                "pad_width is n, [before, after] or a pair");
     mr_has_str(evaluate(1, "x => pad(5, 1)"), "pad of a scalar");
-    mr_has_str(evaluate(1, "x => pad([5], 1, constant_values=\"a\")"), "a number stands beside");
-    mr_has_str(evaluate(1, "x => pad(zeros([0]), 1, mode=\"edge\")"), "has none to repeat");
-    mr_has_str(evaluate(1, "x => pad([5], 9223372036854775807)"), "!pad: more values than fit");
+    mr_has_str(evaluate(1, "x => pad([5], 1, constant_values=\"a\")"),
+               "a number cannot be combined");
+    mr_has_str(evaluate(1, "x => pad(zeros([0]), 1, mode=\"edge\")"), "cannot be extended");
+    mr_has_str(evaluate(1, "x => pad([5], 9223372036854775807)"), "!pad: too many values");
 }
 
 MR_TEST(matrices_are_multiplied)
@@ -254,10 +258,10 @@ MR_TEST(matrices_are_multiplied)
     mr_eq_str(evaluate(1, "x => matmul(cast([[2]], \"float16\"), cast([[3]], \"float16\"))"),
               "[[6.0]]");
     mr_has_str(evaluate(1, "x => matmul([[1, 2]], [[1, 2]])"),
-               "matmul: shapes [1, 2] and [1, 2] do not fit each other");
-    mr_has_str(evaluate(1, "x => matmul(1, [2])"), "do not fit each other");
+               "matmul: shapes [1, 2] and [1, 2] are not compatible");
+    mr_has_str(evaluate(1, "x => matmul(1, [2])"), "are not compatible");
     mr_has_str(evaluate(2, "x => matmul(ones([x]), [2.0])"),
-               "!matmul: shapes [0] and [1] do not fit each other");
+               "!matmul: shapes [0] and [1] are not compatible");
 }
 
 MR_TEST(values_one_by_one)
@@ -291,14 +295,14 @@ MR_TEST(values_one_by_one)
     mr_eq_str(evaluate(1, "x => cumsum(cast([1, 2], \"float16\"), -1)"), "[1.0, 3.0]");
     mr_eq_str(evaluate(1, "x => cumsum(zeros([2, 0]), axis=0)"), "[[], []]");
     mr_eq_str(evaluate(1, "x => cumsum(5)"), "[5]");
-    mr_has_str(evaluate(1, "x => sin(\"a\")"), "sin wants numbers, not string");
-    mr_has_str(evaluate(1, "x => cumsum(true)"), "cumsum wants numbers, not bool");
+    mr_has_str(evaluate(1, "x => sin(\"a\")"), "sin expects numbers, not string");
+    mr_has_str(evaluate(1, "x => cumsum(true)"), "cumsum expects numbers, not bool");
     mr_eq_str(evaluate(1, "x => discretization([-1.0, 0.0, 0.5, 2.0, 9.0], [0.0, 0.5, 2.0])"),
               "[0, 1, 2, 3, 3]");
     mr_eq_str(evaluate(1, "x => discretization([[3, 4]], bin_boundaries=[4.0])"), "[[0, 1]]");
     mr_eq_str(evaluate(1, "x => discretization(cast(2.5, \"float16\"), [-1.0])"), "1");
-    mr_has_str(evaluate(1, "x => discretization(x, [1.0, 1.0])"), "finite and rise");
-    mr_has_str(evaluate(1, "x => discretization(\"a\", [1.0])"), "discretization wants numbers");
+    mr_has_str(evaluate(1, "x => discretization(x, [1.0, 1.0])"), "finite and ascend");
+    mr_has_str(evaluate(1, "x => discretization(\"a\", [1.0])"), "discretization expects numbers");
 }
 
 MR_TEST(rescaling_and_normalization_are_the_layers)
@@ -314,13 +318,13 @@ MR_TEST(rescaling_and_normalization_are_the_layers)
     mr_eq_str(evaluate(1, "x => normalization(zeros([0, 2]), [1, 2], [1, 1])"), "[]");
     mr_has_str(evaluate(1, "x => normalization([1, 2, 3], [1, 2], [1])"), "mean has 2 values");
     mr_has_str(evaluate(1, "x => normalization([1, 2], [1], [-1])"), "a variance is -1");
-    mr_has_str(evaluate(1, "x => normalization([1, 2], [], [1])"), "wants mean and variance");
-    mr_has_str(evaluate(1, "x => normalization([1, 2], mean=[1])"), "wants mean and variance");
+    mr_has_str(evaluate(1, "x => normalization([1, 2], [], [1])"), "expects mean and variance");
+    mr_has_str(evaluate(1, "x => normalization([1, 2], mean=[1])"), "expects mean and variance");
     mr_has_str(evaluate(1, "x => normalization([1, 2], mean=[1], adapted=\"d\")"),
-               "or adapted and neither");
-    mr_has_str(evaluate(1, "x => normalization([1, 2], adapted=\"\")"), "and is empty");
+               "or adapted alone");
+    mr_has_str(evaluate(1, "x => normalization([1, 2], adapted=\"\")"), "but is empty");
     mr_has_str(evaluate(2, "x => normalization(ones([x + 1]), [1, 2], [1])"),
-               "do not fit an axis of 1");
+               "do not match an axis of 1");
     mr_has_str(evaluate(1, "x => rescaling(\"a\", 1.0)"), "refused");
 }
 
@@ -340,9 +344,9 @@ MR_TEST(category_encoding_is_the_layer)
               "[1.0, 0.0]; [0.0, 1.0]");
     mr_eq_str(
         evaluate(2, "x => category_encoding([2 - x, 0], 2)"),
-        "!category_encoding: 2 is no class from 0 to below 2 in category_encoding([2 - x, 0], "
+        "!category_encoding: 2 is not a class from 0 to below 2 in category_encoding([2 - x, 0], "
         "2); [1.0, 1.0]");
-    mr_has_str(evaluate(1, "x => category_encoding([-1], 2)"), "-1 is no class");
+    mr_has_str(evaluate(1, "x => category_encoding([-1], 2)"), "-1 is not a class");
     mr_has_str(evaluate(1, "x => category_encoding([1.0], 2)"), "refused");
     mr_has_str(evaluate(1, "x => category_encoding([1], 0)"), "num_tokens");
     mr_has_str(evaluate(1, "x => category_encoding([1], 2, output_mode=\"hot\")"), "multi_hot");

@@ -244,7 +244,7 @@ MR_TEST(types_that_elements_cannot_have_are_named)
         {"none", "column 'none' cannot be read: it is of Arrow's type null"},
         {"union", "column 'union' cannot be read: it is of Arrow's type union"},
         {"runs", "it is of Arrow's type run_end_encoded"},
-        {"missing", "there is no column 'missing'; there are "}};
+        {"missing", "there is no column 'missing'; the file has the columns "}};
     fixture("odd");
     mr_drive_bad(mr_drive_path("arrow(\"@/odd\")"), "cannot be read: it ");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -257,7 +257,7 @@ MR_TEST(types_that_elements_cannot_have_are_named)
         "(1,3) (2,4)");
     mr_drive(mr_drive_path("arrow(\"@/odd\", columns=[\"view\"]).map(r => length(r[\"view\"]))"),
              "5 24");
-    mr_drive_bad(mr_drive_path("arrow(\"@/odd\", columns=[\"a\", \"a\"])"), "asked for twice");
+    mr_drive_bad(mr_drive_path("arrow(\"@/odd\", columns=[\"a\", \"a\"])"), "requested twice");
 }
 
 MR_TEST(a_list_of_structs_is_a_record_of_lists)
@@ -279,7 +279,8 @@ MR_TEST(a_list_of_structs_is_a_record_of_lists)
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         char graph[128], message[64];
         snprintf(graph, sizeof graph, "arrow(\"@/structs\", columns=[\"%s\"])", none[i]);
-        snprintf(message, sizeof message, "there is no column '%s'; there are d, ", none[i]);
+        snprintf(message, sizeof message, "there is no column '%s'; the file has the columns d, ",
+                 none[i]);
         mr_drive_bad(mr_drive_path(graph), message);
     }
     mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"m\"]).map(r => (r[\"m\"][\"key\"], "
@@ -407,7 +408,7 @@ MR_TEST(damage_is_an_error_in_its_place)
     table_write("b.arrow", v, n);
     free(v);
     mr_drive(mr_drive_path("arrow([\"@/b.arrow\", \"@/a.arrow\"]).map(r => r[\"s\"])"),
-             "\"<0>\" \"<1>\" !batch_2:_column_'s':_its_strings_reach_beyond_their_bytes "
+             "\"<0>\" \"<1>\" !batch_2:_column_'s':_its_strings_extend_past_the_end_of_their_bytes "
              "\"<0>\" \"<1>\" \"<2>\" \"<3>\" \"<4>\"");
     mr_status error;
     mr_drive_error(mr_drive_path("arrow(\"@/b.arrow\")"), &error);
@@ -431,7 +432,7 @@ MR_TEST(a_footer_that_leads_to_no_batch_is_an_error)
     table_write("b.arrow", v, n);
     free(v);
     mr_drive(mr_drive_path("arrow([\"@/b.arrow\", \"@/a.arrow\"]).map(r => r[\"s\"])"),
-             "\"<0>\" \"<1>\" !its_footer_leads_to_no_batch "
+             "\"<0>\" \"<1>\" !its_footer_does_not_point_to_a_batch "
              "\"<0>\" \"<1>\" \"<2>\" \"<3>\" \"<4>\"");
 }
 
@@ -606,7 +607,7 @@ MR_TEST(a_schema_stands_for_the_first_file)
              "!column_'g'_has_two_fields_that_are_called_'n2'");
     mr_drive_bad("arrow(\"x\", schema={\"n\": {\"a\": 3}})", "expected a type such as int64");
     mr_drive_bad("arrow(\"x\", schema={\"n\": int64}, columns=[\"y\"])", "not among columns");
-    mr_drive_bad("arrow(\"x\", columns=[\"\"])", "a column has a name");
+    mr_drive_bad("arrow(\"x\", columns=[\"\"])", "the name of a column must not be empty");
     mr_drive_bad("list_files(\"*.arrow\").flat_map(f => arrow(f))", "schema must be given");
     arrow_file("2.arrow", "range(2, 4).map(n => {\"n\": n, \"l\": [[n]]})", 100);
     mr_drive(mr_drive_path("list_files(\"@/?.arrow\", shuffle=false).interleave(f => arrow(f, "

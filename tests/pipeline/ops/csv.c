@@ -46,12 +46,12 @@ MR_TEST(a_compressed_file_is_known_by_its_first_bytes)
 {
     mr_drive_file("a", "\x1f\x8b\b\x04\x03,\n\n");
     mr_drive(mr_drive_path("csv(\"@/a\", {\"id\": int64})"),
-             "!argument:_the_file_is_compressed;_name_compression=\"GZIP\"");
+             "!argument:_the_file_is_compressed;_set_compression=\"GZIP\"");
     mr_drive(mr_drive_path("csv(\"@/a\", [int64], header=false)"),
-             "!argument:_the_file_is_compressed;_name_compression=\"GZIP\"");
+             "!argument:_the_file_is_compressed;_set_compression=\"GZIP\"");
     mr_drive_file("b", "\x28\xb5\x2f\xfd\x04\n");
     mr_drive(mr_drive_path("jsonl(\"@/b\", {\"id\": int64})"),
-             "!argument:_the_file_is_compressed;_name_compression=\"ZSTD\"");
+             "!argument:_the_file_is_compressed;_set_compression=\"ZSTD\"");
     mr_drive_file("c", "id\n\x1f\x8b\n");
     mr_drive(mr_drive_path("csv(\"@/c\", {\"id\": int64})"), "!line_2:_field_id");
 }

@@ -56,8 +56,8 @@ MR_TEST(nothing_there_is_an_error_when_run)
     mr_drive_file("one/a.gif", "g");
     mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"])"),
              "!no_images_in_the_folders");
-    mr_drive_bad("image_folder(\"\")", "expects the name of a folder");
-    mr_drive_bad("image_folder(\"a\", extensions=[\".jpg\"])", "without its point");
+    mr_drive_bad("image_folder(\"\")", "must be the name of a folder");
+    mr_drive_bad("image_folder(\"a\", extensions=[\".jpg\"])", "without the dot");
 }
 
 MR_TEST(what_cannot_be_read_is_one_error)
@@ -89,7 +89,7 @@ MR_TEST(a_position_needs_the_same_folders)
     ds = mr_drive_build(mr_drive_path("image_folder(\"@\")"));
     mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
     mr_code_is(mr_iterator_restore(it, bytes, size, &st), MR_FAILED_PRECONDITION, &st);
-    mr_has_str(st.message, "other folders than when the position was saved");
+    mr_has_str(st.message, "are not those of when the position was saved");
     mr_iterator_close(it);
     mr_dataset_unref(ds);
     mr_free(bytes);

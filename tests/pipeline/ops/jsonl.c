@@ -88,15 +88,15 @@ MR_TEST(what_is_not_as_announced_is_an_error_with_its_line_and_field)
 
 MR_TEST(features_are_checked_when_the_graph_is_built)
 {
-    mr_drive_bad("jsonl(\"a\", {\"n\": int65})", "features: n: a feature is wanted as int64");
+    mr_drive_bad("jsonl(\"a\", {\"n\": int65})", "features: n: a feature must be int64");
     mr_drive_bad("jsonl(\"a\", {\"n\": int64[-1]})", "features: n");
-    mr_drive_bad("jsonl(\"a\", {\"n\": {\"b\": int64}})", "there are no records in records here");
+    mr_drive_bad("jsonl(\"a\", {\"n\": {\"b\": int64}})", "records cannot be nested here");
     mr_drive_bad("jsonl(\"a\", {\"n\": float16})", "features: n");
     mr_drive_bad("jsonl(\"a\", {\"n\": feature(int64, default=\"x\")})",
-                 "n: the default is wanted as int64");
+                 "n: the default must be int64");
     mr_drive_bad("jsonl(\"a\", {\"n\": feature(int64, defualt=1)})", "features: n");
     mr_drive_bad("jsonl(\"a\", {\"n\": feature(int64[], default=1)})", "of any length");
-    mr_drive_bad("jsonl(\"a\", [])", "features are wanted");
+    mr_drive_bad("jsonl(\"a\", [])", "features must be");
     mr_drive_bad("jsonl(\"a\", [int64])", "record");
     mr_drive_bad("jsonl(\"a\")", "features");
     mr_drive_bad("jsonl(\"a\", {\"n\": int64, \"n\": int64})", "n");

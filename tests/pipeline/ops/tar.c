@@ -214,7 +214,7 @@ MR_TEST(a_damaged_archive_ends_with_an_error)
     add(&t, "1.txt", "one");
     finish(&t, "twice.tar", 0);
     mr_drive(mr_drive_path("tar(\"@/twice.tar\", members=[\"txt\"])"),
-             "!member_0.txt_stands_twice");
+             "!member_0.txt_appears_twice");
     table_write("junk.tar", "this is no archive at all, whatever its name says", 49);
     mr_drive(mr_drive_path("tar(\"@/junk.tar\", members=[\"txt\"])"), "!damaged_tar_archive");
     mr_drive(mr_drive_path("tar(\"@/none.tar\", members=[\"txt\"])"), "!not_found");
@@ -232,8 +232,8 @@ MR_TEST(what_cannot_be_known_is_refused)
 {
     write_samples();
     mr_drive_bad("list_files(\"*.tar\").flat_map(f => tar(f))", "members must be given");
-    mr_drive_bad("tar(\"a.tar\", members=[\"jpg\", \"jpg\"])", "asked for twice");
-    mr_drive_bad("tar(\"a.tar\", members=[\".jpg\"])", "what follows the first point");
+    mr_drive_bad("tar(\"a.tar\", members=[\"jpg\", \"jpg\"])", "requested twice");
+    mr_drive_bad("tar(\"a.tar\", members=[\".jpg\"])", "what follows the first dot");
 }
 
 MR_TEST(every_failed_allocation_is_reported)
@@ -299,6 +299,6 @@ MR_TEST(an_error_comes_after_the_rows_before_it)
     mr_eq_u64(a.rows, 1);
     mr_array_reset(&a);
     mr_code_is(mr_reader_read(r, 100, 1 << 20, &a, &st), MR_DATA_LOSS, &st);
-    mr_has_str(st.message, "stands twice");
+    mr_has_str(st.message, "appears twice");
     mr_reader_close(r);
 }

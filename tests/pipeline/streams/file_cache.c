@@ -459,7 +459,7 @@ MR_TEST(a_file_of_another_graph_is_refused)
     refused(graph("range(3).shuffle(3, seed=1).map(x => x * 2).cache(\"@/f\")"),
             "written_by_another_graph", "f.cache");
     shows(graph("range(3).map(x => x * 2).cache(\"@/f\", strict=true).batch(2)"), "[0,2] [4]");
-    shows(graph("range(3).map(x => x * 3).snapshot(\"@/f\")"), "0 3 6"); /* has one of its own */
+    shows(graph("range(3).map(x => x * 3).snapshot(\"@/f\")"), "0 3 6"); /* has a separate one */
     shows(graph("range(3).map(x => x * 4).snapshot(\"@/f\")"), "0 4 8");
 }
 

@@ -305,13 +305,15 @@ MR_TEST(operations_that_cannot_be_are_refused)
         mr_collective_call first, second;
         const char *word;
     } cases[] = {
-        {{.dtype = MR_STRING, .count = 1}, {.dtype = MR_STRING, .count = 1}, "not of string"},
+        {{.dtype = MR_STRING, .count = 1},
+         {.dtype = MR_STRING, .count = 1},
+         "exchange values of string"},
         {{.reduction = MR_REDUCTION_MEAN, .dtype = MR_INT32, .count = 1},
          {.reduction = MR_REDUCTION_MEAN, .dtype = MR_INT32, .count = 1},
          "integers have no mean"},
         {{.op = MR_BROADCAST, .dtype = MR_INT32, .count = 1, .root = 2},
          {.op = MR_BROADCAST, .dtype = MR_INT32, .count = 1, .root = 2},
-         "no rank 2 among 2"},
+         "rank 2 is out of range"},
         {{.dtype = MR_FLOAT32, .count = 3, .reduction = MR_REDUCTION_MAX},
          {.dtype = MR_FLOAT32, .count = 3},
          "sums 3 values of float32"},

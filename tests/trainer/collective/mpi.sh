@@ -102,11 +102,11 @@ by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort steps 1000
 result a_failure_is_everybodys "$([ $? != 0 ] && grep -q 'no such file' err; echo $?)" "$(said)"
 by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort --again steps 4
 result what_a_failed_sum_began_does_not_come_into_another_run "$([ $? != 0 ] && grep -q 'first error: .*no such file' err &&
-    grep -q 'error: mpi: an operation of this process failed, .* start the processes anew' err; echo $?)" "$(said)"
+    grep -q 'error: mpi: an operation of this process failed, .* restart the processes' err; echo $?)" "$(said)"
 for do in "--rank 1 --at 4 --do leave" "--rank 0 --at 4 --count 100000 --do leave"; do
     # shellcheck disable=SC2086
     by_mpi 2 "$MR_BUILD/tests/rank" --mpi --peer-timeout 3 $do steps 1000
-    result "one_that_leaves_early_is_named, $do" "$([ $? != 0 ] && grep -q 'rank [01] .* has ended, while rank [01] .* goes on at step 4' err; echo $?)" "$(said)"
+    result "one_that_leaves_early_is_named, $do" "$([ $? != 0 ] && grep -q 'rank [01] .* has ended, while rank [01] .* continues at step 4' err; echo $?)" "$(said)"
 done
 # other OPTION OF-0 OF-1 ARGUMENT...: training whose two workers differ in an option
 other() {

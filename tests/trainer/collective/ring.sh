@@ -84,7 +84,7 @@ result a_second_task_of_one_address_says_so $? "$(said)"
 
 # ---- who does not fit
 start_all 1 steps 1
-ended 1 && all_say 'a job of one process has nobody to meet; start at least two'
+ended 1 && all_say 'a job of one process has no peers; start at least two'
 result one_process_alone_is_refused $? "$(said)"
 start_all 3 --connect-timeout 2 steps 1
 kill -9 "$(process 2)" 2>/dev/null
@@ -156,7 +156,7 @@ result strangers_do_no_harm $? "$(said)"
 kill $strangers 2>/dev/null
 
 # ---- the end of one is the end of all
-left='rank 1 \(127\.0\.0\.1:[0-9]+\) has ended, while rank [02] \(127\.0\.0\.1:[0-9]+\) goes on at step'
+left='rank 1 \(127\.0\.0\.1:[0-9]+\) has ended, while rank [02] \(127\.0\.0\.1:[0-9]+\) continues at step'
 for how in '' --tcp; do
     # shellcheck disable=SC2086
     start_all 3 $how --pause 20 --count 100000 steps 100000
@@ -190,7 +190,7 @@ for how in '' --tcp; do
     for action in cut stray; do
         # shellcheck disable=SC2086
         start_all 3 $how --pause 5 --rank 1 --at 4 --do $action steps 1000
-        ended 1 1 1 && all_say 'rank [0-2] \(127\.0\.0\.1:[0-9]+\).*at step [0-9]+|is no message|at step 4'
+        ended 1 1 1 && all_say 'rank [0-2] \(127\.0\.0\.1:[0-9]+\).*at step [0-9]+|an invalid message|at step 4'
         result "connections_that_are_${action}${how#--}" $? "$(said)"
     done
     # shellcheck disable=SC2086
@@ -221,7 +221,7 @@ start_all 3 --exchange --rank 1 --at 4 --do leave steps 100
 ended 1 0 1 && all_say "$left 4$" '0 2'
 result one_that_leaves_an_exchange_is_named $? "$(said)"
 start_all 2 --exchange --rank 1 --at 4 --do shorter steps 100
-ended 1 1 && all_say 'rank [01] .* (gives [23] numbers where|has ended|closed)'
+ended 1 1 && all_say 'rank [01] .* (sends [23] numbers where|has ended|closed)'
 result another_count_of_numbers_is_named $? "$(said)"
 
 # ---- a network that fails, between two that cannot share memory

@@ -61,6 +61,6 @@ start_all 2 2 mismatch
 all_are 1 && [ "$(cat err.*  | grep -c 'float32 of rank 2 on worker 0 and int64 of rank 2 on worker 1')" = 2 ]
 result another_dtype_is_named_by_both $? "$(said)"
 start_all 2 2 broken
-all_are 1 && grep -q 'needs tensors that have it' err.1 && grep -q 'worker 1 could not bring its values together' err.0
+all_are 1 && grep -q 'needs tensors that have it' err.1 && grep -q 'worker 1 could not gather its values' err.0
 result a_worker_that_cannot_gather_is_named $? "$(said)"
 finish

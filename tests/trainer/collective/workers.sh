@@ -69,7 +69,7 @@ model[7]=text
 CUDA_VISIBLE_DEVICES='' start 0 --data "$data" -v; CUDA_VISIBLE_DEVICES='' start 1 --data "$data" -v
 ended 0 0 && grep -q 'epoch 1' out.0 && [ ! -s out.1 ] && all_say '2 workers by torchrun, 2 replicas in sync, sums by ring' 0
 result the_chief_prints_alone_without_json $? "$(said)"
-all_say 'processes sum by ring \(.*\), not by nccl: rank 0 \(127\.0\.0\.1:[0-9]+\): cpu:0' 0 && ! grep -q 'not by nccl' err.1
+all_say 'processes sum with ring \(.*\) instead of nccl: rank 0 \(127\.0\.0\.1:[0-9]+\): cpu:0' 0 && ! grep -q 'instead of nccl' err.1
 result the_first_says_why_it_is_not_nccl $? "$(said)"
 port=$(free_port) pids=()
 start 0 --data "$data" --validation "$data" --epochs 3; start 1 --data "$data" --validation "$data" --epochs 3
@@ -164,7 +164,7 @@ done
 
 # ---- weights that are not the same everywhere
 "$m" train "${model[@]}" --data "$data" --seed 2 --save other >/dev/null
-differ='the variable dense/kernel begins with other values on rank 1 \(127\.0\.0\.1:[0-9]+\) than on rank 0 \(127'
+differ='the variable dense/kernel starts with other values on rank 1 \(127\.0\.0\.1:[0-9]+\) than on rank 0 \(127'
 workers=2 port=$(free_port) pids=()
 start 0 --data "$data" --seed 1 --init saved; start 1 --data "$data" --seed 1 --init other
 ended 1 1 && all_say "$differ" 0 1 && ! grep -q '"step"' out.0 out.1

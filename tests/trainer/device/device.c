@@ -32,9 +32,10 @@ MR_TEST(missing_kinds_and_bad_names_are_told)
 {
     mr_device *d = NULL;
     mr_code_is(mr_device_open(&d, "cuda:999", &st), MR_NOT_FOUND, &st);
-    mr_has_str(st.message, "device cuda:999 is not here; there is cpu:0, cpu:1, ...; cuda:");
+    mr_has_str(st.message,
+               "device cuda:999 is not available; this machine has cpu:0, cpu:1, ...; cuda:");
     mr_code_is(mr_device_open(&d, "abacus", &st), MR_NOT_FOUND, &st);
-    mr_has_str(st.message, "device abacus is not here; there is cpu:0");
+    mr_has_str(st.message, "device abacus is not available; this machine has cpu:0");
     const char *bad[] = {"", ":0", "cpu:", "cpu:x", "cpu:1x", "cpu:-1"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         mr_test_context("'%s'", bad[i]);

@@ -116,6 +116,6 @@ for flag in '' --json; do
     expect "a_directory_without_checkpoints $flag" 0 '' 'no checkpoints in no_points' -- "$m" checkpoints no_points $flag
 done
 expect no_such_component 2 '' "'nothing'" -- "$m" components dense nothing
-expect a_page_of_components_alone 2 '' 'stands alone' -- "$m" components --page dense
+expect a_page_of_components_alone 2 '' 'excludes names and other options' -- "$m" components --page dense
 expect summary_of_a_bad_model 2 '' 'denso' -- "$m" summary 'denso(2)' --input 3
 finish

@@ -225,7 +225,7 @@ MR_TEST(a_model_that_cannot_get_its_name_leaves_the_old_one)
     mr_code rc = mr_model_save(b.m, mr_test_path("s"), NULL, &st);
     mr__system_set(NULL);
     mr_check(rc != MR_OK);
-    mr_has_str(st.message, "give it this name");
+    mr_has_str(st.message, "rename a file to this name");
     expect_saved(&a);
     drop(&a);
     drop(&b);
@@ -319,7 +319,7 @@ MR_TEST(names_of_files_stay_in_their_directory)
         mr_test_file("s/training.json", content);
         mr_code_is(mr_saved_open(&saved, mr_test_path("s"), &st), MR_DATA_LOSS, &st);
         mr_has_str(st.message, names[i]);
-        mr_has_str(st.message, "is no file of a saved model");
+        mr_has_str(st.message, "is not a file of a saved model");
     }
 }
 

@@ -95,7 +95,7 @@ MR_TEST(what_cannot_be_written_is_refused)
     const mr_named_tensor twice[] = {three[0], three[0]};
     mr_named_tensor one = three[0];
     mr_code_is(mr_safetensors_write(path, twice, 2, &st), MR_INVALID_ARGUMENT, &st);
-    mr_has_str(st.message, "two tensors called dense/kernel");
+    mr_has_str(st.message, "two tensors are called dense/kernel");
     one.dtype = MR_STRING;
     mr_code_is(mr_safetensors_write(path, &one, 1, &st), MR_INVALID_ARGUMENT, &st);
     one = three[0];
@@ -164,7 +164,7 @@ MR_TEST(bad_headers_are_refused_with_what_is_wrong)
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 9, MR_DATA_LOSS,
          "1 bytes follow"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}}", 8, MR_DATA_LOSS,
-         "do not come to"},
+         "do not match"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}", 12, MR_DATA_LOSS,
          "begins at byte 4"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}}", 8, MR_DATA_LOSS,
@@ -179,16 +179,16 @@ MR_TEST(bad_headers_are_refused_with_what_is_wrong)
          "dimension 0"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4611686018427387904],"
          "\"data_offsets\":[0,8]}}",
-         8, MR_DATA_LOSS, "do not come to"},
+         8, MR_DATA_LOSS, "do not match"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4,
          MR_UNIMPLEMENTED, "9 dimensions"},
         {"{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[4],\"data_offsets\":[0,4]}}", 4,
          MR_UNIMPLEMENTED, "F8_E4M3"},
         {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, MR_DATA_LOSS, "no shape"},
         {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, MR_DATA_LOSS, "no dtype"},
-        {"{\"a\":7}", 0, MR_DATA_LOSS, "no object"},
-        {"{\"__metadata__\":{\"a\":1}}", 0, MR_DATA_LOSS, "no string"},
-        {"{\"__metadata__\":[]}", 0, MR_DATA_LOSS, "no object"},
+        {"{\"a\":7}", 0, MR_DATA_LOSS, "not an object"},
+        {"{\"__metadata__\":{\"a\":1}}", 0, MR_DATA_LOSS, "not a string"},
+        {"{\"__metadata__\":[]}", 0, MR_DATA_LOSS, "not an object"},
         {"{\"a\":", 0, MR_DATA_LOSS, "not JSON"},
         {"[]", 0, MR_DATA_LOSS, "not a safetensors file"},
     };

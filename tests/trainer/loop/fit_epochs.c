@@ -398,14 +398,14 @@ MR_TEST(an_input_function_must_make_a_dataset)
     mr_dataset *ds = p.ds;
     p.ds = NULL;
     mr_code_is(fit(&p, &o, NULL), MR_INVALID_ARGUMENT, &st);
-    mr_has_str(st.message, "neither a dataset nor an input function");
+    mr_has_str(st.message, "pass a dataset or an input function");
     o.input = make_input;
     mr_code_is(fit(&p, &o, NULL), MR_NOT_FOUND, &st);
     mr_has_str(st.message, "no input today");
     mr_code_is(mr_check_data(p.s, NULL, &o, &st), MR_NOT_FOUND, &st);
     k.rc = MR_OK;
     mr_code_is(fit(&p, &o, NULL), MR_FAILED_PRECONDITION, &st);
-    mr_has_str(st.message, "made no dataset");
+    mr_has_str(st.message, "returned no dataset");
     p.ds = ds;
     mr_ok(fit(&p, &o, NULL), &st); /* the dataset counts where there is one */
     parts_drop(&p);

@@ -427,8 +427,8 @@ MR_TEST(what_does_not_fit_the_outputs_is_refused)
         {"mse", NULL, as_tuple, "f, f", "found 4 components"},
         {"mse", NULL, as_tuple, "{\"a\": f, \"B\": f}", "have a component \"B\""},
         {"{\"a\": mse, \"c\": mse}", NULL, as_tuple, "", "a loss for c"},
-        {"[mse, mse, mse]", NULL, as_tuple, "", "losses of 3 outputs, but the model has 2"},
-        {"mse", "mae", as_tuple, "", "say of which, as in a.mae"},
+        {"[mse, mse, mse]", NULL, as_tuple, "", "losses for 3 outputs, but the model has 2"},
+        {"mse", "mae", as_tuple, "", "name one, as in a.mae"},
         {"mse", "c.mae", as_tuple, "", "the model's outputs are called a, b"},
         {"{\"a\": mse}", "b.mae", "{\"a\": [f]}", "", "no component \"b\""},
     };
@@ -449,7 +449,7 @@ MR_TEST(weights_of_one_loss_for_all_name_every_output)
     parts x = parts_make(1, heads, "mse", "sgd", read_data(as_tuple, ""));
     mr_ok(mr_loss_weigh(x.loss, "{\"a\": 2}", &st), &st);
     mr_code_is(parts_fit(&x, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
-    mr_has_str(st.message, "weights of 1 output, but the model has 2 (a, b)");
+    mr_has_str(st.message, "weights for 1 output, but the model has 2 (a, b)");
     parts_drop(&x);
 }
 

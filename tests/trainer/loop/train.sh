@@ -24,7 +24,7 @@ train an_epoch_is_two_steps 0 "$two" '' --data "$data"
 # ---- what cannot be watched is said once
 "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --epochs 3 --data "$data" --callback 'early_stopping()' \
     --callback 'reduce_lr_on_plateau(monitor="val_mse")' >out 2>err
-result what_needs_validation_data_is_said_once "$([ $? = 0 ] && [ "$(wc -l <err)" = 2 ] && grep -q 'early_stopping watches val_loss, and there are no validation data' err &&
+result what_needs_validation_data_is_said_once "$([ $? = 0 ] && [ "$(wc -l <err)" = 2 ] && grep -q 'early_stopping watches val_loss, but there are no validation data' err &&
     grep -q 'reduce_lr_on_plateau watches val_mse, .* monitor="mse"' err; echo $?)" "$(cat err)"
 
 # ---- an input function: each of two replicas takes an element, and they see the slices of one batch
@@ -118,9 +118,9 @@ result the_warning_comes_once $([ "$(grep -c NaN err)" = 1 ]; echo $?) "$(cat er
 broken=(--model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --data
     'range(8).map(i => ([0.0 / cast(4 - i, "float32")], [1.0])).batch(1)' --callback 'backup_and_restore("kept", save_freq=1)' --callback 'terminate_on_nan()')
 "$m" train "${broken[@]}" >out 2>err
-result a_new_run_goes_on_from_nothing $([ $? = 1 ] && ! grep -q 'going on' err; echo $?) "$(cat err)"
+result a_new_run_goes_on_from_nothing $([ $? = 1 ] && ! grep -q 'resuming' err; echo $?) "$(cat err)"
 "$m" train "${broken[@]}" >out 2>err
-result a_run_that_goes_on_says_from_where $(grep -q '^millrace: going on from the backup, after step [45], in epoch 1$' err && ! grep -q going out; echo $?) "$(cat out err)"
+result a_run_that_goes_on_says_from_where $(grep -q '^millrace: resuming from the backup, after step [45], in epoch 1$' err && ! grep -q going out; echo $?) "$(cat out err)"
 
 # ---- strategies
 strategies='--seed 1 --epochs 2 --optimizer adam(0.05)'
@@ -139,7 +139,7 @@ train what_was_chosen_is_named 0 '"epoch": 1' 'central_storage, 2 replicas on cp
 # One that its module knows is refused for its devices.
 CUDA_VISIBLE_DEVICES='' train nccl_needs_gpus "$([ -e "$MR_BUILD/millrace-cuda.so" ] && echo 2 || echo 1)" '' 'nccl' --data "$data" --replicas 2 --cross-device-ops nccl
 train one_device_takes_one 2 '' 'found 2' --data "$data" --strategy one_device --replicas 2
-train the_default_takes_no_devices 2 '' 'name devices for one_device' --data "$data" --strategy default --devices cpu:1
+train the_default_takes_no_devices 2 '' 'use one_device or mirrored to name devices' --data "$data" --strategy default --devices cpu:1
 train a_tpu_is_refused 1 '' 'no TPU backend' --data "$data" --strategy tpu
 train parameter_servers_need_a_cluster 2 '' 'at least one task of type ps' --data "$data" --strategy parameter_server
 
@@ -164,18 +164,18 @@ for case in '([1.0, 2.0], [2.0])|an example has shape \[2\]' '([i], [2.0])|featu
     train "evaluation_is_refused_before_training: ${case%|*}" 1 '' "evaluation: .*${case#*|}" --data "$data" --eval "$others${case%|*}).batch(2)"
 done
 record='range(4).map(i => {"label": [1.0], "pixels": [cast(i, "float32")]}).batch(2)'
-train a_record_has_no_labels 1 '' 'are wanted: .map\(r => \(r\["pixels"\], r\["label"\]\)\)' --data "$record"
-train a_record_for_an_evaluation_has_none 1 '' 'evaluation: .*are wanted: .map\(r => \(r\["pixels"\], r\["label"\]\)\)' --data "$data" --eval "$record"
+train a_record_has_no_labels 1 '' 'expected \(features, labels\): .map\(r => \(r\["pixels"\], r\["label"\]\)\)' --data "$record"
+train a_record_for_an_evaluation_has_none 1 '' 'evaluation: .*expected \(features, labels\): .map\(r => \(r\["pixels"\], r\["label"\]\)\)' --data "$data" --eval "$record"
 train a_record_of_an_input_function_has_none 1 '' 'r\["pixels"\], r\["label"\]' --from-function --data "$record"
 train a_record_of_other_names_ends_with_the_labels 1 '' 'r\["a"\], r\["z"\]' --data 'range(4).map(i => {"z": [1.0], "a": [1.0]}).batch(2)'
-train a_record_of_one_component 1 '' '\(features, labels\) are wanted: .map\(r => r\["a"\]\)' --data 'range(4).map(i => {"a": ([1.0], [1.0])}).batch(2)'
+train a_record_of_one_component 1 '' 'expected \(features, labels\): .map\(r => r\["a"\]\)' --data 'range(4).map(i => {"a": ([1.0], [1.0])}).batch(2)'
 "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" --save plain_model >out 2>err
 "$m" predict --saved plain_model --data "$record" >out 2>err
-result a_record_is_no_features $([ $? = 1 ] && grep -qF 'features are wanted: .map(r => r["pixels"])' err && [ ! -s out ]; echo $?) "$(cat out err)"
+result a_record_is_no_features $([ $? = 1 ] && grep -qF 'expected features: .map(r => r["pixels"])' err && [ ! -s out ]; echo $?) "$(cat out err)"
 train an_endless_evaluation_is_refused 1 '' 'evaluation data never end' --data "$data" --eval "$data.repeat()"
 train validation_of_another_dtype_is_refused_before_training 1 '' 'validation: features are int64' --data "$data" --validation "$others([i], [2.0])).batch(2)"
 train an_evaluation_may_have_labels_without_an_axis 0 '"eval_loss"' '' --data "$data" --eval "$others([1.0], 2)).batch(2)"
-train an_error_of_a_metric_names_it 1 '' 'categorical_accuracy: 2 labels do not go with 6 predictions' --data "$others([1.0], i % 3)).batch(2)" \
+train an_error_of_a_metric_names_it 1 '' 'categorical_accuracy: 2 labels do not match 6 predictions' --data "$others([1.0], i % 3)).batch(2)" \
     --model 'dense(3)' --loss sparse_categorical_crossentropy --metrics categorical_accuracy
 data_of_classes='from_tensor_slices([[0.1], [0.2]], [[0.0], [1.0]]).batch(2)'
 "$m" train --model 'dense(1, activation="sigmoid")' --loss binary_crossentropy --optimizer sgd --log json --data "$data_of_classes" --validation "$data_of_classes" \
@@ -196,7 +196,7 @@ train steps_per_epoch_make_an_epoch 0 '^\{"step": 1, .*\} \{"step": 2, .*\} \{"s
 train data_that_run_out_end_training 0 '"step": 2, .*"epoch": 1.* $' 'ran out at step 2 of epoch 1' --data "$data" --steps-per-epoch 3 --epochs 2
 "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" --validation "$data" --epochs 2 >out 2>err
 result a_line_an_epoch_and_a_summary $([ "$(grep -c 'val_loss' out)" = 2 ] && grep -qE 'trained on [0-9]+ examples/s; the devices waited for data [0-9.]+ % of the time' out; echo $?) "$(cat out err)"
-ran='sums ran for [0-9.]+ ms a step and were waited for [0-9.]+ ms: [0-9]+ % beside other work$'
+ran='sums ran for [0-9.]+ ms per step, of which replicas waited for [0-9.]+ ms: [0-9]+ % overlapped with other work$'
 for n in 1 2; do
     "$m" train -v --model 'dense(64).dense(1)' --loss mse --optimizer 'sgd(0.01)' --data "$data" --replicas $n >out 2>err
     result "sums_of_$n" "$([ $? = 0 ] && [ "$(grep -cE "$ran" err)" = $((n - 1)) ] && ! grep -q sums out; echo $?)" "$(cat out err)"
@@ -250,7 +250,7 @@ train an_error_names_its_callback 2 '' '--callback: line 1, column 1: there is n
 
 # ---- TF_CONFIG
 export TF_CONFIG='{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}'
-train an_address_that_cannot_be_looked_up_is_named 1 '' 'host "a" cannot be looked up' --data "$data"
+train an_address_that_cannot_be_looked_up_is_named 1 '' 'cannot look up the host "a"' --data "$data"
 export TF_CONFIG='{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}'
 train a_parameter_server_is_refused 1 '' 'ps' --data "$data"
 export TF_CONFIG='{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}'

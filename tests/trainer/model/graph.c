@@ -270,27 +270,27 @@ MR_TEST(errors_of_the_text_name_the_place)
     static const struct {
         const char *model, *message;
     } cases[] = {
-        {"a = input(2); c.dense(1)", "column 15: nothing is called c"},
+        {"a = input(2); c.dense(1)", "column 15: c is not defined"},
         {"a = input(2);\nb = c.dense(2);\nc = b.dense(2);\nc.dense(1)",
          "line 2, column 5: c is used"},
         {"a = input(2); b = a.dense(2); a.dense(1)", "b is not used"},
         {"a = input(2); d = dense(2); a.dense(1)", "d is not used"},
-        {"d = dense(2).d(); a = input(2); a.d()", "d is made of itself"},
-        {"a = input(2); a = input(3); a.dense(1)", "a is there twice"},
+        {"d = dense(2).d(); a = input(2); a.d()", "d is defined by itself"},
+        {"a = input(2); a = input(3); a.dense(1)", "a is defined twice"},
         {"add = input(2); add.dense(1)", "the name of a kind of layer"},
         {"a = input(2); a.a()", "cannot be applied"},
-        {"a = input(2); d = dense(3); d.dense(2)", "d is a layer, not what one gives"},
+        {"a = input(2); d = dense(3); d.dense(2)", "d is a layer, not a layer's output"},
         {"a = input(2); d = dense(3); a.d(4)", "has its arguments already"},
-        {"a = input(2); d = dense(3); d(a, a)", "d reads one result, found 2"},
-        {"a = input(2); add(a)", "add joins two results or more, found 1"},
-        {"a = input(2); add(a, dense(2))", "dense reads nothing"},
+        {"a = input(2); d = dense(3); d(a, a)", "d takes one input, found 2"},
+        {"a = input(2); add(a)", "add joins two or more inputs, found 1"},
+        {"a = input(2); add(a, dense(2))", "dense has no input"},
         {"a = input(2); concat(a, a, axis=\"x\")", "axis"},
         {"a = input(2); a", "at least one layer"},
-        {"a = input(2); dense(3)", "must begin with one of the names"},
-        {"a = input(2); a.dense(2); a.dense(3)", "only the last statement has no name"},
+        {"a = input(2); dense(3)", "must start from a named value"},
+        {"a = input(2); a.dense(2); a.dense(3)", "only the last statement may be without a name"},
         {"a = input(2); a.dense(2, name=\"x\").dense(2, name=\"x\")", "two layers are called"},
-        {"a = input(2); a.dense(3).lookup([\"b\"])", "cannot stand after dense"},
-        {"a = input(2); concat(a, a.lookup([\"b\"]))", "something else reads too"},
+        {"a = input(2); a.dense(3).lookup([\"b\"])", "cannot follow dense"},
+        {"a = input(2); concat(a, a.lookup([\"b\"]))", "another layer reads too"},
         {"a = input(2); a.dense(", "found the end of the text"},
         {"a = input(2); a.residual(add(a, a))", "name them"},
         {"dense(2).concat(dense(3))", "name them"},
@@ -311,13 +311,13 @@ MR_TEST(shapes_that_do_not_fit_are_both_named)
     } cases[] = {
         {"a = input(2); b = input(3); add(a, b)", "first has [2] and number 2 has [3]"},
         {"a = input(2, 2); b = input(2, 3); concat(a, b, axis=1)",
-         "in axis 1 alone, but the first has [2, 2] and number 2 has [2, 3]"},
+         "only in axis 1, but the first has [2, 2] and number 2 has [2, 3]"},
         {"a = input(2, 2); b = input(4); concat(a, b)", "first has [2, 2] and number 2 has [4]"},
         {"a = input(2, 3); b = input(2); add(a, b)", "first has [2, 3] and number 2 has [2]"},
         {"a = input(2); b = input(2, 1); multiply(a, b)", "first has [2] and number 2 has [2, 1]"},
         {"a = input(2); concat(a, a, axis=2)", "has no axis 2"},
         {"a = input(2); concat(a, a, axis=0)", "has no axis 0"},
-        {"a = input(2); subtract(a, a, a)", "takes two inputs, found 3"},
+        {"a = input(2); subtract(a, a, a)", "expected two inputs, found 3"},
         {"a = input(2); d = dense(3); concat(a.d(), a.dense(4).d())",
          "kernel was made for an input of shape [2] and does not fit one of shape [4]"},
     };
@@ -341,8 +341,7 @@ MR_TEST(data_that_do_not_fit_the_inputs_are_refused)
     static const struct {
         const char *data, *message;
     } cases[] = {
-        {"from_tensors([1.0, 2.0, 3.0], [1.0]).batch(1)",
-         "has 2 inputs, hence the data must yield"},
+        {"from_tensors([1.0, 2.0, 3.0], [1.0]).batch(1)", "has 2 inputs, so the data must yield"},
         {"from_tensors([1.0]).map(x => ((x, x, x), x)).batch(1)", "the features have 3 components"},
         {"from_tensors([1.0]).map(x => ({\"left\": x, \"b\": x}, x)).batch(1)",
          "no component \"right\""},
@@ -357,10 +356,10 @@ MR_TEST(data_that_do_not_fit_the_inputs_are_refused)
          "found 5 components in all"},
         {"from_tensors([1.0, 2.0, 3.0]).map(x => cast(x, \"float32\")).map(x => ((x, (x, x)), x))"
          ".batch(1)",
-         "no tensor, but a structure"},
+         "a structure, not a tensor"},
         {"from_tensors([1.0, 2.0, 3.0]).map(x => cast(x, \"float32\"))"
          ".map(x => ({\"left\": x, \"right\": (x, x)}, x)).batch(1)",
-         "component \"right\" of the features is no tensor"},
+         "component \"right\" of the features is a structure"},
     };
     mr_strategy *s = open_strategy(2);
     mr_loss *loss = NULL;

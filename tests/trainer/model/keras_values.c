@@ -222,18 +222,19 @@ MR_TEST(bad_optimizers_say_what_is_wrong)
 {
     static const struct {
         const char *text, *says;
-    } cases[] = {{"sgd(learning_rate=-1)", "must be a number from 0"},
-                 {"sgd(learning_rate=\"fast\")", "exponential_decay"},
-                 {"sgd(linear_decay(1))", "exponential_decay"},
-                 {"sgd(exponential_decay(0.1))", "decay_steps"},
-                 {"sgd(exponential_decay(0.1, 0, 0.5))", "decay_steps must be at least"},
-                 {"sgd(piecewise_constant_decay([1, 2], [0.1, 0.2]))",
-                  "2 boundaries need 3 values, found 2"},
-                 {"sgd(piecewise_constant_decay([2, 1], [0.1, 0.2, 0.3]))", "boundaries must rise"},
-                 {"adam(clipnorm=1.0, clipvalue=1.0)", "only one of"},
-                 {"adam(clipnorm=-1.0)", "clipnorm must be at least 0"},
-                 {"adagrad(color=1)", "no parameter 'color'"},
-                 {"7", "name of an optimizer"}};
+    } cases[] = {
+        {"sgd(learning_rate=-1)", "must be a number from 0"},
+        {"sgd(learning_rate=\"fast\")", "exponential_decay"},
+        {"sgd(linear_decay(1))", "exponential_decay"},
+        {"sgd(exponential_decay(0.1))", "decay_steps"},
+        {"sgd(exponential_decay(0.1, 0, 0.5))", "decay_steps must be at least"},
+        {"sgd(piecewise_constant_decay([1, 2], [0.1, 0.2]))",
+         "2 boundaries need 3 values, found 2"},
+        {"sgd(piecewise_constant_decay([2, 1], [0.1, 0.2, 0.3]))", "boundaries must increase"},
+        {"adam(clipnorm=1.0, clipvalue=1.0)", "only one of"},
+        {"adam(clipnorm=-1.0)", "clipnorm must be at least 0"},
+        {"adagrad(color=1)", "no parameter 'color'"},
+        {"7", "name of an optimizer"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mr_optimizer *o = NULL;
         mr_test_context("%s", cases[i].text);

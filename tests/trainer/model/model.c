@@ -336,7 +336,7 @@ MR_TEST(shapes_that_do_not_fit_are_refused_when_built)
                  {"reshape(4, 5).dense(1)", "12 values", 1, {12}},
                  {"reshape(-1, -1).dense(1)", "at most one", 1, {12}},
                  {"dense(2)", "at least one axis", 0, {0}},
-                 {"residual(dense(4))", "its layers make [4] of [12]", 1, {12}},
+                 {"residual(dense(4))", "its layers output [4] for an input of [12]", 1, {12}},
                  {"residual(flatten(), projection=true)", "no projection", 2, {3, 4}}};
     mr_strategy *s = open_strategy(2);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

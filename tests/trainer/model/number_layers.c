@@ -99,9 +99,8 @@ MR_TEST(other_models_refuse_numbers)
 {
     predicted g;
     mr_code_is(predict("dense(2)", MR_UINT8, bytes, &g), MR_INVALID_ARGUMENT, &st);
-    mr_has_str(st.message,
-               "in a map of the pipeline, cast(x, \"float32\") / 255.0, or begin a model "
-               "that is yet to be trained with cast() or rescaling(");
+    mr_has_str(st.message, "in a map of the pipeline, cast(x, \"float32\") / 255.0, or begin an "
+                           "untrained model with cast() or rescaling(");
     mr_code_is(predict("flatten().dense(2).cast()", MR_UINT8, bytes, &g), MR_INVALID_ARGUMENT, &st);
     mr_code_is(predict("normalization([1.0, 2.0, 3.0], [1.0])", MR_UINT8, bytes, &g),
                MR_INVALID_ARGUMENT, &st);

@@ -150,17 +150,17 @@ MR_TEST(what_is_wrong_is_named_before_the_first_step)
         mr_code rc;
         const char *word;
     } cases[] = {
-        {"dense(2).lookup([\"a\"])", letters, MR_INVALID_ARGUMENT, "cannot stand after dense"},
+        {"dense(2).lookup([\"a\"])", letters, MR_INVALID_ARGUMENT, "cannot follow dense"},
         {"lookup(3)", letters, MR_INVALID_ARGUMENT, "a list of tokens or the name of a file"},
         {"lookup(\"\")", letters, MR_INVALID_ARGUMENT, "a list of tokens or the name of a file"},
         {"lookup([1, 2]).cast()", letters, MR_INVALID_ARGUMENT, "the model's lookup"},
-        {"lookup([\"a\", \"a\"]).cast()", letters, MR_INVALID_ARGUMENT, "stands there twice"},
-        {"lookup([\"a\"]).cast()", floats, MR_INVALID_ARGUMENT, "wants strings or integers"},
+        {"lookup([\"a\", \"a\"]).cast()", letters, MR_INVALID_ARGUMENT, "is a duplicate"},
+        {"lookup([\"a\"]).cast()", floats, MR_INVALID_ARGUMENT, "expects strings or integers"},
         {"lookup(\"nowhere\").cast()", letters, MR_NOT_FOUND, "no such vocabulary"},
-        {"text_vectorization([\"a\"], 2).cast()", numbers, MR_INVALID_ARGUMENT, "wants strings"},
+        {"text_vectorization([\"a\"], 2).cast()", numbers, MR_INVALID_ARGUMENT, "expects strings"},
         {"input(3).text_vectorization([\"a\"], 2).cast()", letters, MR_INVALID_ARGUMENT, "[3]"},
         {"hashing(10).cast()", numbers, MR_INVALID_ARGUMENT, "the model's hashing"},
-        {"discretization([1.0, 0.5]).cast()", floats, MR_INVALID_ARGUMENT, "rise"},
+        {"discretization([1.0, 0.5]).cast()", floats, MR_INVALID_ARGUMENT, "ascend"},
         {"discretization([\"a\"]).cast()", floats, MR_INVALID_ARGUMENT, "must be a number"},
         {"discretization([]).cast()", floats, MR_INVALID_ARGUMENT, "a list of numbers"},
         {"discretization(\"nowhere\").cast()", floats, MR_INVALID_ARGUMENT, "nowhere"},
@@ -182,7 +182,7 @@ MR_TEST(what_is_wrong_is_named_before_the_first_step)
                  {"{\"mean\": [1]}", "no list \"variance\""},
                  {"{\"mean\": [1], \"variance\": [\"a\"]}", "value 0 of \"variance\""},
                  {"{\"mean\": [1, 2], \"variance\": [1]}", "2 means, but 1 variances"},
-                 {"{\"mean\": [1], \"variance\": [-1]}", "none can be"}};
+                 {"{\"mean\": [1], \"variance\": [-1]}", "must be at least 0"}};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         predicted g;
         mr_test_file("normalization.json", files[i].content);

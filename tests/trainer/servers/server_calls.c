@@ -355,7 +355,7 @@ MR_TEST(some_of_many_are_enough_but_none_is_not)
     end(&s);
 }
 
-/* ---- a server that answers what was not asked ---- */
+/* ---- a server that answers without a call ---- */
 
 static struct {
     mr__listener listener;
@@ -417,7 +417,7 @@ MR_TEST(an_answer_to_another_call_is_none)
         &st);
     mr_ok(mr__server_connections_gather(&liar.lines, 0, 1, false, 600, &st), &st);
     mr_code_is(ask_by(&liar.lines, MR__CALL_PULL, "{}", NULL, 0), MR_UNAVAILABLE, &st);
-    mr_has_str(st.message, "what was not asked");
+    mr_has_str(st.message, "without a call");
     mr__listener_close(&liar.listener);
     while (liar.is_open || liar.is_listening)
         mr_ok(mr__server_connections_turn(&liar.lines, &st), &st);

@@ -279,13 +279,13 @@ while_runs $training grep -q '"epoch"' out
 kill -CONT "${pids[worker1]}"
 end_of $training
 rc=$?
-grep -q 'worker 1 (127.0.0.1:[0-9]*) has not heard that training has ended' err && kill -9 "${pids[worker1]}" && unset 'pids[worker1]'
+grep -q 'worker 1 (127.0.0.1:[0-9]*) could not be informed that training has ended' err && kill -9 "${pids[worker1]}" && unset 'pids[worker1]'
 all_ended
 result a_worker_that_is_late_ends_too $((rc + $?)) "$(said)"
 cluster 1 2
 server ps 0
 server worker 1
-expect a_worker_that_never_came_is_named 0 ANY 'worker 0' 'has not heard' -- env TF_CONFIG="$coordinator" \
+expect a_worker_that_never_came_is_named 0 ANY 'worker 0' 'could not be informed' -- env TF_CONFIG="$coordinator" \
     "$m" train --strategy parameter_server --model "$plain" --optimizer sgd "${how[@]}" --epochs 1 --steps-per-epoch 3
 all_ended
 result the_others_end_then $? "$(said)"
@@ -350,7 +350,7 @@ real=$(sed -n 's/^ready .*://p' out.ps0) door=$("$MR_SOURCE/tests/ports.py")
 python3 between.py "$door" "$real" 1 &
 between=$!
 described=${described/":$real\""/":$door\""}
-expect training_ends_where_all_workers_are_cut_off 1 '' 'no worker can make a step; worker 0' 'is cut off' 'parameter server 0' -- \
+expect training_ends_where_all_workers_are_cut_off 1 '' 'no worker can run a step; worker 0' 'is cut off' 'parameter server 0' -- \
     env TF_CONFIG="{\"cluster\": $described}" "$m" train --strategy parameter_server --model "$plain" --optimizer sgd \
     --data "$data" --loss 'sparse_categorical_crossentropy(from_logits=true)' --epochs 1 --steps-per-epoch 10
 kill -9 $between

@@ -304,7 +304,7 @@ MR_TEST(columns_that_cannot_be_staged_are_refused)
     put_fails(ring, two, 2, "component 1 has 3 rows where component 0 has 4");
     two[1] = scalar;
     put_fails(ring, two, 2,
-              "component 1 is a scalar, where a batch is wanted: end the data with .batch(N)");
+              "component 1 is a scalar, expected a batch: end the data with .batch(N)");
     put_fails(ring, two, 1, "batches of 2 components, then of 1");
     mr__staging_free(ring);
     mr_strategy_free(s);

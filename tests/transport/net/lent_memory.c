@@ -152,7 +152,7 @@ MR_TEST(a_place_that_is_not_in_the_memory_is_refused)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         mr_code_is(mr__borrower_wrap(b, wrong[i][0], wrong[i][1], wrong[i][1], &got, &st),
                    MR_DATA_LOSS, &st);
-    mr_has_str(st.message, "does not lie");
+    mr_has_str(st.message, "is outside");
     mr_ok(mr__borrower_wrap(b, PAGE, SIZE - PAGE - 64, SIZE - PAGE - 64, &got, &st), &st);
     mr_buffer_unref(got);
     mr__borrower_unref(b);

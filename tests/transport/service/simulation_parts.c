@@ -138,10 +138,10 @@ static void d_note(void *ctx, mr_log_level level, const char *line)
     /* A connection of a former life that still seemed open: docs/service.md. */
     if (S->o.mode == MR__WIRE__MODE__PARALLEL_EPOCHS && strstr(line, "was read to its end"))
         check_all_began();
-    S->not_alone |= strstr(line, "one that restores a position goes on after") != NULL;
+    S->not_alone |= strstr(line, "one that restores a position resumes after") != NULL;
     /* What clients that left had read, nobody knows any more, where no other one was there. */
     bool anew = strstr(line, "begins, in") != NULL;
-    S->warns |= strstr(line, "of them comes again") != NULL;
+    S->warns |= strstr(line, "from them are repeated") != NULL;
     for (int i = 0; anew && i < S->o.consumers; i++)
         S->begun += S->c[i].done;
     sim_say("dispatcher: %s", line);
@@ -458,7 +458,7 @@ static void c_failed(void *ctx, const mr_status *why)
 static void c_note(void *ctx, mr_log_level level, const char *line)
 {
     (void)level;
-    S->warned |= strstr(line, "of them comes again") != NULL;
+    S->warned |= strstr(line, "from them are repeated") != NULL;
     if (!S->o.memory && !S->o.loses && strstr(line, "lost its account"))
         sim_broken("client %d hears that an account was lost, which was kept", (int)(intptr_t)ctx);
     sim_say("client %d: %s", (int)(intptr_t)ctx, line);

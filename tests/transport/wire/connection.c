@@ -221,7 +221,7 @@ MR_TEST(garbage_oversized_and_cut_input_ends_the_connection_with_a_reason)
     fixed[8] = fixed[9] = fixed[10] = 0xff; /* 16 MiB before the handshake */
     stranger(fixed, sizeof fixed, MR_RESOURCE_EXHAUSTED, "65536");
     mr__frame_put(MR__FRAME_BLOCK, "", 0, 1 << 20, fixed);
-    stranger(fixed, sizeof fixed, MR_DATA_LOSS, "nobody asked");
+    stranger(fixed, sizeof fixed, MR_DATA_LOSS, "not requested");
     mr__frame_put(MR__FRAME_MESSAGE, "abc", 3, 0, fixed);
     stranger(fixed, sizeof fixed, MR_UNAVAILABLE, "handshake");
 }

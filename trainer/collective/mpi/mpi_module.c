@@ -103,8 +103,8 @@ static bool mpi_open(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, void *part
     }
     if (is_under_way) {
         snprintf(why, size,
-                 "an operation of this process failed, and MPI may still write what came "
-                 "of it; start the processes anew");
+                 "an operation of this process failed, and MPI may still write its result; restart "
+                 "the processes");
         return false;
     }
     for (int t = 0; t < MR__MPI_TYPES; t++)
@@ -120,7 +120,8 @@ static bool mpi_open(mr__mpi_fold folds[MR__MPI_TYPES][3], int *room, void *part
         MPI_Query_thread(&level);
     ends_well = false;
     if (level < MPI_THREAD_SERIALIZED) {
-        snprintf(why, size, "this MPI cannot be called from several threads in turn");
+        snprintf(why, size,
+                 "this MPI cannot be called from several threads, not even one at a time");
         return false;
     }
     if (!check(MPI_Comm_dup(MPI_COMM_WORLD, &all), "MPI_Comm_dup", why, size))
@@ -221,7 +222,7 @@ static bool take_slice(char *why, size_t size)
     if (meeting.from == MPI_PROC_NULL)
         return true;
     if (meeting.got == 0 && !call.same(call.ctx, meeting.from, meeting.in)) {
-        snprintf(why, size, "process %d does something else", meeting.from);
+        snprintf(why, size, "process %d runs another operation", meeting.from);
         return false;
     }
     if (meeting.bytes == 0 || gets_result())

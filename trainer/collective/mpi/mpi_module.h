@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_MPI_MPI_MODULE_H
-#define MR_TRAINER_MPI_MPI_MODULE_H
+#ifndef MR_TRAINER_COLLECTIVE_MPI_MPI_MODULE_H
+#define MR_TRAINER_COLLECTIVE_MPI_MPI_MODULE_H
 /* The interface of millrace-mpi.so: operations over the processes that mpirun started, on host
  * memory. The module depends on nothing else of Millrace, so that one build of the trainer runs
  * with and without MPI.

@@ -84,11 +84,10 @@ mr_code mr__write_hello(mr__outbox *o, const mr__hello *h, mr_status *st)
     if (rc == MR_OK)
         rc = write_hello(o, h, st);
     if (rc == MR_OK && o->size - at - MR__RANK_HEAD_BYTES > MR__MAX_HELLO)
-        rc =
-            mr_fail(st, MR_INVALID_ARGUMENT,
-                    "the data graph, the model and what else the processes compare have %zu bytes, "
-                    "at most %d",
-                    o->size - at, (int)MR__MAX_HELLO);
+        rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                     "the data graph, the model and the other facts that the processes compare "
+                     "have %zu bytes, at most %d",
+                     o->size - at, (int)MR__MAX_HELLO);
     return finish(o, at, rc);
 }
 
@@ -180,7 +179,7 @@ typedef struct reader {
 
 static mr_code cut_short(mr_status *st)
 {
-    return mr_fail(st, MR_DATA_LOSS, "the peer sent a message that is not whole");
+    return mr_fail(st, MR_DATA_LOSS, "the peer sent an incomplete message");
 }
 
 static mr_code get_u32(reader *r, uint32_t *v, mr_status *st)
@@ -231,8 +230,7 @@ mr_code mr__read_head(const unsigned char *head, uint32_t *version, mr__rank_mes
                                   [MR__RANK_VALUES] = 12 + 8 * MR__MAX_VALUES,
                                   [MR__RANK_ANNOUNCEMENT] = 20 + MR__MAX_ANNOUNCEMENT};
     if ((uint32_t)mr__load_le(head, 4) != MAGIC)
-        return mr_fail(st, MR_DATA_LOSS,
-                       "what it sends is not from a training process of millrace");
+        return mr_fail(st, MR_DATA_LOSS, "it is not a Millrace training process");
     *version = (uint32_t)mr__load_le(head + 4, 4);
     if (*version != MR__RANK_PROTOCOL)
         return mr_fail(st, MR_FAILED_PRECONDITION,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_RANK_MESSAGES_H
-#define MR_TRAINER_RANK_MESSAGES_H
+#ifndef MR_TRAINER_COLLECTIVE_PROCESSES_RANK_MESSAGES_H
+#define MR_TRAINER_COLLECTIVE_PROCESSES_RANK_MESSAGES_H
 /* The messages between the processes of a job, apart from the values that they sum. Each is a head
  * and a payload.
  *

@@ -173,7 +173,7 @@ static mr_code listen_everywhere(rendezvous *m, mr_status *st)
     struct sockaddr_storage bound;
     socklen_t size = sizeof bound;
     if (mr__sys->getsockname(m->listener, (struct sockaddr *)&bound, &size) != 0)
-        return mr_fail_errno(st, errno, "no address of the listener");
+        return mr_fail_errno(st, errno, "cannot read the listener's address");
     mr__address_of((struct sockaddr *)&bound, size, &a);
     m->hello.port = ntohs(net_port(&a));
     listen_locally(m);
@@ -225,7 +225,7 @@ static mr_code dial(rendezvous *m, uint32_t rank, role what, const char *local, 
         a = k->to;
     int fd = mr__sys->socket(a.to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return mr_fail_errno(st, errno, "no socket for %s", a.text);
+        return mr_fail_errno(st, errno, "cannot create a socket for %s", a.text);
     bool now = mr__sys->connect(fd, (struct sockaddr *)&a.to, a.size) == 0;
     if (!now && errno != EINPROGRESS && errno != EINTR) {
         snprintf(k->error, sizeof k->error, "%.150s", strerror(errno));
@@ -258,7 +258,7 @@ static mr_code accept_one(rendezvous *m, int listener, bool local, connection **
     int fd = mr__sys->accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            return mr_fail_errno(st, errno, "no connection can be accepted");
+            return mr_fail_errno(st, errno, "cannot accept a connection");
         return MR_OK;
     }
     /* Strangers may connect, but must not exhaust resources. */
@@ -477,7 +477,7 @@ static mr_code begin(rendezvous *m, mr_status *st)
     m->world = (uint32_t)mr_cluster_num_workers(m->o->cluster);
     if (m->world < 2) /* its address may be unknown too */
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "a job of one process has nobody to meet; start at least two, or train "
+                       "a job of one process has no peers; start at least two processes, or train "
                        "without a cluster");
     m->rank = (uint32_t)rank;
     m->all_addresses = m->o->cluster->source == MR_CLUSTER_TF_CONFIG;
@@ -492,7 +492,7 @@ static mr_code begin(rendezvous *m, mr_status *st)
         m->peers[i].delay_ns = FIRST_DELAY_MS * (SECOND / 1000);
     }
     if (mr__sys->getrandom(m->hello.nonce, MR__RANK_NONCE, 0) != MR__RANK_NONCE)
-        return mr_fail_errno(st, errno, "no random bytes");
+        return mr_fail_errno(st, errno, "cannot read random bytes");
     gethostname(m->node, sizeof m->node - 1);
     m->hello.rank = m->rank;
     m->hello.world = m->world;
@@ -636,12 +636,11 @@ static mr_code two_of_a_rank(rendezvous *m, const connection *t, const mr__hello
     if (h->rank == m->rank)
         return mr_fail(st, MR_ALREADY_EXISTS,
                        "two processes are rank %u of the job: process %u on %.64s (%s) and %s; "
-                       "each task needs an index of its own",
+                       "each task needs its own index",
                        h->rank, m->hello.process, m->node, m->peers[m->rank].address, other.text);
     const peer *k = &m->peers[h->rank];
     return mr_fail(st, MR_ALREADY_EXISTS,
-                   "two processes are rank %u of the job: %s and %s; each task needs an index of "
-                   "its own",
+                   "two processes are rank %u of the job: %s and %s; each task needs its own index",
                    h->rank, process_of(k->control, &k->hello).text, other.text);
 }
 
@@ -653,7 +652,7 @@ static mr_code check_hello(rendezvous *m, const connection *t, const mr__hello *
                        "description of the cluster",
                        m->world, h->world, h->rank, process_of(t, h).text);
     if (h->rank >= m->world)
-        return mr_fail(st, MR_DATA_LOSS, "%s says that it is rank %u of %u", process_of(t, h).text,
+        return mr_fail(st, MR_DATA_LOSS, "%s claims to be rank %u of %u", process_of(t, h).text,
                        h->rank, m->world);
     if (h->rank == m->rank || m->peers[h->rank].met)
         return two_of_a_rank(m, t, h, st);
@@ -783,7 +782,7 @@ static mr_code lost(rendezvous *m, connection *t, const mr_status *why, mr_statu
     end_connection(t);
     switch (t->role) {
     case INCOMING:
-        mr_log(MR_LOG_INFO, "a connection that is no peer's was closed: %s", why->message);
+        mr_log(MR_LOG_INFO, "closed a connection that is not from a peer: %s", why->message);
         return MR_OK;
     case SELF:
         return MR_OK;
@@ -858,8 +857,8 @@ static mr_code fail_missing(const rendezvous *m, mr_status *st)
     const peer *first = &m->peers[0];
     if (!m->all_addresses && m->rank && first->met && !m->table_came)
         return mr_fail(st, MR_DEADLINE_EXCEEDED,
-                       "after %g s, %s is there but still waits for others; start all %u tasks, or "
-                       "give more time with --connect-timeout",
+                       "after %g s, %s is connected but still waits for others; start all %u "
+                       "tasks, or raise --connect-timeout",
                        m->o->connect_timeout_s, name_of(m, 0).text, m->world);
     for (uint32_t i = 0; i < m->world; i++) {
         const peer *k = &m->peers[i];

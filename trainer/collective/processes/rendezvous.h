@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_RENDEZVOUS_H
-#define MR_TRAINER_RENDEZVOUS_H
+#ifndef MR_TRAINER_COLLECTIVE_PROCESSES_RENDEZVOUS_H
+#define MR_TRAINER_COLLECTIVE_PROCESSES_RENDEZVOUS_H
 /* All processes of a job find each other, compare their arguments, and connect: every pair for
  * short messages, and each with the next rank for values.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_SHM_RING_H
-#define MR_TRAINER_SHM_RING_H
+#ifndef MR_TRAINER_COLLECTIVE_PROCESSES_SHM_RING_H
+#define MR_TRAINER_COLLECTIVE_PROCESSES_SHM_RING_H
 /* Shared memory of two processes on one machine: a ring of bytes from a writer to a reader, in a
  * sealed memfd. The writer creates it and sends the descriptor to the reader over a unix socket.
  *

@@ -199,7 +199,7 @@ static void fail_of_ended(mr__world *w, uint32_t rank)
     mr_status why;
     name_of(w, rank, who, sizeof who);
     name_of(w, w->group.rank, us, sizeof us);
-    mr_fail(&why, MR_UNAVAILABLE, "%s has ended, while %s goes on at step %" PRId64, who, us,
+    mr_fail(&why, MR_UNAVAILABLE, "%s has ended, while %s continues at step %" PRId64, who, us,
             mr__world_step(w));
     fail(w, &why, &why);
 }
@@ -339,7 +339,7 @@ static mr_code collect(mr__world *w, uint32_t channel, uint64_t number, const do
         values *v = &w->peers[i].came[channel][number % ROUNDS];
         if (i != w->group.rank && v->n != n)
             return mr_fail(st, MR_FAILED_PRECONDITION,
-                           "rank %u (%s) gives %u numbers where rank %u gives %u, at step %" PRId64,
+                           "rank %u (%s) sends %u numbers where rank %u sends %u, at step %" PRId64,
                            i, w->group.members[i].address, v->n, w->group.rank, n,
                            mr__world_step(w));
         for (uint32_t k = 0; k < n; k++)
@@ -614,7 +614,7 @@ static void take_values(peer *p)
     }
     pthread_mutex_unlock(&p->w->lock);
     if (!good)
-        peer_failed(p, MR_DATA_LOSS, "sent numbers that nobody asked for");
+        peer_failed(p, MR_DATA_LOSS, "sent numbers that were not requested");
 }
 
 static void take(peer *p)
@@ -628,7 +628,8 @@ static void take(peer *p)
         return;
     case MR__RANK_ANNOUNCEMENT:
         if (!take_announcement(p))
-            peer_failed(p, MR_DATA_LOSS, "sums what is far from what is summed here");
+            peer_failed(p, MR_DATA_LOSS,
+                        "announced an operation too far from the one that runs here");
         return;
     case MR__RANK_BYE:
         p->left = true;
@@ -642,7 +643,7 @@ static void take(peer *p)
         p->left = true;
         return;
     default:
-        peer_failed(p, MR_DATA_LOSS, "sent a message that has no place in training");
+        peer_failed(p, MR_DATA_LOSS, "sent a message that is not allowed during training");
     }
 }
 
@@ -673,7 +674,7 @@ static void received(mr__socket *s, size_t n)
     if (!p->has_head && p->got == MR__RANK_HEAD_BYTES) {
         if (mr__read_head(p->head, &version, &p->kind, &p->bytes, &why) != MR_OK ||
             p->bytes > MAX_PAYLOAD) {
-            peer_failed(p, MR_DATA_LOSS, "sent what is no message");
+            peer_failed(p, MR_DATA_LOSS, "sent an invalid message");
             mr__socket_close(s);
             return;
         }
@@ -863,7 +864,7 @@ static mr_code start(mr__world *w, mr_status *st)
     MR_TRY(mr__timer_set(w->loop, &w->timer, now, st));
     int err = pthread_create(&w->thread, NULL, watch, w);
     if (err)
-        return mr_fail_errno(st, err, "no thread to watch the peers");
+        return mr_fail_errno(st, err, "cannot start the thread that watches the peers");
     w->has_thread = true;
     return MR_OK;
 }

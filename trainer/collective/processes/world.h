@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_WORLD_H
-#define MR_TRAINER_WORLD_H
+#ifndef MR_TRAINER_COLLECTIVE_PROCESSES_WORLD_H
+#define MR_TRAINER_COLLECTIVE_PROCESSES_WORLD_H
 /* The running processes of a job: their identities, and liveness. A separate thread keeps a
  * connection with each: all sides send heartbeats, and a process that ends says so. A peer that
  * dies, hangs or fails ends the world for all, with an error that names it:

@@ -247,7 +247,7 @@ static mr_code check_head(const flow *f, uint32_t from, const op_head *b, mr_sta
     mr_status why;
     if (b->magic != MAGIC || b->rank != from || b->kind < ALL_REDUCE || b->kind > ALL_GATHER)
         mr_fail(&why, MR_DATA_LOSS,
-                "rank %u (%s) sends what rank %u (%s) cannot read, at step %" PRId64, from,
+                "rank %u (%s) sends data that rank %u (%s) cannot read, at step %" PRId64, from,
                 mr__world_address(r->w, from), r->rank, mr__world_address(r->w, r->rank),
                 mr__world_step(r->w));
     else if (a->kind == b->kind && a->reduction == b->reduction && a->dtype == b->dtype &&
@@ -449,7 +449,8 @@ mr_code mr__ring_all_reduce_at(mr__ring *r, int64_t step, mr__ring_op op, mr_dty
 mr_code mr__ring_broadcast(mr__ring *r, uint32_t root, void *data, size_t bytes, mr_status *st)
 {
     if (root >= r->world)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "a broadcast from rank %u of %u", root, r->world);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "cannot broadcast from rank %u of %u", root,
+                       r->world);
     size_t bounds[2] = {0, bytes};
     flow f = {.r = r,
               .head = {.kind = BROADCAST, .count = bytes, .root = root},

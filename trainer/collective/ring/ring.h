@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_RING_RING_H
-#define MR_TRAINER_RING_RING_H
+#ifndef MR_TRAINER_COLLECTIVE_RING_RING_H
+#define MR_TRAINER_COLLECTIVE_RING_RING_H
 /* Collective operations over the processes of a job, on host memory. Values travel around a ring:
  * each rank sends to the next and receives from the previous one, over TCP, or through shared
  * memory if both are on one machine.

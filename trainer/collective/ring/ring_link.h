@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_RING_LINK_H
-#define MR_TRAINER_RING_LINK_H
+#ifndef MR_TRAINER_COLLECTIVE_RING_RING_LINK_H
+#define MR_TRAINER_COLLECTIVE_RING_RING_LINK_H
 /* The two directions of a ring at one rank: bytes to the next rank, bytes from the previous one.
  * Only mr__links_wait waits. A function that finds its connection broken sets `broken`.
  *

@@ -76,7 +76,7 @@ mr_code mr__mpi_open(const mr__mpi **out, const mr__world *w, int *room, void *p
         module->close(false);
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "mpi: %s counts this process as %d of %d, the cluster as %" PRIu32
-                       " of %" PRIu32 "; start all processes by one mpirun",
+                       " of %" PRIu32 "; start all processes with one mpirun",
                        version, rank, size, mr__world_rank(w), mr__world_size(w));
     }
     *out = module;

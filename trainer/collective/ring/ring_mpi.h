@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_RING_RING_MPI_H
-#define MR_TRAINER_RING_RING_MPI_H
+#ifndef MR_TRAINER_COLLECTIVE_RING_RING_MPI_H
+#define MR_TRAINER_COLLECTIVE_RING_RING_MPI_H
 /* Runs the operations of a ring by MPI, if mpirun started the processes: the world still connects
  * and monitors them. The module is the file that MILLRACE_MPI_MODULE names, else millrace-mpi.so in
  * the folders that are searched for device modules.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_RING_RING_SUMS_H
-#define MR_TRAINER_RING_RING_SUMS_H
+#ifndef MR_TRAINER_COLLECTIVE_RING_RING_SUMS_H
+#define MR_TRAINER_COLLECTIVE_RING_RING_SUMS_H
 /* Arithmetic on received values: own[i] = in[i] (+, max, min) own[i]. */
 #include "trainer/collective/ring/ring.h"
 

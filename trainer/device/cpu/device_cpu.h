@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CPU_DEVICE_CPU_H
-#define MR_TRAINER_CPU_DEVICE_CPU_H
+#ifndef MR_TRAINER_DEVICE_CPU_DEVICE_CPU_H
+#define MR_TRAINER_DEVICE_CPU_DEVICE_CPU_H
 /* The back end "cpu": a thread per stream; all memory kinds are aligned host memory. */
 #include "trainer/device/device.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CPU_MATMUL_H
-#define MR_TRAINER_CPU_MATMUL_H
+#ifndef MR_TRAINER_DEVICE_CPU_MATMUL_H
+#define MR_TRAINER_DEVICE_CPU_MATMUL_H
 /* The matrix product of the CPU device, by oneDNN. */
 #include <stdbool.h>
 #include <stddef.h>

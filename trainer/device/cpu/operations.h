@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CPU_OPERATIONS_H
-#define MR_TRAINER_CPU_OPERATIONS_H
+#ifndef MR_TRAINER_DEVICE_CPU_OPERATIONS_H
+#define MR_TRAINER_DEVICE_CPU_OPERATIONS_H
 /* The operations of the CPU's table, one function each, as specified in math.h. A file contains
  * those of one family: kernels, which run in the stream's thread, and the functions that submit
  * them. */

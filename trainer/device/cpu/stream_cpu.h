@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CPU_STREAM_CPU_H
-#define MR_TRAINER_CPU_STREAM_CPU_H
+#ifndef MR_TRAINER_DEVICE_CPU_STREAM_CPU_H
+#define MR_TRAINER_DEVICE_CPU_STREAM_CPU_H
 /* Streams as the CPU's operations use them. */
 #include "trainer/device/math.h"
 

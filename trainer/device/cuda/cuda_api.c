@@ -54,9 +54,9 @@ static mr_code open_library(library *l, mr_status *st)
     for (const entry *e = l->entries; e->name; e++) {
         void *p = dlsym(so, e->name);
         if (!p) {
-            mr_code rc = mr_fail(st, MR_FAILED_PRECONDITION,
-                                 "%s has no function %s; a newer release of it is needed",
-                                 l->soname, e->name);
+            mr_code rc =
+                mr_fail(st, MR_FAILED_PRECONDITION,
+                        "%s has no function %s; install a newer release of it", l->soname, e->name);
             dlclose(so);
             return rc;
         }

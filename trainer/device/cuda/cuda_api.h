@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CUDA_CUDA_API_H
-#define MR_TRAINER_CUDA_CUDA_API_H
+#ifndef MR_TRAINER_DEVICE_CUDA_CUDA_API_H
+#define MR_TRAINER_DEVICE_CUDA_CUDA_API_H
 /* NVIDIA's libraries, opened at run time, and the conversion of their errors. The functions are
  * members of one struct under their own names: mr__cu.cudaMallocAsync(...).
  *

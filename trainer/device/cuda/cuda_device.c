@@ -101,7 +101,7 @@ static mr_code fill_device(mr__cuda_device *d, mr_status *st)
                 "set up the memory pool");
     open_to_peers(d->index);
     MR_CUDA_TRY(mr__cu.cudaStreamCreateWithPriority(&d->home, cudaStreamNonBlocking, 0),
-                "make a stream");
+                "create a stream");
     cublasStatus_t b = mr__cu.cublasLtCreate(&d->blas);
     if (b != CUBLAS_STATUS_SUCCESS) {
         d->blas = NULL;
@@ -204,9 +204,10 @@ static mr_code alloc_device(mr__cuda_device *d, size_t bytes, mr__cuda_stream *s
     }
     if (e == cudaErrorMemoryAllocation) {
         mr__cu.cudaGetLastError();
-        return mr_fail(st, MR_RESOURCE_EXHAUSTED,
-                       "no memory on cuda:%d for %zu bytes; use a smaller batch or model", d->index,
-                       bytes);
+        return mr_fail(
+            st, MR_RESOURCE_EXHAUSTED,
+            "out of memory on cuda:%d: cannot allocate %zu bytes; use a smaller batch or model",
+            d->index, bytes);
     }
     MR_CUDA_TRY(e, "allocate memory");
     *out = p;
@@ -223,7 +224,7 @@ static mr_code cuda_memory_alloc(void *self, mr_memory kind, size_t bytes, void 
     if (kind == MR_MEMORY_PINNED) {
         MR_CUDA_TRY(mr__cu.cudaSetDevice(d->index), "choose the device");
         MR_CUDA_TRY(mr__cu.cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocPortable),
-                    "allocate pinned memory of the host");
+                    "allocate pinned host memory");
     } else {
         p = bytes <= SIZE_MAX - ALIGNMENT ? mr_aligned_alloc(ALIGNMENT, bytes + ALIGNMENT) : NULL;
         if (!p)
@@ -260,7 +261,7 @@ static mr_code cuda_stream_new(void *self, mr_stream_kind kind, void **out, mr_s
                                                         kind == MR_STREAM_COMM ? greatest : least);
     if (e != cudaSuccess) {
         mr_free(s);
-        return mr__cuda_fail(st, e, "make a stream");
+        return mr__cuda_fail(st, e, "create a stream");
     }
     *out = s;
     return MR_OK;
@@ -300,7 +301,7 @@ static mr_code cuda_event_new(void *self, void **out, mr_status *st)
     cudaEvent_t e;
     mr__cuda_device *d = self;
     MR_CUDA_TRY(mr__cu.cudaSetDevice(d->index), "choose the device");
-    MR_CUDA_TRY(mr__cu.cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "make an event");
+    MR_CUDA_TRY(mr__cu.cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "create an event");
     *out = e;
     return MR_OK;
 }
@@ -346,7 +347,7 @@ static mr_code cuda_host_call(void *stream, mr_stream_fn fn, void *ctx, mr_statu
 {
     mr__cuda_stream *s = stream;
     MR_TRY(mr__cuda_flush(s, st));
-    MR_CUDA_TRY(mr__cu.cudaLaunchHostFunc(s->stream, fn, ctx), "call a function of the host");
+    MR_CUDA_TRY(mr__cu.cudaLaunchHostFunc(s->stream, fn, ctx), "call a host function");
     return MR_OK;
 }
 
@@ -368,7 +369,7 @@ static mr_code cuda_wait(void *stream, void *event, mr_status *st)
 
 static mr_code cuda_event_synchronize(void *event, mr_status *st)
 {
-    MR_CUDA_TRY(mr__cu.cudaEventSynchronize(event), "finish what was submitted");
+    MR_CUDA_TRY(mr__cu.cudaEventSynchronize(event), "finish the submitted work");
     return MR_OK;
 }
 
@@ -381,7 +382,7 @@ static mr_code cuda_stream_synchronize(void *stream, mr_status *st)
 {
     mr__cuda_stream *s = stream;
     MR_TRY(mr__cuda_flush(s, st));
-    MR_CUDA_TRY(mr__cu.cudaStreamSynchronize(s->stream), "finish what was submitted");
+    MR_CUDA_TRY(mr__cu.cudaStreamSynchronize(s->stream), "finish the submitted work");
     return MR_OK;
 }
 
@@ -390,7 +391,7 @@ static mr_code cuda_stream_status(void *stream, mr_status *st)
     mr__cuda_stream *s = stream;
     cudaError_t e = mr__cu.cudaStreamQuery(s->stream);
     if (e != cudaErrorNotReady)
-        MR_CUDA_TRY(e, "run what was submitted");
+        MR_CUDA_TRY(e, "run the submitted work");
     return MR_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CUDA_CUDA_DEVICE_H
-#define MR_TRAINER_CUDA_CUDA_DEVICE_H
+#ifndef MR_TRAINER_DEVICE_CUDA_CUDA_DEVICE_H
+#define MR_TRAINER_DEVICE_CUDA_CUDA_DEVICE_H
 /* Devices and streams, shared by the files of the module. */
 #include <pthread.h>
 #include "trainer/device/cuda/cuda_api.h"

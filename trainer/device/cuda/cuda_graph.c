@@ -126,8 +126,7 @@ static void no_graphs(mr__cuda_stream *s, segment *g, const char *why)
     drop_graph(g);
     g->state = PASSING;
     if (!s->graphs->said_why)
-        mr__cuda_log(MR_LOG_DEBUG,
-                     "cuda:%d: a part of the step is submitted by itself, not as a CUDA graph: %s",
+        mr__cuda_log(MR_LOG_DEBUG, "cuda:%d: a part of the step runs without a CUDA graph: %s",
                      s->d->index, why);
     s->graphs->said_why = true;
 }
@@ -167,17 +166,17 @@ static mr_code add_node(mr__cuda_stream *s, segment *g, call *c, const cudaGraph
     cudaError_t e =
         mr__cu.cudaGraphAddChildGraphNode(&c->node, g->graph, after, n, captured); /* a copy */
     mr__cu.cudaGraphDestroy(captured);
-    MR_CUDA_TRY(e, "add what was captured to a graph");
+    MR_CUDA_TRY(e, "add the captured work to a graph");
     return MR_OK;
 }
 
 static mr_code make_graph(mr__cuda_stream *s, segment *g, mr_status *st)
 {
     MR_CUDA_TRY(mr__cu.cudaSetDevice(s->d->index), "choose the device");
-    MR_CUDA_TRY(mr__cu.cudaGraphCreate(&g->graph, 0), "make a graph");
+    MR_CUDA_TRY(mr__cu.cudaGraphCreate(&g->graph, 0), "create a graph");
     for (size_t i = 0; i < g->n; i++)
         MR_TRY(add_node(s, g, &g->calls[i], i > 0 ? &g->calls[i - 1].node : NULL, st));
-    MR_CUDA_TRY(mr__cu.cudaGraphInstantiate(&g->exec, g->graph, 0), "make a graph ready");
+    MR_CUDA_TRY(mr__cu.cudaGraphInstantiate(&g->exec, g->graph, 0), "instantiate a graph");
     return MR_OK;
 }
 
@@ -218,7 +217,7 @@ static mr_code change(mr__cuda_stream *s, segment *g, mr_status *st)
     g->state = LISTING;
     MR_TRY(issue(s, g, g->n, st));
     if (++g->changes > MOST_CHANGES) {
-        no_graphs(s, g, "it is another one each time");
+        no_graphs(s, g, "it changes every time");
         truncate_list(g, 0);
     }
     return MR_OK;

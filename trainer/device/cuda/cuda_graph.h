@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CUDA_CUDA_GRAPH_H
-#define MR_TRAINER_CUDA_CUDA_GRAPH_H
+#ifndef MR_TRAINER_DEVICE_CUDA_CUDA_GRAPH_H
+#define MR_TRAINER_DEVICE_CUDA_CUDA_GRAPH_H
 /* Repeated sections of a stream as CUDA graphs.
  *
  *     first time     all of the work is submitted, as outside of sections

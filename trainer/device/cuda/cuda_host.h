@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CUDA_CUDA_HOST_H
-#define MR_TRAINER_CUDA_CUDA_HOST_H
+#ifndef MR_TRAINER_DEVICE_CUDA_CUDA_HOST_H
+#define MR_TRAINER_DEVICE_CUDA_CUDA_HOST_H
 /* The program's functions under their own names: mr_fail, mr_calloc and the few others that this
  * module calls are forwarded to the table of the program. */
 #include "trainer/device/device_modules.h"

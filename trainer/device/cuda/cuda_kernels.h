@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CUDA_CUDA_KERNELS_H
-#define MR_TRAINER_CUDA_CUDA_KERNELS_H
+#ifndef MR_TRAINER_DEVICE_CUDA_CUDA_KERNELS_H
+#define MR_TRAINER_DEVICE_CUDA_CUDA_KERNELS_H
 /* Millrace's own kernels, as launched by the host. */
 #include "trainer/device/cuda/cuda_graph.h"
 #include "trainer/device/cuda/kernels/kernel_params.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CUDA_CUDA_MATH_H
-#define MR_TRAINER_CUDA_CUDA_MATH_H
+#ifndef MR_TRAINER_DEVICE_CUDA_CUDA_MATH_H
+#define MR_TRAINER_DEVICE_CUDA_CUDA_MATH_H
 /* The table of operations: simple operations and sums in cuda_math.c, products in cuda_product.c,
  * convolutions in cuda_convolution.c. */
 #include "trainer/device/cuda/cuda_device.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CUDA_CUDA_MODULE_H
-#define MR_TRAINER_CUDA_CUDA_MODULE_H
+#ifndef MR_TRAINER_DEVICE_CUDA_CUDA_MODULE_H
+#define MR_TRAINER_DEVICE_CUDA_CUDA_MODULE_H
 /* The contents of the module: cuda_device.c, cuda_nccl.c. */
 #include "trainer/collective/collective.h"
 #include "trainer/device/device_modules.h"

@@ -107,7 +107,8 @@ static mr_code finalize(const nccl *x)
     for (size_t i = 0; i < x->n && (e == ncclSuccess || e == ncclInProgress); i++)
         e = mr__cu.ncclCommFinalize(x->ranks[i]);
     end = mr__cu.ncclGroupEnd();
-    return settle(x, e == ncclSuccess || e == ncclInProgress ? end : e, "leave the GPUs", NULL);
+    return settle(x, e == ncclSuccess || e == ncclInProgress ? end : e, "disconnect the GPUs",
+                  NULL);
 }
 
 static void nccl_close(void *self)
@@ -139,7 +140,7 @@ static mr_code open_ranks(nccl *x, mr_device *const *devices, size_t first, size
     end = mr__cu.ncclGroupEnd();
     e = e == ncclSuccess || e == ncclInProgress ? end : e;
     pthread_mutex_lock(&x->lock);
-    mr_code rc = settle(x, e, "bring the GPUs together", st);
+    mr_code rc = settle(x, e, "connect the GPUs", st);
     if (rc != MR_OK && x->well)
         abort_all(x);
     pthread_mutex_unlock(&x->lock);
@@ -151,7 +152,7 @@ static mr_code nccl_make_id(void *id, mr_status *st)
     ncclUniqueId made;
     ncclResult_t e = mr__cu.ncclGetUniqueId(&made);
     if (e != ncclSuccess)
-        return mr__nccl_fail(st, e, "bring the GPUs together");
+        return mr__nccl_fail(st, e, "connect the GPUs");
     memcpy(id, &made, sizeof made);
     return MR_OK;
 }

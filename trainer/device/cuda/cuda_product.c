@@ -124,9 +124,9 @@ static mr_code choose(mr__cuda_device *d, plan *p, cublasLtMatmulPreference_t pr
                  "set up the search for a product");
     BLAS_TRY(mr__cu.cublasLtMatmulAlgoGetHeuristic(d->blas, p->desc, p->a, p->b, p->d, p->d,
                                                    preference, 1, &best, &found),
-             "find a way to compute a product");
+             "find an algorithm for a product");
     if (found == 0)
-        return mr__cublas_fail(st, CUBLAS_STATUS_NOT_SUPPORTED, "find a way to compute a product");
+        return mr__cublas_fail(st, CUBLAS_STATUS_NOT_SUPPORTED, "find an algorithm for a product");
     p->algo = best.algo;
     return MR_OK;
 }

@@ -43,12 +43,11 @@ static mr_code agree(const mr_train_event *e, bool mine, mr_status *st)
                                     all, st);
     for (size_t i = 0; i < workers && rc == MR_OK; i++)
         if ((all[i] > 0) != mine)
-            rc =
-                mr_fail(st, MR_FAILED_PRECONDITION,
-                        "worker %zu finds a backup, worker %zu does not: the directory must be one "
-                        "that all of them see",
-                        mine ? mr_strategy_worker(e->strategy) : i,
-                        mine ? i : mr_strategy_worker(e->strategy));
+            rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                         "worker %zu finds a backup, but worker %zu does not; use a directory that "
+                         "all workers can read",
+                         mine ? mr_strategy_worker(e->strategy) : i,
+                         mine ? i : mr_strategy_worker(e->strategy));
     mr_free(all);
     return rc;
 }
@@ -65,7 +64,7 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
     if (rc == MR_OK && found)
         rc = mr_checkpoint_restore(e, path, st);
     if (rc == MR_OK && found)
-        mr_log(MR_LOG_INFO, "goes on after step %" PRId64 " of epoch %" PRId64 ", from %s", e->step,
+        mr_log(MR_LOG_INFO, "resumes after step %" PRId64 " of epoch %" PRId64 ", from %s", e->step,
                e->epoch, path);
     mr_free(path);
     return rc;
@@ -134,17 +133,17 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, directory, .doc = "Where the backup is kept."),
+    MR_ARG(struct params, directory, .doc = "Directory of the backup."),
     MR_PARAM_OWN(struct params, save_freq, mr__param_freq, .def.s = "epoch",
                  .doc = "\"epoch\", or a number of steps."),
     MR_PARAM(struct params, on_error, .def.s = "fail", .names = mr__reactions,
-             .doc = "Whether one that cannot be saved ends training."),
+             .doc = "Whether a failed save ends training."),
     {0}};
 
 const mr_callback_desc mr__callback_backup_and_restore = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "backup_and_restore",
-           .doc = "Goes on where a run that was interrupted was last saved.",
+           .doc = "Resumes an interrupted run from its last backup.",
            .example = "backup_and_restore(\"backup\", save_freq=100)",
            .params = table,
            .params_size = sizeof(struct params)},

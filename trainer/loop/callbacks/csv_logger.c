@@ -53,7 +53,7 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
         return fail(s, "open the file", st);
     s->open = true;
     if (mr__sys->fstat(s->fd, &is) != 0)
-        return fail(s, "look at the file", st);
+        return fail(s, "read the file's size", st);
     s->has_names = is.st_size > 0; /* of a run before */
     return MR_OK;
 }
@@ -151,9 +151,9 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, file, .doc = "The file that is written."),
-    MR_PARAM(struct params, separator, .def.s = ",", .doc = "What stands between values."),
-    MR_PARAM(struct params, append, .doc = "Goes on with the file where there is one."),
+    MR_ARG(struct params, file, .doc = "File to write."),
+    MR_PARAM(struct params, separator, .def.s = ",", .doc = "Separator of values."),
+    MR_PARAM(struct params, append, .doc = "Appends to the file if it exists."),
     {0}};
 
 const mr_callback_desc mr__callback_csv_logger = {

@@ -126,25 +126,25 @@ static mr_code recall(void *ctx, const mr_callback_memory *m, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_PARAM(struct params, monitor, .def.s = "val_loss", .doc = "The value that is watched."),
+    MR_PARAM(struct params, monitor, .def.s = "val_loss", .doc = "Name of the value to watch."),
     MR_PARAM(struct params, min_delta, .max.f = 1e30,
-             .doc = "By how much it must change to count as better."),
+             .doc = "Minimum change that counts as an improvement."),
     MR_PARAM(struct params, patience, .max.i = INT32_MAX,
-             .doc = "Epochs that may pass without getting better."),
+             .doc = "Number of epochs without an improvement after which training ends."),
     MR_PARAM(struct params, mode, .def.s = "auto", .names = mr__modes,
-             .doc = "Which values are better; auto: by the name."),
+             .doc = "Whether smaller or larger values are better; auto: decided by the name."),
     MR_PARAM(struct params, baseline, .has_at = offsetof(struct params, has_baseline),
-             .doc = "What it must be better than; by default anything will do."),
+             .doc = "Value that must also be beaten to count as an improvement; left out: none."),
     MR_PARAM(struct params, restore_best_weights,
-             .doc = "The weights at the end are those of the best epoch."),
+             .doc = "Restores the weights of the best epoch at the end."),
     MR_PARAM(struct params, start_from_epoch, .max.i = INT32_MAX,
-             .doc = "Epochs at the beginning that do not count."),
+             .doc = "Number of first epochs that do not count."),
     {0}};
 
 const mr_callback_desc mr__callback_early_stopping = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "early_stopping",
-           .doc = "Ends training when a value has stopped getting better.",
+           .doc = "Ends training when a value has stopped improving.",
            .example = "early_stopping(monitor=\"val_loss\", patience=3, restore_best_weights=true)",
            .params = table,
            .params_size = sizeof(struct params)},

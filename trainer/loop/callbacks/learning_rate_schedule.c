@@ -28,7 +28,7 @@ static mr_code epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
 
 static const mr_param table[] = {
     {.name = "schedule",
-     .doc = "Pairs of an epoch, counted from 0, and the learning rate from then on.",
+     .doc = "Pairs of an epoch, counted from 0, and the learning rate from that epoch on.",
      .type = MR_PT_OWN,
      .kind = &mr__param_pairs,
      .flags = MR_P_POSITIONAL,

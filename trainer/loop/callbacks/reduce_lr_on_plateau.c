@@ -97,24 +97,25 @@ static mr_code recall(void *ctx, const mr_callback_memory *m, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_PARAM(struct params, monitor, .def.s = "val_loss", .doc = "The value that is watched."),
+    MR_PARAM(struct params, monitor, .def.s = "val_loss", .doc = "Name of the value to watch."),
     MR_PARAM(struct params, factor, .def.f = 0.1, .max.f = 0.9999999,
-             .doc = "What the learning rate is multiplied by."),
-    MR_PARAM(struct params, patience, .def.i = 10, .max.i = INT32_MAX,
-             .doc = "Epochs that may pass without getting better."),
+             .doc = "Factor by which the learning rate is multiplied."),
+    MR_PARAM(
+        struct params, patience, .def.i = 10, .max.i = INT32_MAX,
+        .doc = "Number of epochs without an improvement after which the learning rate is lowered."),
     MR_PARAM(struct params, mode, .def.s = "auto", .names = mr__modes,
-             .doc = "Which values are better; auto: by the name."),
+             .doc = "Whether smaller or larger values are better; auto: decided by the name."),
     MR_PARAM(struct params, min_delta, .def.f = 1e-4, .max.f = 1e30,
-             .doc = "By how much it must change to count as better."),
+             .doc = "Minimum change that counts as an improvement."),
     MR_PARAM(struct params, cooldown, .max.i = INT32_MAX,
-             .doc = "Epochs after a change in which none are counted."),
-    MR_PARAM(struct params, min_lr, .max.f = 1e30, .doc = "The least learning rate."),
+             .doc = "Number of epochs after a change that do not count."),
+    MR_PARAM(struct params, min_lr, .max.f = 1e30, .doc = "Minimum learning rate."),
     {0}};
 
 const mr_callback_desc mr__callback_reduce_lr_on_plateau = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "reduce_lr_on_plateau",
-           .doc = "Lowers the learning rate when a value has stopped getting better.",
+           .doc = "Lowers the learning rate when a value has stopped improving.",
            .example = "reduce_lr_on_plateau(monitor=\"val_loss\", factor=0.2, patience=5)",
            .params = table,
            .params_size = sizeof(struct params)},

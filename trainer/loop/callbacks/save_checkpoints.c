@@ -205,7 +205,7 @@ static mr_code check(const void *params, mr_status *st)
     const struct params *o = params;
     char *path;
     if (!*mr__name_in_path(o->path))
-        return mr_fail(st, MR_INVALID_ARGUMENT, "checkpoint: '%s' names no checkpoint", o->path);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "checkpoint: '%s' does not name a file", o->path);
     if (strchr(o->path, '{') && strchr(o->path, '{') < mr__name_in_path(o->path))
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "checkpoint: {epoch} and {step} belong in the last part of '%s'", o->path);
@@ -220,23 +220,24 @@ const char *mr_checkpoint_callback_path(const mr_callback *c)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, path, .doc = "Where each is saved; {epoch} and {step} are replaced."),
+    MR_ARG(struct params, path, .doc = "Path of each checkpoint; {epoch} and {step} are replaced."),
     MR_PARAM_OWN(struct params, save_freq, mr__param_freq, .def.s = "epoch",
                  .doc = "\"epoch\", or a number of steps."),
-    MR_PARAM(struct params, save_best_only, .doc = "Saves when the value watched is the best."),
-    MR_PARAM(struct params, monitor, .def.s = "val_loss", .doc = "The value that is watched."),
+    MR_PARAM(struct params, save_best_only,
+             .doc = "Saves only when the watched value is the best so far."),
+    MR_PARAM(struct params, monitor, .def.s = "val_loss", .doc = "Name of the value to watch."),
     MR_PARAM(struct params, mode, .def.s = "auto", .names = mr__modes,
-             .doc = "Which values are better; auto: by the name."),
+             .doc = "Whether smaller or larger values are better; auto: decided by the name."),
     MR_PARAM_OWN(struct params, keep, mr__param_keep, .def.s = "all",
-                 .doc = "all, or how many: earlier ones are removed."),
+                 .doc = "\"all\", or the number of checkpoints to keep: earlier ones are removed."),
     MR_PARAM(struct params, on_error, .def.s = "fail", .names = mr__reactions,
-             .doc = "Whether one that cannot be saved ends training."),
+             .doc = "Whether a failed save ends training."),
     {0}};
 
 const mr_callback_desc mr__callback_checkpoint = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "checkpoint",
-           .doc = "Saves the model and all that training needs to go on.",
+           .doc = "Saves the model and everything that training needs to resume.",
            .example = "checkpoint(\"dir/ckpt_{epoch}\", keep=3)",
            .params = table,
            .params_size = sizeof(struct params)},

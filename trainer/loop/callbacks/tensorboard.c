@@ -86,7 +86,7 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, directory, .doc = "Where the directories train and validation are."),
+    MR_ARG(struct params, directory, .doc = "Directory in which train and validation are written."),
     MR_PARAM_OWN(struct params, update_freq, mr__param_freq, .def.s = "epoch",
                  .doc = "\"epoch\", \"batch\", or a number of steps: how often batch_loss is "
                         "written."),

@@ -21,7 +21,7 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 const mr_layer_desc mr__layer_add = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "add",
-           .doc = "The sum of two or more results of one shape.",
+           .doc = "Sum of two or more inputs of the same shape.",
            .example = "a = input(4); b = a.dense(4); add(a, b).dense(1)"},
     .merges = true,
     .build = mr__merge_build,

@@ -22,7 +22,7 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 const mr_layer_desc mr__layer_average = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "average",
-           .doc = "The mean of two or more results of one shape.",
+           .doc = "Mean of two or more inputs of the same shape.",
            .example = "a = input(4); b = a.dense(4); average(a, b).dense(1)"},
     .merges = true,
     .build = mr__merge_build,

@@ -165,7 +165,7 @@ static mr_code build(mr_layer *l, mr_status *st)
     const mr_regularizer none = {0};
     if (l->in.rank < 1 || mr_dims_values(&l->in) == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "batch_norm needs examples with at least one axis, and values in it");
+                       "batch_norm needs examples with at least one axis, which must not be empty");
     l->out = l->in;
     l->keep = (o->synchronized ? 4 : 2) * channels_of(l) + 1;
     l->joins = o->synchronized;
@@ -205,30 +205,32 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 
 static const mr_param table[] = {
     MR_PARAM(struct params, momentum, .def.f = 0.99, .max.f = 1,
-             .doc = "Share of the running means kept in a step."),
+             .doc = "Fraction of the running means kept in a step."),
     MR_PARAM(struct params, epsilon, .def.f = 1e-3, .max.f = 1,
-             .doc = "Added to the variance, which may be 0."),
+             .doc = "Added to the variance to avoid division by 0."),
     MR_PARAM(struct params, center, .def.b = true, .doc = "Adds the learned beta."),
     MR_PARAM(struct params, scale, .def.b = true, .doc = "Multiplies by the learned gamma."),
     MR_PARAM_OWN(struct params, beta_initializer, mr_param_initializer, .def.s = "zeros",
-                 .doc = "First values of beta."),
+                 .doc = "Initial values of beta."),
     MR_PARAM_OWN(struct params, gamma_initializer, mr_param_initializer, .def.s = "ones",
-                 .doc = "First values of gamma."),
+                 .doc = "Initial values of gamma."),
     MR_PARAM_OWN(struct params, moving_mean_initializer, mr_param_initializer, .def.s = "zeros",
-                 .doc = "First values of the running mean."),
+                 .doc = "Initial values of the running mean."),
     MR_PARAM_OWN(struct params, moving_variance_initializer, mr_param_initializer, .def.s = "ones",
-                 .doc = "First values of the running variance."),
+                 .doc = "Initial values of the running variance."),
     MR_PARAM_OWN(struct params, beta_regularizer, mr_param_regularizer,
                  .doc = "Penalty on beta, added to the loss."),
     MR_PARAM_OWN(struct params, gamma_regularizer, mr_param_regularizer,
                  .doc = "Penalty on gamma, added to the loss."),
-    MR_PARAM(struct params, synchronized, .doc = "Takes the moments of all replicas' rows."),
+    MR_PARAM(struct params, synchronized,
+             .doc = "Computes the moments from the rows of all replicas."),
     {0}};
 
 const mr_layer_desc mr__layer_batch_norm = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "batch_norm",
-           .doc = "Gives each channel mean 0 and variance 1 over the batch, then scales it.",
+           .doc =
+               "Normalizes each channel to mean 0 and variance 1 over the batch, then scales it.",
            .example = "input(8, 8, 3).conv2d(16, 3, use_bias=false).batch_norm().activation("
                       "\"relu\").flatten()",
            .params = table,

@@ -97,7 +97,7 @@ static const mr_param table[] = {
 const mr_layer_desc mr__layer_category_encoding = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "category_encoding",
-           .doc = "Makes ones and zeros of class numbers.",
+           .doc = "Encodes class numbers as one-hot, multi-hot or count vectors.",
            .example = "input(3).category_encoding(10, output_mode=\"multi_hot\").dense(2)",
            .params = table,
            .params_size = sizeof(struct params)},

@@ -21,7 +21,7 @@ static mr_code build(mr_layer *l, mr_status *st)
     char first[128], other[128];
     if (axis < 0 || axis >= l->in.rank)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "%s: an input of %d axes beside the batch's has no axis %" PRId64
+                       "%s: an input of %d axes, besides that of the batch, has no axis %" PRId64
                        " to join along",
                        l->name, l->in.rank, ((const struct params *)l->params)->axis);
     l->out = l->in;
@@ -33,11 +33,10 @@ static mr_code build(mr_layer *l, mr_status *st)
         mr__shape_text(l->in.rank, l->in.shape, first, sizeof first);
         mr__shape_text(d->rank, d->shape, other, sizeof other);
         if (!fits)
-            return mr_fail(
-                st, MR_INVALID_ARGUMENT,
-                "%s: the shapes of its inputs may differ in axis %d alone, but the first "
-                "has %s and number %zu has %s",
-                l->name, axis + 1, first, k + 1, other);
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "%s: the shapes of its inputs may differ only in axis %d, but the first "
+                           "has %s and number %zu has %s",
+                           l->name, axis + 1, first, k + 1, other);
         l->out.shape[axis] += d->shape[axis];
     }
     return MR_OK;
@@ -91,7 +90,7 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 
 static const mr_param table[] = {
     {.name = "axis",
-     .doc = "The axis to join along; 0 is the batch's and not for this, -1 is the last.",
+     .doc = "Axis to join along; -1 is the last, and 0, the batch's, is not allowed.",
      .type = MR_PT_I64,
      .at = offsetof(struct params, axis),
      .def.i = -1,
@@ -103,7 +102,7 @@ const mr_layer_desc mr__layer_concat = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "concat",
            .alias = "concatenate",
-           .doc = "Joins two or more results along an axis.",
+           .doc = "Joins two or more inputs along an axis.",
            .example = "a = input(4); b = input(3); concat(a, b).dense(1)",
            .params = table,
            .params_size = sizeof(struct params)},

@@ -96,14 +96,14 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, units, .min.i = 1, .max.i = 1 << 24, .doc = "Values of each result."),
+    MR_ARG(struct params, units, .min.i = 1, .max.i = 1 << 24, .doc = "Number of output values."),
     MR_PARAM_OWN(struct params, activation, mr_param_activation, .def.s = "linear",
-                 .doc = "Applied to the result."),
+                 .doc = "Activation applied to the output."),
     MR_PARAM(struct params, use_bias, .def.b = true, .doc = "Adds a learned value to each unit."),
     MR_PARAM_OWN(struct params, kernel_initializer, mr_param_initializer, .def.s = "glorot_uniform",
-                 .doc = "First values of the kernel."),
+                 .doc = "Initial values of the kernel."),
     MR_PARAM_OWN(struct params, bias_initializer, mr_param_initializer, .def.s = "zeros",
-                 .doc = "First values of the bias."),
+                 .doc = "Initial values of the bias."),
     MR_PARAM_OWN(struct params, kernel_regularizer, mr_param_regularizer,
                  .doc = "Penalty on the kernel, added to the loss."),
     MR_PARAM_OWN(struct params, bias_regularizer, mr_param_regularizer,

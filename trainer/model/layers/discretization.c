@@ -51,7 +51,7 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 
 static const mr_param table[] = {
     {.name = "bin_boundaries",
-     .doc = "Numbers that rise, a file of them, or the directory of boundaries.json.",
+     .doc = "Increasing numbers, a file of them, or the directory of boundaries.json.",
      .type = MR_PT_OWN,
      .kind = &mr__param_boundaries,
      .flags = MR_P_POSITIONAL,
@@ -61,7 +61,7 @@ static const mr_param table[] = {
 const mr_layer_desc mr__layer_discretization = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "discretization",
-           .doc = "The number of each value's bin: 0 below the first boundary.",
+           .doc = "Maps each value to the number of its bin: 0 below the first boundary.",
            .example = "input(2).discretization([0.0, 1.0]).category_encoding(3).dense(1)",
            .params = table,
            .params_size = sizeof(struct params)},

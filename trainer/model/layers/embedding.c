@@ -74,9 +74,9 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 
 static const mr_param table[] = {
     MR_ARG(struct params, input_dim, .min.i = 1, .max.i = 1 << 28, .doc = "Number of classes."),
-    MR_ARG(struct params, output_dim, .min.i = 1, .max.i = 1 << 20, .doc = "Values of a vector."),
+    MR_ARG(struct params, output_dim, .min.i = 1, .max.i = 1 << 20, .doc = "Length of a vector."),
     MR_PARAM_OWN(struct params, embeddings_initializer, mr_param_initializer,
-                 .def.s = "random_uniform", .doc = "First values of the vectors."),
+                 .def.s = "random_uniform", .doc = "Initial values of the vectors."),
     MR_PARAM_OWN(struct params, embeddings_regularizer, mr_param_regularizer,
                  .doc = "Penalty on the vectors, added to the loss."),
     {0}};
@@ -84,7 +84,7 @@ static const mr_param table[] = {
 const mr_layer_desc mr__layer_embedding = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "embedding",
-           .doc = "A learned vector for each class number.",
+           .doc = "Maps each class number to a learned vector.",
            .example = "input(8).embedding(1000, 16).flatten().dense(2)",
            .params = table,
            .params_size = sizeof(struct params)},

@@ -12,7 +12,7 @@ static mr_code build(mr_layer *l, mr_status *st)
 const mr_layer_desc mr__layer_flatten = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "flatten",
-           .doc = "Makes one axis of all axes of an example.",
+           .doc = "Flattens all axes of an example into one.",
            .example = "input(28, 28).flatten().dense(10)"},
     .view = true,
     .build = build,

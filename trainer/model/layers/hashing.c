@@ -18,14 +18,13 @@ static mr_code prepare(const mr_layer *l, const char *x, char **out, mr_status *
 }
 
 static const mr_param table[] = {MR_ARG(struct params, num_bins, .min.i = 1,
-                                        .max.i = INT64_C(1) << 40,
-                                        .doc = "How many numbers there are, from 0."),
+                                        .max.i = INT64_C(1) << 40, .doc = "Number of bins."),
                                  {0}};
 
 const mr_layer_desc mr__layer_hashing = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "hashing",
-           .doc = "The bin of each string, by its hash.",
+           .doc = "Maps each string to a bin by its hash.",
            .example = "input(2).hashing(num_bins=10).category_encoding(10).dense(1)",
            .params = table,
            .params_size = sizeof(struct params)},

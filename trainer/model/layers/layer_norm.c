@@ -67,7 +67,7 @@ static mr_code build(mr_layer *l, mr_status *st)
     const struct params *o = l->params;
     if (l->in.rank < 1 || mr_dims_values(&l->in) == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "layer_norm needs examples with at least one axis, and values in it");
+                       "layer_norm needs examples with at least one axis, which must not be empty");
     int64_t width = (int64_t)width_of(l);
     l->out = l->in;
     l->keep_per_row = 2 * (mr_dims_values(&l->in) / (size_t)width);
@@ -111,13 +111,13 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 
 static const mr_param table[] = {
     MR_PARAM(struct params, epsilon, .def.f = 1e-3, .max.f = 1,
-             .doc = "Added to the variance, which may be 0."),
+             .doc = "Added to the variance to avoid division by 0."),
     MR_PARAM(struct params, center, .def.b = true, .doc = "Adds the learned beta."),
     MR_PARAM(struct params, scale, .def.b = true, .doc = "Multiplies by the learned gamma."),
     MR_PARAM_OWN(struct params, beta_initializer, mr_param_initializer, .def.s = "zeros",
-                 .doc = "First values of beta."),
+                 .doc = "Initial values of beta."),
     MR_PARAM_OWN(struct params, gamma_initializer, mr_param_initializer, .def.s = "ones",
-                 .doc = "First values of gamma."),
+                 .doc = "Initial values of gamma."),
     MR_PARAM_OWN(struct params, beta_regularizer, mr_param_regularizer,
                  .doc = "Penalty on beta, added to the loss."),
     MR_PARAM_OWN(struct params, gamma_regularizer, mr_param_regularizer,
@@ -125,12 +125,14 @@ static const mr_param table[] = {
     {0}};
 
 const mr_layer_desc mr__layer_layer_norm = {
-    .is = {.abi = MR_ABI_VERSION,
-           .name = "layer_norm",
-           .doc = "Gives each vector along the last axis mean 0 and variance 1, then scales it.",
-           .example = "input(16).dense(32).layer_norm().activation(\"relu\").dense(4)",
-           .params = table,
-           .params_size = sizeof(struct params)},
+    .is =
+        {.abi = MR_ABI_VERSION,
+         .name = "layer_norm",
+         .doc =
+             "Normalizes each vector along the last axis to mean 0 and variance 1, then scales it.",
+         .example = "input(16).dense(32).layer_norm().activation(\"relu\").dense(4)",
+         .params = table,
+         .params_size = sizeof(struct params)},
     .build = build,
     .forward = forward,
     .backward = backward,

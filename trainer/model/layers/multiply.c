@@ -44,7 +44,7 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 const mr_layer_desc mr__layer_multiply = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "multiply",
-           .doc = "The product of two or more results of one shape, value by value.",
+           .doc = "Elementwise product of two or more inputs of the same shape.",
            .example = "a = input(4); b = a.dense(4); multiply(a, b).dense(1)"},
     .merges = true,
     .build = mr__merge_build,

@@ -67,13 +67,13 @@ static mr_code build(mr_layer *l, mr_status *st)
     l->keep = width;
     if (o->adapted.e ? o->mean.n || o->variance.n : !o->mean.n || !o->variance.n)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "normalization wants mean and variance, or adapted and neither of them");
+                       "normalization needs either mean and variance, or adapted");
     for (size_t i = 0; i < 2; i++) {
         if (lists[i]->n != 1 && lists[i]->n != width)
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "normalization: %s has %zu values, expected 1 or %zu, as many as the "
-                           "last axis has",
-                           names[i], lists[i]->n, width);
+            return mr_fail(
+                st, MR_INVALID_ARGUMENT,
+                "normalization: %s has %zu values, expected 1 or %zu, the length of the last axis",
+                names[i], lists[i]->n, width);
         l->wanted[l->n_wanted++] = (mr_variable_spec){.name = names[i],
                                                       .rank = 1,
                                                       .shape = {(int64_t)width},
@@ -100,7 +100,8 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_PARAM(struct params, mean, .doc = "Means along the last axis, or a list of one for all."),
+    MR_PARAM(struct params, mean,
+             .doc = "Means along the last axis, or a list with one mean for all."),
     MR_PARAM(struct params, variance, .max.f = 1e30, .doc = "The variances, likewise."),
     MR_PARAM_OWN(struct params, adapted, mr__param_moments,
                  .doc = "Instead of both: the directory that adapt wrote, or its "
@@ -110,7 +111,7 @@ static const mr_param table[] = {
 const mr_layer_desc mr__layer_normalization = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "normalization",
-           .doc = "Subtracts known means and divides by known deviations.",
+           .doc = "Subtracts known means and divides by known standard deviations.",
            .example = "input(3).normalization(mean=[0.5, 1.0, 2.0], variance=[1.0, 4.0, 0.25])"
                       ".dense(2)",
            .params = table,

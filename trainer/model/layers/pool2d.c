@@ -124,9 +124,9 @@ static const mr_param table[] = {
     MR_PARAM(struct params, pool_size, .min.i = 1, .max.i = 1 << 16,
              .doc = "Height and width of a window, or one number for both; left out: 2."),
     MR_PARAM(struct params, strides, .min.i = 1, .max.i = 1 << 16,
-             .doc = "Steps between windows; left out: their size."),
+             .doc = "Stride of the windows; left out: their size."),
     MR_PARAM(struct params, padding, .def.s = "valid", .names = mr__paddings,
-             .doc = "\"valid\", or \"same\": windows may reach over the edge."),
+             .doc = "\"valid\", or \"same\": windows may extend past the edge."),
     {0}};
 
 const mr_layer_desc mr__layer_max_pool = {
@@ -193,8 +193,9 @@ static mr_code build_global(mr_layer *l, mr_status *st)
 {
     const struct global_params *o = l->params;
     if (l->in.rank != 3 || mr_dims_values(&l->in) == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "global_average_pool needs images [height, width, channels] with values");
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "global_average_pool needs images [height, width, channels] that are not empty");
     int64_t channels = l->in.shape[2];
     l->out = (mr_dims){.rank = 1, .shape = {channels}};
     if (o->keepdims)

@@ -66,14 +66,15 @@ static mr_code onnx_cast(const mr_layer *l, mr_onnx *g, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, scale, .doc = "What values are multiplied by."),
-    MR_PARAM(struct params, offset, .doc = "What is added then."),
+    MR_ARG(struct params, scale, .doc = "Factor that values are multiplied by."),
+    MR_PARAM(struct params, offset, .doc = "Number that is added afterwards."),
     {0}};
 
 const mr_layer_desc mr__layer_rescaling = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "rescaling",
-           .doc = "Multiplies by a number and adds one; takes numbers of any type, such as bytes.",
+           .doc =
+               "Multiplies by a number and adds another; takes numbers of any type, such as bytes.",
            .example = "input(28, 28).rescaling(0.00392156862745098).flatten().dense(10)",
            .params = table,
            .params_size = sizeof(struct params)},
@@ -86,7 +87,7 @@ const mr_layer_desc mr__layer_rescaling = {
 const mr_layer_desc mr__layer_cast = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "cast",
-           .doc = "Makes floats of numbers of any type.",
+           .doc = "Converts numbers of any type to float32.",
            .example = "input(4).cast().dense(3)"},
     .takes_numbers = true,
     .forward = forward_cast,

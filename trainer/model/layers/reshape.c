@@ -48,7 +48,7 @@ static const mr_param table[] = {{.name = "target_shape",
 const mr_layer_desc mr__layer_reshape = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "reshape",
-           .doc = "Gives an example another shape.",
+           .doc = "Changes the shape of an example.",
            .example = "input(784).reshape(28, 28).flatten().dense(10)",
            .params = table,
            .params_size = sizeof(struct params)},

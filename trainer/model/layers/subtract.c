@@ -16,7 +16,7 @@ static mr_code backward(const mr_layer_pass *p, mr_status *st)
 static mr_code build(mr_layer *l, mr_status *st)
 {
     if (l->n_inputs != 2)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%s: it takes two inputs, found %zu", l->name,
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s: expected two inputs, found %zu", l->name,
                        l->n_inputs);
     return mr__merge_build(l, st);
 }
@@ -29,7 +29,7 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
 const mr_layer_desc mr__layer_subtract = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "subtract",
-           .doc = "The first of two results of one shape without the second.",
+           .doc = "Difference of two inputs of the same shape.",
            .example = "a = input(4); b = a.dense(4); subtract(a, b).dense(1)"},
     .merges = true,
     .build = build,

@@ -25,8 +25,8 @@ static mr_code build(mr_layer *l, mr_status *st)
     if (l->in.rank > 0 && l->in.shape[l->in.rank - 1] == o->output_sequence_length)
         return MR_OK;
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "text_vectorization: the model's input is what it makes of a text, [%" PRId64
-                   "], its output_sequence_length",
+                   "text_vectorization: the model's input must have the shape that it makes of a "
+                   "text, [%" PRId64 "], from its output_sequence_length",
                    o->output_sequence_length);
 }
 
@@ -38,13 +38,13 @@ static const mr_param table[] = {
      .flags = MR_P_POSITIONAL,
      .at = offsetof(struct params, vocabulary)},
     MR_ARG(struct params, output_sequence_length, .min.i = 1, .max.i = 1 << 24,
-           .doc = "How many indices each text gives: more are cut off, fewer are followed by 0."),
+           .doc = "Number of indices for each text: more are cut off, fewer are padded with 0."),
     {0}};
 
 const mr_layer_desc mr__layer_text_vectorization = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "text_vectorization",
-           .doc = "The indices of a text's tokens.",
+           .doc = "Maps a text to the indices of its tokens.",
            .example = "input(4).text_vectorization([\"good\", \"bad\"], "
                       "output_sequence_length=4).embedding(4, 8).flatten().dense(1)",
            .params = table,

@@ -24,7 +24,7 @@ static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
     mr__tokens t;
     if (o->oov != 1)
         return mr_fail(st, MR_UNIMPLEMENTED,
-                       "layer %s: a lookup can be exported as ONNX with oov=1 alone, not %" PRId64,
+                       "layer %s: a lookup can be exported as ONNX only with oov=1, not %" PRId64,
                        l->name, o->oov);
     MR_TRY(mr__vocabulary_tokens(&o->vocabulary, &t, st));
     mr_code rc = mr__onnx_encode(g, t.strings, t.integers, t.n, o->oov, st);
@@ -40,13 +40,13 @@ static const mr_param table[] = {
      .flags = MR_P_POSITIONAL,
      .at = offsetof(struct params, vocabulary)},
     MR_PARAM(struct params, oov, .def.i = 1, .min.i = 0, .max.i = INT64_C(1) << 40,
-             .doc = "How many indices, from 0, are for what is not in the vocabulary."),
+             .doc = "Number of indices, from 0, for tokens that are not in the vocabulary."),
     {0}};
 
 const mr_layer_desc mr__layer_lookup = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "lookup",
-           .doc = "The index of each token in a vocabulary.",
+           .doc = "Maps each token to its index in a vocabulary.",
            .example = "input(1).lookup([\"a\", \"b\", \"c\"]).embedding(4, 8).flatten().dense(1)",
            .params = table,
            .params_size = sizeof(struct params)},

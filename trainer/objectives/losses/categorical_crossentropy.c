@@ -22,13 +22,13 @@ static const mr_param table[] = {
     MR_PARAM(struct params, from_logits, .def.b = true,
              .doc = "Predictions are logits, not probabilities."),
     MR_PARAM(struct params, label_smoothing, .max.f = 1,
-             .doc = "Share of each label that goes to all classes alike."),
+             .doc = "Fraction of each label that is spread evenly over all classes."),
     {0}};
 
 const mr_loss_desc mr__loss_categorical_crossentropy = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "categorical_crossentropy",
-           .doc = "Cross-entropy of labels with a value a class.",
+           .doc = "Cross-entropy of labels with one value per class.",
            .example = "categorical_crossentropy(from_logits=true, label_smoothing=0.1)",
            .params = table,
            .params_size = sizeof(struct params)},

@@ -14,14 +14,15 @@ static mr_code compute(const mr_loss_pass *p, mr_status *st)
     return p->math->loss(p->stream, &l, st);
 }
 
-static const mr_param table[] = {MR_PARAM(struct params, delta, .def.f = 1, .max.f = 1e30,
-                                          .doc = "Where the square ends and the line begins."),
-                                 {0}};
+static const mr_param table[] = {
+    MR_PARAM(struct params, delta, .def.f = 1, .max.f = 1e30,
+             .doc = "Difference at which the square ends and the line begins."),
+    {0}};
 
 const mr_loss_desc mr__loss_huber = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "huber",
-           .doc = "Squares of small differences, magnitudes of large ones.",
+           .doc = "Squares of small differences, absolute values of large ones.",
            .example = "huber(delta=1.0)",
            .params = table,
            .params_size = sizeof(struct params)},

@@ -11,7 +11,8 @@ const mr_loss_desc mr__loss_kl_divergence = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "kl_divergence",
            .alias = "kld",
-           .doc = "How far a distribution is from the labelled one.",
+           .doc =
+               "Kullback-Leibler divergence of the predicted distribution from the labelled one.",
            .example = "kl_divergence"},
     .compute = compute,
 };

@@ -11,7 +11,7 @@ const mr_loss_desc mr__loss_mae = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "mae",
            .alias = "mean_absolute_error",
-           .doc = "Mean of the magnitudes of the differences.",
+           .doc = "Mean of the absolute differences.",
            .example = "mae"},
     .compute = compute,
 };

@@ -15,7 +15,7 @@ static mr_code need_values(const mr_metric_pass *p, size_t n, mr_status *st)
     if (have == n)
         return MR_OK;
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "%s: %zu labels do not go with %zu predictions of width %zu", p->name, have,
+                   "%s: %zu labels do not match %zu predictions of width %zu", p->name, have,
                    mr_array_row_values(p->predictions), width_of(p->predictions));
 }
 
@@ -70,7 +70,8 @@ static mr_code pick(const mr_metric_pass *p, mr_status *st)
 const mr_metric_desc mr__metric_accuracy = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "accuracy",
-           .doc = "Share of examples predicted right, in the way that fits the labels' shape.",
+           .doc =
+               "Fraction of examples predicted correctly, in the way that fits the labels' shape.",
            .example = "accuracy"},
     .needs_labels = true,
     .update = pick,
@@ -79,7 +80,7 @@ const mr_metric_desc mr__metric_accuracy = {
 const mr_metric_desc mr__metric_sparse_categorical_accuracy = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "sparse_categorical_accuracy",
-           .doc = "Share of examples whose largest prediction is at the label.",
+           .doc = "Fraction of examples whose largest prediction is at the label.",
            .example = "sparse_categorical_accuracy"},
     .needs_labels = true,
     .update = sparse,
@@ -88,7 +89,7 @@ const mr_metric_desc mr__metric_sparse_categorical_accuracy = {
 const mr_metric_desc mr__metric_categorical_accuracy = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "categorical_accuracy",
-           .doc = "Share of examples whose largest prediction is where the largest label is.",
+           .doc = "Fraction of examples whose largest prediction is where the largest label is.",
            .example = "categorical_accuracy"},
     .needs_labels = true,
     .update = categorical,
@@ -97,7 +98,7 @@ const mr_metric_desc mr__metric_categorical_accuracy = {
 const mr_metric_desc mr__metric_binary_accuracy = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "binary_accuracy",
-           .doc = "Share of predictions on the label's side of the threshold.",
+           .doc = "Fraction of predictions on the label's side of the threshold.",
            .example = "binary_accuracy"},
     .needs_labels = true,
     .update = binary,

@@ -55,7 +55,7 @@ static const mr_param table[] = {
 const mr_metric_desc mr__metric_precision = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "precision",
-           .doc = "Share of positive labels among those predicted positive.",
+           .doc = "Fraction of positive labels among those predicted positive.",
            .example = "precision(thresholds=0.5)",
            .params = table,
            .params_size = sizeof(struct params)},
@@ -66,7 +66,7 @@ const mr_metric_desc mr__metric_precision = {
 const mr_metric_desc mr__metric_recall = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "recall",
-           .doc = "Share of the positive labels that are predicted positive.",
+           .doc = "Fraction of the positive labels that are predicted positive.",
            .example = "recall(thresholds=0.5)",
            .params = table,
            .params_size = sizeof(struct params)},

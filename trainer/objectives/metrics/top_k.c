@@ -15,8 +15,8 @@ static mr_code update(const mr_metric_pass *p, mr_status *st)
     size_t width = x->rank > 1 ? (size_t)x->shape[x->rank - 1] : 1, n = width ? values / width : 0;
     if (have != n && have != values)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "top_k: %zu labels do not go with %zu predictions of width %zu", have,
-                       values, width);
+                       "top_k: %zu labels do not match %zu predictions of width %zu", have, values,
+                       width);
     return p->math->metric(
         p->stream,
         &(mr_math_metric){.kind = have == n ? MR_METRIC_TOP_K : MR_METRIC_TOP_K_CATEGORICAL,
@@ -30,14 +30,15 @@ static mr_code update(const mr_metric_pass *p, mr_status *st)
         st);
 }
 
-static const mr_param table[] = {
-    MR_PARAM(struct params, k, .def.i = 5, .min.i = 1, .max.i = 1 << 24, .doc = "How many count."),
-    {0}};
+static const mr_param table[] = {MR_PARAM(struct params, k, .def.i = 5, .min.i = 1,
+                                          .max.i = 1 << 24,
+                                          .doc = "Number of predictions that count."),
+                                 {0}};
 
 const mr_metric_desc mr__metric_top_k = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "top_k",
-           .doc = "Share of examples whose label is among the k largest predictions.",
+           .doc = "Fraction of examples whose label is among the k largest predictions.",
            .example = "top_k(k=3)",
            .params = table,
            .params_size = sizeof(struct params)},

@@ -36,7 +36,7 @@ static mr_code update(const mr_optimizer_step *u, mr_status *st)
 static const mr_param table[] = {
     MR_PARAM(struct params, learning_rate, .def.f = 0.001, .max.f = 1e30, .doc = "Step size."),
     MR_PARAM(struct params, initial_accumulator_value, .def.f = 0.1, .max.f = 1e30,
-             .doc = "What the sums of squares begin with."),
+             .doc = "Initial value of the sums of squares."),
     MR_PARAM(struct params, epsilon, .def.f = 1e-7, .max.f = 1,
              .doc = "Keeps the divisor away from 0."),
     {0}};

@@ -37,9 +37,9 @@ static mr_code update(const mr_optimizer_step *u, mr_status *st)
 static const mr_param table[] = {
     MR_PARAM(struct params, learning_rate, .def.f = 0.001, .max.f = 1e30, .doc = "Step size."),
     MR_PARAM(struct params, beta_1, .def.f = 0.9, .max.f = 0.9999999,
-             .doc = "Share of the mean of gradients kept."),
+             .doc = "Fraction of the mean of gradients kept."),
     MR_PARAM(struct params, beta_2, .def.f = 0.999, .max.f = 0.9999999,
-             .doc = "Share of the mean of squares kept."),
+             .doc = "Fraction of the mean of squares kept."),
     MR_PARAM(struct params, epsilon, .def.f = 1e-7, .max.f = 1,
              .doc = "Keeps the divisor away from 0."),
     {0}};
@@ -47,7 +47,7 @@ static const mr_param table[] = {
 const mr_optimizer_desc mr__optimizer_adamw = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "adamw",
-           .doc = "Adam with weights that decay by themselves.",
+           .doc = "Adam with decoupled weight decay.",
            .example = "adamw(learning_rate=0.001, weight_decay=0.004)",
            .params = table,
            .params_size = sizeof(struct params)},

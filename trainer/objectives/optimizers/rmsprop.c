@@ -36,11 +36,12 @@ static mr_code update(const mr_optimizer_step *u, mr_status *st)
 static const mr_param table[] = {
     MR_PARAM(struct params, learning_rate, .def.f = 0.001, .max.f = 1e30, .doc = "Step size."),
     MR_PARAM(struct params, rho, .def.f = 0.9, .max.f = 0.9999999,
-             .doc = "Share of the mean of squares kept."),
-    MR_PARAM(struct params, momentum, .max.f = 1, .doc = "Share of the last step kept."),
+             .doc = "Fraction of the mean of squares kept."),
+    MR_PARAM(struct params, momentum, .max.f = 1, .doc = "Fraction of the last step kept."),
     MR_PARAM(struct params, epsilon, .def.f = 1e-7, .max.f = 1,
              .doc = "Keeps the divisor away from 0."),
-    MR_PARAM(struct params, centered, .doc = "Takes the variance of gradients, not their squares."),
+    MR_PARAM(struct params, centered,
+             .doc = "Divides by the variance of the gradients instead of their mean square."),
     {0}};
 
 const mr_optimizer_desc mr__optimizer_rmsprop = {

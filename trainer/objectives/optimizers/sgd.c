@@ -30,14 +30,14 @@ static mr_code update(const mr_optimizer_step *u, mr_status *st)
 
 static const mr_param table[] = {
     MR_PARAM(struct params, learning_rate, .def.f = 0.01, .max.f = 1e30, .doc = "Step size."),
-    MR_PARAM(struct params, momentum, .max.f = 1, .doc = "Share of the last step kept."),
-    MR_PARAM(struct params, nesterov, .doc = "Looks ahead along the momentum."),
+    MR_PARAM(struct params, momentum, .max.f = 1, .doc = "Fraction of the last step kept."),
+    MR_PARAM(struct params, nesterov, .doc = "Uses Nesterov momentum."),
     {0}};
 
 const mr_optimizer_desc mr__optimizer_sgd = {
     .is = {.abi = MR_ABI_VERSION,
            .name = "sgd",
-           .doc = "Gradient descent, with momentum if asked.",
+           .doc = "Gradient descent, optionally with momentum.",
            .example = "sgd(learning_rate=0.01, momentum=0.9)",
            .params = table,
            .params_size = sizeof(struct params)},

@@ -18,26 +18,27 @@
 
 #define SECOND              ((int64_t)1000000000)
 #define FINISH_NS           (1 * SECOND) /* to send what is queued */
-#define LEAVE_SECONDS       1.0          /* to leave the job, when it is closed */
-#define SOON_MS             1            /* in which most of what is waited for comes */
+#define LEAVE_SECONDS       1.0          /* to leave the job on close */
+#define SOON_MS             1            /* within which most waits end */
 #define OF(type, member, p) ((type *)((char *)(p)-offsetof(type, member)))
 
-/* A stream's window is the stream's part of the memory, and credit is given by quarters of it. */
+/* The loop is woken for an eighth of a stream's window (its part of the memory); credit is granted
+ * in quarters of it. */
 enum { NEWS_PARTS = 8 };
 
-/* What came in of a stream. The first of a queue may be given in part; the end stays. */
+/* An arrival of a stream. The first one of a queue may be partly consumed; the end stays queued. */
 typedef struct arrived_item {
     struct arrived_item *next;
     int kind; /* MR__ARRIVED_... */
     mr_block block;
-    size_t at;    /* rows given or left out */
-    uint64_t end; /* number of the element after it */
+    size_t at;    /* rows returned or skipped */
+    uint64_t end; /* number of the next element */
     size_t bytes;
-    mr_buffer *position; /* after it */
+    mr_buffer *position; /* after its last element */
     mr_status status;
 } arrived_item;
 
-/* Where a stream stands: `position` is of element number `element`. */
+/* A saved position of a stream; the next element after it is number `element`. */
 typedef struct stream_mark {
     mr_buffer *position; /* NULL: the beginning */
     uint64_t element;
@@ -45,24 +46,24 @@ typedef struct stream_mark {
 
 typedef struct remote_stream {
     uint32_t index;
-    bool is_cut; /* the loop's: an arrival was lost, the client has failed */
-    char *home;  /* shared: the worker that alone may host it; NULL: any */
+    bool is_cut; /* loop only: an arrival was lost and the client has failed */
+    char *home;  /* shared: the only worker that may host it; NULL: any */
     /* guarded by the lock */
-    uint64_t *splits; /* dynamic: that it was given, as far as is known */
+    uint64_t *splits; /* dynamic: those assigned to it, as far as known */
     size_t n_splits;
-    bool gone; /* shared: it is another client's, and in the list of those */
+    bool gone; /* shared: another client reads it; it is in the list `gone` */
     struct remote_stream *next_gone;
     arrived_item *first, *last;
     struct remote_stream *next_news;
     bool has_news;
-    uint64_t consumed; /* elements, as the reader is to know */
+    uint64_t consumed; /* elements, to be reported to the reader */
     stream_mark consumed_at;
     size_t released;
-    /* the consumer's */
-    uint64_t given;            /* elements */
-    size_t back;               /* rows given that it still has */
-    stream_mark before, after; /* what was given last; after: where all of it was given */
-    size_t to_release;         /* bytes of it */
+    /* consumer only */
+    uint64_t given;            /* elements returned */
+    size_t back;               /* of these, rows that the op has not delivered yet */
+    stream_mark before, after; /* around the last result; after: set once all of it is returned */
+    size_t to_release;         /* bytes of returned blocks, to be released */
     bool ended;
     mr_buffer *end_position;
 } remote_stream;
@@ -78,32 +79,32 @@ typedef struct mr__remote {
     const mr_spec *spec;
     pthread_t thread;
     bool has_thread;
-    int event; /* an eventfd: something came for the consumer */
+    int event; /* an eventfd: something arrived for the consumer */
     pthread_mutex_t lock;
     /* guarded by the lock */
-    remote_stream **streams; /* by index, NULL: not ours; only the loop changes them */
+    remote_stream **streams; /* by index; NULL: another client's; only the loop changes the list */
     size_t n_streams;
     remote_stream *gone;
     bool joined, is_failed, flushed, over;
-    bool all_ended; /* shared: all streams have, also those of other clients */
+    bool all_ended; /* shared: all streams have ended, also those of other clients */
     mr_status failed;
     bool sleeps; /* the consumer waits for the event */
     remote_stream *news_first, *news_last;
-    size_t news_bytes; /* released, and the loop does not know it */
+    size_t news_bytes; /* released, not yet known to the loop */
     bool news_posted, wants_flush, wants_leave, wants_stop, waits;
-    /* the consumer's */
+    /* consumer only */
     bool failure_said;
-    void *place;         /* what place gave last */
-    remote_stream *last; /* shared: whose rows were given last */
-    size_t turn;         /* shared: whose turn it is */
-    /* the loop's */
+    void *place;         /* the last result of place */
+    remote_stream *last; /* shared: the stream whose rows were returned last */
+    size_t turn;         /* shared: index of the stream whose turn is next */
+    /* loop only */
     mr__posted news;
     mr__loop *loop;
     mr__job_reader *reader;
     mr__client_connections connections;
     mr__timer tick, finish;
     bool stops, is_late;
-    bool has_for_consumer; /* it is woken at the end of this turn */
+    bool has_for_consumer; /* wake it at the end of this turn */
 } mr__remote;
 
 static void set_mark(stream_mark *m, mr_buffer *position, uint64_t element)
@@ -138,16 +139,16 @@ static void free_stream(remote_stream *s)
     mr_free(s);
 }
 
-/* Clients share the job; known once it is joined. */
+/* True if clients share the job; final once it is joined. */
 static bool is_shared(const mr__remote *r)
 {
     return r->job->mode == MR__WIRE__MODE__DYNAMIC ||
            r->job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
 }
 
-/* ---- news of the consumer: the lock is held ---- */
+/* ---- news from the consumer; call with the lock held ---- */
 
-/* The lock is held. */
+/* Call with the lock held. */
 static void post_news(mr__remote *r)
 {
     if (r->news_posted)
@@ -156,7 +157,7 @@ static void post_news(mr__remote *r)
     mr__loop_post(r->loop, &r->news);
 }
 
-/* The consumer has news of s; the loop takes them when they are posted, or within a second. */
+/* Queues news of s; the loop takes it when posted, or within a second. */
 static void add_news(mr__remote *r, remote_stream *s)
 {
     if (!s->has_news) {
@@ -170,7 +171,7 @@ static void add_news(mr__remote *r, remote_stream *s)
     }
 }
 
-/* The lock is held. */
+/* Call with the lock held. */
 static void set_waits(mr__remote *r, bool waits)
 {
     if (r->waits == waits)
@@ -179,7 +180,8 @@ static void set_waits(mr__remote *r, bool waits)
     post_news(r);
 }
 
-/* What is released of s is news, which the loop takes with the next ones; the lock is held. */
+/* Reports the released bytes of s to the loop, together with the next news. Call with the lock
+ * held. */
 static void release(mr__remote *r, remote_stream *s)
 {
     uint64_t all = r->o.most_bytes ? r->o.most_bytes : MR__LEAST_BYTES;
@@ -196,7 +198,7 @@ static void release(mr__remote *r, remote_stream *s)
         post_news(r);
 }
 
-/* Where s stands less what the consumer still has. */
+/* The mark for the place of s, without the rows that the op has not delivered yet. */
 static const stream_mark *mark_of(const remote_stream *s, uint64_t *elements)
 {
     *elements = s->given - s->back;
@@ -204,7 +206,8 @@ static const stream_mark *mark_of(const remote_stream *s, uint64_t *elements)
     return all ? &s->after : &s->before;
 }
 
-/* All that was given of s less what the consumer still has is consumed; the lock is held. */
+/* Marks all returned rows of s as consumed, except those that the op has not delivered yet. Call
+ * with the lock held. */
 static void consume(mr__remote *r, remote_stream *s)
 {
     uint64_t elements;
@@ -216,7 +219,7 @@ static void consume(mr__remote *r, remote_stream *s)
     add_news(r, s);
 }
 
-/* *out = where s stands less what the consumer still has; borrows from s. */
+/* *out = the place of s, without the rows that the op has not delivered yet; borrows from s. */
 static void fill_place(const remote_stream *s, Mr__Wire__Place *out)
 {
     uint64_t elements;
@@ -242,8 +245,8 @@ static int64_t now_of(const mr__remote *r)
     return mr__loop_now(r->loop);
 }
 
-/* Once for all that a turn of the loop brought: to be woken costs the consumer more than to take
- * a block. */
+/* Called once per turn of the loop, because waking up costs the consumer more than taking a
+ * block. */
 static void wake_consumer(mr__remote *r)
 {
     if (!r->has_for_consumer)
@@ -293,7 +296,7 @@ static void out_drop(void *ctx, void *block)
     drop_block(block);
 }
 
-/* A stream of this client stands at p. */
+/* Adds a stream of this client, at p. */
 static mr_code add_stream(mr__remote *r, const Mr__Wire__Place *p, mr_status *st)
 {
     uint32_t index = p->stream;
@@ -301,7 +304,7 @@ static mr_code add_stream(mr__remote *r, const Mr__Wire__Place *p, mr_status *st
     mr_buffer *copy = NULL;
     size_t size = r->n_streams;
     if (index >= MR_MOST_STREAMS || p->skip > p->elements || (index < size && r->streams[index]))
-        return mr_fail(st, MR_DATA_LOSS, "the dispatcher says a stream that cannot be");
+        return mr_fail(st, MR_DATA_LOSS, "the dispatcher sent an impossible stream");
     MR_TRY(copy_position(p->position.data, p->position.len, &copy, st));
     if (index >= size) {
         size = index + (size_t)1 > 2 * size ? index + (size_t)1 : 2 * size;
@@ -362,7 +365,7 @@ static mr_code take_splits(mr__remote *r, const mr__arrival *a, mr_status *st)
     return MR_OK;
 }
 
-/* A stream comes or goes, or all have ended. */
+/* A stream is added, removed or assigned splits, or all have ended. */
 static void shared_arrived(mr__remote *r, const mr__arrival *a)
 {
     mr_status st;
@@ -379,7 +382,7 @@ static void shared_arrived(mr__remote *r, const mr__arrival *a)
         r->all_ended = true;
     else if (a->kind == MR__ARRIVED_GONE && a->stream < r->n_streams)
         s = r->streams[a->stream];
-    if (s) { /* the consumer may be looking at it: it stays until this is closed */
+    if (s) { /* the consumer may be using it: freed on close */
         s->gone = true;
         s->next_gone = r->gone;
         r->gone = s;
@@ -400,7 +403,7 @@ static void out_deliver(void *ctx, const mr__arrival *from)
         return;
     }
     remote_stream *s = from->stream < r->n_streams ? r->streams[from->stream] : NULL;
-    if (!s || s->is_cut) { /* what comes after a gap must not be taken for what was lost */
+    if (!s || s->is_cut) { /* elements after a gap must not take the place of the lost ones */
         drop_block(block);
         return;
     }
@@ -432,20 +435,20 @@ static void out_deliver(void *ctx, const mr__arrival *from)
     bool waits = r->waits;
     r->has_for_consumer = true;
     pthread_mutex_unlock(&r->lock);
-    if (waits) { /* it counts from here what it waits for */
+    if (waits) { /* restart the stall timeout */
         mr__job_reader_waits(r->reader, false, now_of(r));
         mr__job_reader_waits(r->reader, true, now_of(r));
     }
 }
 
-/* The job with what the dispatcher knows of it; its graph is ours. */
+/* Replaces the job by the dispatcher's final one, which does not include the graph. */
 static mr_code take_job(mr__remote *r, const Mr__Wire__Joined *j, mr_status *st)
 {
     Mr__Wire__Job whole = *j->job, *copy = NULL;
     if ((whole.streams < 1 && !is_shared(r)) || whole.streams > MR_MOST_STREAMS ||
         whole.mode != r->job->mode || whole.block_length != r->job->block_length ||
         whole.consumers != r->job->consumers)
-        return mr_fail(st, MR_DATA_LOSS, "the dispatcher says another job than was asked for");
+        return mr_fail(st, MR_DATA_LOSS, "the dispatcher sent another job than requested");
     whole.graph = r->job->graph;
     MR_TRY(mr__wire_copy(&whole.base, &copy, st));
     mr__wire_free(r->job);
@@ -462,12 +465,13 @@ static mr_code take_places(mr__remote *r, const Mr__Wire__Joined *j, mr_status *
     for (size_t i = 0; i < j->n_places; i++) {
         const Mr__Wire__Place *p = j->places[i];
         if (!shared && (p->stream >= r->job->streams || p->stream % consumers != r->o.consumer))
-            return mr_fail(st, MR_DATA_LOSS, "the dispatcher says a stream that is not there");
+            return mr_fail(st, MR_DATA_LOSS, "the dispatcher sent a stream that does not exist");
         MR_TRY(add_stream(r, p, st));
     }
     for (uint32_t i = r->o.consumer; !shared && i < r->job->streams; i += (uint32_t)consumers)
         if (i >= r->n_streams || !r->streams[i])
-            return mr_fail(st, MR_DATA_LOSS, "the dispatcher does not say where stream %u is", i);
+            return mr_fail(st, MR_DATA_LOSS, "the dispatcher did not send the place of stream %u",
+                           i);
     return MR_OK;
 }
 
@@ -626,21 +630,21 @@ static void connection_closed(void *ctx, const char *address, const mr_status *w
 static const mr__client_connections_out connection_out = {connection_opened, connection_message,
                                                           connection_block, connection_closed};
 
-/* ---- the loop: news of the consumer ---- */
+/* ---- the loop: news from the consumer ---- */
 
-/* all: memory goes back too that is too little to send a message for. */
+/* all: also returns shared memory that is too little for a message of its kind. */
 static void take_news(mr__remote *r, bool all)
 {
     int64_t now = now_of(r);
     pthread_mutex_lock(&r->lock);
     r->news_bytes = 0;
     remote_stream *list = r->news_first;
-    r->news_first = r->news_last = NULL; /* the consumer may add more meanwhile */
+    r->news_first = r->news_last = NULL; /* the consumer may add more in the meantime */
     while (list) {
         remote_stream *s = list;
         list = s->next_news;
         s->has_news = false;
-        if (s->gone) /* what it says may be of another life of that stream */
+        if (s->gone) /* the stream may belong to this client again since then */
             continue;
         uint64_t elements = s->consumed, skip = elements - s->consumed_at.element;
         mr_buffer *position = s->consumed_at.position;
@@ -679,7 +683,7 @@ static void news_came(mr__posted *p)
     take_news(r, false);
 }
 
-/* Once a second at least, before the dispatcher learns of it. */
+/* At least once a second, before each acknowledgement. */
 static void ticked(mr__timer *t)
 {
     take_news(OF(mr__remote, tick, t), true);
@@ -712,7 +716,7 @@ static void *run_loop(void *arg)
         rc = mr__loop_turn(r->loop, r->is_late ? now_of(r) + SECOND : INT64_MAX, &st);
     }
     if (rc == MR_OK)
-        rc = mr__loop_turn(r->loop, now_of(r), &st); /* for lookups that were abandoned */
+        rc = mr__loop_turn(r->loop, now_of(r), &st); /* for abandoned lookups */
     if (rc != MR_OK)
         fail(r, &st);
     wake_consumer(r);
@@ -722,7 +726,7 @@ static void *run_loop(void *arg)
     return NULL;
 }
 
-/* Makes the loop and what runs on it. */
+/* Creates the loop, the connections and the reader. */
 static mr_code make_reader(mr__remote *r, mr_status *st)
 {
     mr__job_reader_opts o = {.dispatcher = r->service,
@@ -735,7 +739,7 @@ static mr_code make_reader(mr__remote *r, mr_status *st)
                              .compression = r->o.compression,
                              .measured = r->o.measured};
     if (mr__sys->getrandom(&o.seed, sizeof o.seed, 0) != (ssize_t)sizeof o.seed)
-        return mr_fail(st, MR_INTERNAL, "no random bytes");
+        return mr_fail(st, MR_INTERNAL, "cannot read random bytes");
     MR_TRY(mr__loop_open(mr_iter_no_uring(r->o.it) ? MR__LOOP_EPOLL : MR__LOOP_AUTO, &r->loop, st));
     r->news.run = news_came;
     r->tick.fire = ticked;
@@ -747,7 +751,7 @@ static mr_code make_reader(mr__remote *r, mr_status *st)
 
 /* ---- the consumer: waiting and reading ---- */
 
-/* Waits for the event; the lock is held. until_ns < 0: until it comes or it is cancelled.
+/* Waits for the event. timeout_ms < 0: no timeout. Call with the lock held.
  * returns  MR_OK, MR_CANCELLED, MR_DEADLINE_EXCEEDED (no status) */
 static mr_code sleep_until_event(mr__remote *r, int timeout_ms, bool cancellable, mr_status *st)
 {
@@ -763,7 +767,7 @@ static mr_code sleep_until_event(mr__remote *r, int timeout_ms, bool cancellable
     pthread_mutex_unlock(&r->lock);
     int n = mr__sys->poll(p, 2, timeout_ms);
     if (p[0].revents && mr__sys->read(r->event, &count, sizeof count) < 0)
-        n = 1; /* it was read already: look again */
+        n = 1; /* it was read already: check again */
     pthread_mutex_lock(&r->lock);
     r->sleeps = false;
     if (cancellable)
@@ -773,12 +777,11 @@ static mr_code sleep_until_event(mr__remote *r, int timeout_ms, bool cancellable
     return n == 0 ? MR_DEADLINE_EXCEEDED : MR_OK;
 }
 
-/* The consumer waits for the event, or until it is cancelled; if that takes long, the loop is
- * informed. The lock is held.
+/* Waits for the event or a cancel; informs the loop if the wait is long. Call with the lock held.
  * returns  MR_OK, MR_CANCELLED */
 static mr_code sleep_until_news(mr__remote *r, mr_status *st)
 {
-    if (!r->waits) { /* to post costs more than a short wait */
+    if (!r->waits) { /* posting costs more than a short wait */
         mr_code rc = sleep_until_event(r, SOON_MS, true, st);
         if (rc != MR_DEADLINE_EXCEEDED)
             return rc;
@@ -787,7 +790,7 @@ static mr_code sleep_until_news(mr__remote *r, mr_status *st)
     return sleep_until_event(r, -1, true, st);
 }
 
-/* The failure, once, then MR_END. */
+/* Returns the failure once, then MR_END. */
 static mr_code say_failure(mr__remote *r, mr_status *st)
 {
     if (r->failure_said)
@@ -798,7 +801,7 @@ static mr_code say_failure(mr__remote *r, mr_status *st)
     return r->failed.code;
 }
 
-/* Moves what is first in the queue of s to b; without the lock. */
+/* Moves up to `want` rows of the first arrival of s to b. Call without the lock. */
 static mr_code give(mr__remote *r, remote_stream *s, size_t want, mr_block *b, mr_status *st)
 {
     arrived_item *a = s->first;
@@ -810,7 +813,7 @@ static mr_code give(mr__remote *r, remote_stream *s, size_t want, mr_block *b, m
         }
         return MR_END;
     }
-    if (s->after.position || s->after.element) { /* before what is given now */
+    if (s->after.position || s->after.element) { /* all of the last result was returned */
         set_mark(&s->before, s->after.position, s->after.element);
         set_mark(&s->after, NULL, 0);
     }
@@ -839,7 +842,7 @@ static mr_code give(mr__remote *r, remote_stream *s, size_t want, mr_block *b, m
     return rc;
 }
 
-/* ---- the source of a job whose streams this client has alone ---- */
+/* ---- the source of a job whose streams belong to this client alone ---- */
 
 static mr_code next(mr__stream_source *src, uint32_t index, size_t want, mr_block *b, mr_status *st)
 {
@@ -918,7 +921,7 @@ static void flush(mr__stream_source *src)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Leaves the job, if the dispatcher is there to hear of it. */
+/* Leaves the job, waiting for a connected dispatcher for up to LEAVE_SECONDS. */
 static void leave(mr__remote *r)
 {
     double until = mr_iter_now() + LEAVE_SECONDS;
@@ -957,7 +960,7 @@ static void free_remote(mr__remote *r)
         mr__timer_clear(r->loop, &r->tick);
         mr__timer_clear(r->loop, &r->finish);
     }
-    if (!r->has_thread || r->over) /* else something is still in flight: it is kept */
+    if (!r->has_thread || r->over) /* else I/O is still in flight: leak the loop */
         mr__loop_close(r->loop);
     free_streams(r);
     mr__wire_free(r->job);
@@ -990,9 +993,9 @@ static const mr__stream_source_class remote_class = {.next = next,
                                                      .any = any,
                                                      .close = close_source};
 
-/* ---- the source of a shared job: rows come of whichever stream has some ---- */
+/* ---- the source of a shared job: rows of any stream that has some ---- */
 
-/* What was given last counts as consumed. */
+/* Marks the last result as consumed. */
 static void consume_last(mr__remote *r)
 {
     remote_stream *s = r->last;
@@ -1002,7 +1005,7 @@ static void consume_last(mr__remote *r)
     consume(r, s);
 }
 
-/* Blocks of streams that went to others. */
+/* Frees blocks of streams that other clients read now. */
 static void drop_gone(mr__remote *r)
 {
     for (remote_stream *s = r->gone; s; s = s->next_gone)
@@ -1013,7 +1016,7 @@ static void drop_gone(mr__remote *r)
         }
 }
 
-/* The next stream, in turn, of which something is there; NULL: none. */
+/* The next stream, in turn, with an arrival; NULL: none. */
 static remote_stream *find_ready(mr__remote *r)
 {
     for (size_t k = 0; k < r->n_streams; k++) {
@@ -1120,7 +1123,7 @@ static mr_code make_join(mr__remote *r, Mr__Wire__Place *const *places, size_t n
     return MR_OK;
 }
 
-/* Waits until the dispatcher has let it in. */
+/* Waits until the dispatcher has admitted this client. */
 static mr_code join(mr__remote *r, mr_status *st)
 {
     mr_code rc = MR_OK;
@@ -1150,7 +1153,7 @@ static mr_code start(mr__remote *r, Mr__Wire__Place *const *places, size_t n, mr
     MR_TRY(make_join(r, places, n, st));
     MR_TRY(make_reader(r, st));
     if (pthread_create(&r->thread, NULL, run_loop, r) != 0)
-        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "no thread can be started for the service");
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "cannot start a thread for the service");
     r->has_thread = true;
     return join(r, st);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* distribute: goes round the streams of a job, as interleave goes round its datasets. Where they
- * come from is the source's (stream_source.h).
+/* distribute: reads the streams of a job in turn, as interleave does with its datasets. The streams
+ * come from a source (stream_source.h).
  *
  * A repetition (a repeat above, the next epoch of a loop) is the next epoch of the same streams. In
  * this process, the source is kept between the op's iterators and has its own threads, because it
  * may outlive theirs. At a remote service each repetition is a separate job, which begins where the
- * streams of the last one ended. */
+ * streams of the previous one ended. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
@@ -37,7 +37,7 @@ enum { ZSTD_LEVEL = 1, MOST_PARAMS = 64 };
 typedef struct distribute_params {
     char *service;
     mr_service_opts o;
-    char *dataset_id; /* of distributed_dataset, which has no input */
+    char *dataset_id; /* only distributed_dataset, which has no input */
 } distribute_params;
 
 static const char *const modes[] = {
@@ -59,56 +59,62 @@ static const mr_param table[] = {
     MR_ARG(struct distribute_params, service,
            .doc = "HOST:PORT of the dispatcher; \"local\": this process, without a server."),
     OPTION(processing_mode, .flags = MR_P_OPTIONAL, .def.s = "exactly_once", .names = modes,
-           .doc = "What is promised of each element."),
+           .doc = "Delivery guarantee for each element."),
     OPTION(job_name, .flags = MR_P_NONE,
-           .doc = "Clients of one name share a job; none: a new one."),
+           .doc = "Clients with the same name share a job; none: a new job."),
     OPTION(streams, .flags = MR_P_AUTO, .min.i = 1, .max.i = MR_MOST_STREAMS,
-           .doc = "Parts that the graph is cut into; auto: 8, or as many as there are files."),
+           .doc = "Number of streams that the graph is cut into; auto: 8, or the number of files "
+                  "if smaller."),
     OPTION(block_length, .def.i = 1, .min.i = 1, .max.i = INT32_MAX,
-           .doc = "Elements of a stream before the next one's turn."),
+           .doc = "Number of elements of a stream before the next stream's turn."),
     OPTION(deterministic, .def.b = true,
            .doc = "Keeps the order; false: blocks come from whichever stream has one."),
     OPTION(consumer_index, .flags = MR_P_NONE, .max.i = MR_MOST_STREAMS - 1,
            .has_at = offsetof(struct distribute_params, o.has_consumer_index),
-           .doc = "Which of the consumers this is, from 0."),
+           .doc = "Index of this consumer, from 0."),
     OPTION(num_consumers, .flags = MR_P_NONE, .min.i = 1, .max.i = MR_MOST_STREAMS,
-           .doc = "Consumers that read the job together, each its streams."),
-    OPTION(compression, .flags = MR_P_NONE | MR_P_AUTO, .names = compressions,
-           .doc = "Of blocks on their way; auto: where the link is slower than it."),
+           .doc = "Number of consumers that read the job together, each its own streams."),
+    OPTION(
+        compression, .flags = MR_P_NONE | MR_P_AUTO, .names = compressions,
+        .doc =
+            "Compression of blocks on the network; auto: if the link is slower than compressing."),
     OPTION(max_outstanding_bytes, .flags = MR_P_AUTO, .min.i = 1, .max.i = INT64_MAX,
-           .doc = "Bytes on their way or waiting here; auto: 4 blocks of each stream, 16 MiB at "
-                  "least."),
+           .doc = "Maximum bytes in transit or waiting here; auto: 4 blocks of each stream, at "
+                  "least 16 MiB."),
     OPTION(target_workers, .def.s = "auto", .names = targets,
-           .doc = "Which workers are read from; local: those of this host."),
-    OPTION(transfer, .flags = MR_P_AUTO, .def.s = "auto", .names = transfers,
-           .doc = "How blocks come; auto: through shared memory from workers of this host."),
-    OPTION(resume, .doc = "Goes on after what was acknowledged under job_name."),
-    OPTION(match, .def.s = "worker", .names = matches, .doc = "Who looks patterns of files up."),
+           .doc = "Workers to read from; local: only those on this host."),
+    OPTION(
+        transfer, .flags = MR_P_AUTO, .def.s = "auto", .names = transfers,
+        .doc =
+            "How blocks are transferred; auto: through shared memory from workers on this host."),
+    OPTION(resume, .doc = "Resumes after the elements that were acknowledged under job_name."),
+    OPTION(match, .def.s = "worker", .names = matches,
+           .doc = "Whether workers or the client expand file patterns."),
     OPTION(on_missing, .def.s = "fail", .names = missing,
-           .doc = "Where a worker cannot see a file: an error, or another worker."),
+           .doc = "If a worker cannot see a file: fail, or move the stream to another worker."),
     OPTION(seed, .flags = MR_P_NONE, .has_at = offsetof(struct distribute_params, o.has_seed),
-           .doc = "Of random ops that have none; drawn at random if absent."),
+           .doc = "Seed for random ops without one; drawn at random if absent."),
     OPTION(connect_timeout, .def.f = CONNECT_TIMEOUT, .min.f = 0.001, .max.f = 1e6,
            .doc = "Seconds to wait for the dispatcher."),
     OPTION(stall_timeout, .flags = MR_P_NONE, .min.f = 0, .max.f = 1e9,
            .doc = "Seconds without an element after which reading fails; none: it waits."),
     OPTION(client_timeout, .def.f = CLIENT_TIMEOUT, .min.f = 1, .max.f = 1e6,
-           .doc = "Seconds after which a client that is silent loses its streams."),
+           .doc = "Seconds after which a silent client loses its streams."),
     {0}};
 
-/* The streams run in this process. */
+/* True if the streams run in this process. */
 static bool is_local(const distribute_params *p)
 {
     return strcmp(p->service, "local") == 0;
 }
 
-/* This consumer reads stream s. */
+/* True if this consumer reads stream s. */
 static bool reads(const distribute_params *p, uint32_t s)
 {
     return !p->o.num_consumers || s % (uint64_t)p->o.num_consumers == (uint64_t)p->o.consumer_index;
 }
 
-/* What the table cannot say. */
+/* Constraints that the table cannot express. */
 static mr_code check(const void *params, mr_status *st)
 {
     const distribute_params *p = params;
@@ -138,7 +144,7 @@ static mr_code check(const void *params, mr_status *st)
         strcmp(o->processing_mode, "dynamic") != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "distribute: target_workers=\"local\" is for the modes \"exactly_once\" and "
-                       "\"dynamic\"; in \"%s\" each stream has a worker of its own",
+                       "\"dynamic\"; in \"%s\" each stream has its own worker",
                        o->processing_mode);
     bool shared = o->processing_mode && (strcmp(o->processing_mode, "dynamic") == 0 ||
                                          strcmp(o->processing_mode, "parallel_epochs") == 0);
@@ -151,7 +157,7 @@ static mr_code check(const void *params, mr_status *st)
     if (o->streams > 0 && o->num_consumers > o->streams)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "distribute: num_consumers is %" PRId64 ", but there are %" PRId64
-                       " streams to read; give at most that many",
+                       " streams to read; use at most that many",
                        o->num_consumers, o->streams);
     if (o->resume && !o->job_name)
         return mr_fail(st, MR_INVALID_ARGUMENT,
@@ -165,13 +171,12 @@ static Mr__Wire__Mode mode_of(const distribute_params *p)
     int i = 0;
     while (modes[i] && strcmp(modes[i], p->o.processing_mode) != 0)
         i++;
-    return (Mr__Wire__Mode)i; /* in their order; the table lets no other name in */
+    return (Mr__Wire__Mode)i; /* in the order of the enum; the table accepts no other name */
 }
 
-/* ---- the job that they ask for ---- */
+/* ---- the requested job ---- */
 
-/* *out = the job that p asks for of ds, the op's input; not final yet. The seeds are used if p has
- * none. */
+/* *out = the job for p over ds, the op's input; not final yet. The seeds apply if p has none. */
 static mr_code new_job(const distribute_params *p, mr_dataset *ds, uint64_t seed,
                        uint64_t function_seed, uint64_t repetition, Mr__Wire__Job **out,
                        mr_status *st)
@@ -180,8 +185,8 @@ static mr_code new_job(const distribute_params *p, mr_dataset *ds, uint64_t seed
     Mr__Wire__Mode mode = mode_of(p);
     bool local = is_local(p);
     bool cut = mode == MR__WIRE__MODE__EXACTLY_ONCE || (mode == MR__WIRE__MODE__DYNAMIC && !local);
-    /* In the other modes the workers count; this process is one, and has one stream. dynamic: as
-     * many as are asked for at most. */
+    /* In the other modes the number of workers decides; this process is one worker with one
+     * stream. dynamic: `streams` is the maximum. */
     const mr__job_opts j = {.mode = mode,
                             .streams = !cut                    ? local
                                        : o->streams == MR_AUTO ? 0
@@ -210,7 +215,7 @@ static mr_code finish_job(Mr__Wire__Job **job, mr_status *st)
     return MR_OK;
 }
 
-/* *out = the dataset distributed_dataset names; borrowed. */
+/* *out = the dataset with the id of distributed_dataset; borrowed. */
 static mr_code registered(const distribute_params *p, mr_dataset **out, mr_status *st)
 {
     if (is_local(p))
@@ -220,7 +225,7 @@ static mr_code registered(const distribute_params *p, mr_dataset **out, mr_statu
     return mr__registered_dataset(p->service, p->dataset_id, p->o.connect_timeout, out, st);
 }
 
-/* *out = the graph that the streams are made of; borrowed. */
+/* *out = the graph that is cut into streams; borrowed. */
 static mr_code graph_of(const mr_dataset *ds, mr_dataset **out, mr_status *st)
 {
     if (mr_dataset_n_inputs(ds) == 0) /* distributed_dataset */
@@ -281,7 +286,7 @@ static int64_t cardinality(const mr_dataset *self, const void *params, const int
     return sum;
 }
 
-/* Streams that this consumer reads at once. */
+/* Number of streams that this consumer reads at once. */
 static int64_t streams_read(const mr_dataset *self, const distribute_params *p)
 {
     mr_dataset *input;
@@ -310,41 +315,41 @@ static void needs(const mr_dataset *self, const void *params, int64_t *copies, i
 
 typedef struct slot {
     uint32_t stream;
-    mr_block rows; /* what the stream gave last; rows before `at` were delivered */
+    mr_block rows; /* the last block of the stream; rows before `at` were delivered */
     size_t at;
-    bool ended, has_news; /* has_news: the source does not know where it stands */
+    bool ended, has_news; /* has_news: its place has changed since the source was informed */
 } slot;
 
-/* Where the next repetition of a service elsewhere begins. */
+/* Where the next repetition at a remote service begins. */
 typedef struct beginning {
-    Mr__Wire__Job *job; /* final; NULL: not known */
+    Mr__Wire__Job *job; /* final; NULL: unknown */
     Mr__Wire__Place **places;
     size_t n;
 } beginning;
 
-/* What the iterators of one dataset share. */
+/* State shared by the iterators of one dataset. */
 typedef struct shared {
     pthread_mutex_t lock;
-    mr_executor *executor;     /* that the source's streams run on */
-    mr__stream_source *source; /* of an iterator that is closed, for the next one; NULL: none */
+    mr_executor *executor;     /* runs the streams of the source */
+    mr__stream_source *source; /* of a closed iterator, for the next one; NULL: none */
     beginning next;
     bool has_seed; /* of the job */
     uint64_t seed;
-    bool restored; /* from a position: clients that read on after it are gone, also in later
+    bool restored; /* from a position: clients that read past it have left, also in later
                       repetitions */
 } shared;
 
 struct state {
     shared *shared;
-    Mr__Wire__Job *job; /* not final yet; NULL: the source has it, or it failed */
+    Mr__Wire__Job *job; /* not final yet; NULL: the source owns it, or opening failed */
     beginning begin;    /* instead of job */
     mr__stream_source *source;
-    slot *slots;          /* the streams that this consumer reads, in their order */
-    size_t *news, n_news; /* those with news, by their place in slots */
-    size_t n, n_ended, c; /* c: whose turn it is */
-    uint64_t b;           /* elements of it that were taken */
-    bool failed;          /* there are no streams, which was reported */
-    int64_t taken;        /* of what the memory limit leaves, for blocks that workers send ahead */
+    slot *slots;          /* the streams that this consumer reads, by index */
+    size_t *news, n_news; /* indices of the slots with news */
+    size_t n, n_ended, c; /* c: the slot whose turn it is */
+    uint64_t b;           /* elements of slot c that were taken in this turn */
+    bool failed;          /* opening the streams failed and was reported */
+    int64_t taken; /* bytes reserved from the memory limit, for blocks that workers send ahead */
 };
 
 static void free_places(Mr__Wire__Place **v, size_t n)
@@ -404,7 +409,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     return new_job(it->params, below, seed, mr_iter_function_seed(it), 0, &s->job, st);
 }
 
-/* Streams come and go: there are no slots for them. */
+/* True if streams are added and removed; they have no slots then. */
 static bool is_shared(const struct state *s)
 {
     return s->source && s->source->class_->next_of_all;
@@ -428,7 +433,7 @@ static mr_code make_slots(mr_iter *it, uint32_t streams, mr_status *st)
     return MR_OK;
 }
 
-/* Of a job whose source is not there yet. */
+/* The same for a job whose source is not open yet. */
 static bool is_shared_job(const distribute_params *p, const Mr__Wire__Job *job)
 {
     return !is_local(p) &&
@@ -454,7 +459,7 @@ static mr__transfer transfer_of(const mr_service_opts *o)
     return strcmp(o->transfer, "tcp") == 0 ? MR__TRANSFER_TCP : MR__TRANSFER_SHARED_MEMORY;
 }
 
-/* Bytes that may be outstanding; 0: auto. Under a memory limit, of what it leaves. */
+/* Maximum of outstanding bytes; 0: auto. Under a memory limit they are reserved from it. */
 static uint64_t outstanding(mr_iter *it)
 {
     const distribute_params *p = it->params;
@@ -467,7 +472,7 @@ static uint64_t outstanding(mr_iter *it)
     return s->taken ? (uint64_t)s->taken : 1;
 }
 
-/* Joins the job (taken over) at a service elsewhere, its streams at their places. */
+/* Joins the job (taken over) at a remote service, with its streams at the places. */
 static mr_code open_remote(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *const *places,
                            size_t n_places, bool begins, bool restores, mr_status *st)
 {
@@ -496,7 +501,7 @@ static mr_code open_remote(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *con
     return make_slots(it, s->source->job->streams, st);
 }
 
-/* Opens the final job's streams (job is taken over), at their places. */
+/* Opens the streams of the final job (taken over) at the places. */
 static mr_code open_source(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *const *places,
                            size_t n_places, mr_status *st)
 {
@@ -525,7 +530,7 @@ static mr_code open_source(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *con
     return rc;
 }
 
-/* Makes the streams there, if they are not: patterns are matched now. */
+/* Opens the streams, unless they are open. File patterns are matched now. */
 static mr_code ensure_source(mr_iter *it, mr_status *st)
 {
     const distribute_params *p = it->params;
@@ -575,7 +580,7 @@ static void drop_slots(struct state *s)
     s->b = 0;
 }
 
-/* Says what of each stream is still here. */
+/* Informs the source which rows of each stream were not delivered yet. */
 static void say_where_it_stands(struct state *s)
 {
     if (is_shared(s))
@@ -586,8 +591,8 @@ static void say_where_it_stands(struct state *s)
                                       s->slots[i].rows.rows - s->slots[i].at);
 }
 
-/* Of parallel_epochs, which workers had the streams of this client: no more of a place counts in
- * the next repetition. */
+/* parallel_epochs: the workers that hosted the streams of this client. The next repetition needs
+ * nothing else of their places. */
 static mr_code homes_of(const struct state *s, Mr__Wire__Place ***out, size_t *n, mr_status *st)
 {
     Mr__Wire__Place **all = NULL;
@@ -608,7 +613,7 @@ static mr_code homes_of(const struct state *s, Mr__Wire__Place ***out, size_t *n
     return rc;
 }
 
-/* *out = where the repetition after the source's begins. */
+/* *out = the beginning of the repetition after that of the source. */
 static mr_code next_beginning(struct state *s, beginning *out, mr_status *st)
 {
     beginning b = {0};
@@ -646,7 +651,7 @@ static mr_code next_beginning(struct state *s, beginning *out, mr_status *st)
     return rc;
 }
 
-/* Leaves a service elsewhere; the dataset's next iterator reads the next repetition. */
+/* Leaves a remote service; the dataset's next iterator reads the next repetition. */
 static void close_remote(mr_iter *it)
 {
     struct state *s = it->state;
@@ -655,7 +660,7 @@ static void close_remote(mr_iter *it)
     bool given_up = mr_iter_cancelled(it);
     s->begin = (beginning){0};
     if (s->source && s->slots && !given_up && next_beginning(s, &next, &st) != MR_OK)
-        mr_log(MR_LOG_WARNING, "the next repetition begins as the first did: %s", st.message);
+        mr_log(MR_LOG_WARNING, "the next repetition starts like the first: %s", st.message);
     pthread_mutex_lock(&s->shared->lock);
     if (!given_up && !s->shared->next.job) {
         s->shared->next = next;
@@ -668,7 +673,7 @@ static void close_remote(mr_iter *it)
     s->source = NULL;
 }
 
-/* The source goes to the next iterator of this dataset, but for one that was given up. */
+/* Keeps the source for the next iterator of this dataset, unless this one was cancelled. */
 static void close(mr_iter *it)
 {
     struct state *s = it->state;
@@ -692,7 +697,7 @@ static void close(mr_iter *it)
 
 /* ---- elements ---- */
 
-/* The consumer asks for what comes after what it was given: that counts as consumed. */
+/* The consumer requests the next elements, so the delivered ones count as consumed. */
 static void say_consumed(struct state *s)
 {
     for (size_t i = 0; i < s->n_news; i++) {
@@ -759,7 +764,7 @@ static mr_code take_turn(mr_iter *it, size_t *limit, mr_block *out, bool *full, 
         return MR_OK;
     }
     size_t n = t->rows.rows - t->at, most = *limit - out->rows;
-    /* Where the order does not matter, what is there comes. */
+    /* If the order does not matter, take all rows of the block. */
     if (p->o.deterministic == MR_NO)
         turn = n;
     n = n < turn ? n : (size_t)turn;
@@ -809,9 +814,9 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     return out->rows ? MR_OK : rc;
 }
 
-/* ---- position: the job as a message; 0 not begun, 1 failed, 2 and
- *   whose turn it is, elements of it taken; of a shared job: 0, 0, number of streams
- *   each stream of ours: its place, as a message ---- */
+/* ---- position: 0 not begun, 1 failed, 2 begun; unless failed, the job as a message; if begun:
+ *   the slot whose turn it is and the elements taken of it (a shared job: 0, 0, number of streams),
+ *   then the place of each stream of this client, as a message ---- */
 
 static mr_code put_message(mr_state_w *w, const ProtobufCMessage *m, mr_status *st)
 {
@@ -832,11 +837,11 @@ static mr_code get_message(mr_state_r *r, const ProtobufCMessageDescriptor *kind
     size_t n;
     MR_TRY(mr_state_get_bytes(r, &bytes, &n, st));
     if (mr__wire_unpack(kind, bytes, n, out, st) != MR_OK)
-        return mr_state_damaged(st, "a message that cannot be read");
+        return mr_state_damaged(st, "an unreadable message");
     return MR_OK;
 }
 
-/* Where the streams stand that this client of a shared job has. */
+/* Saves the places of the streams that this client of a shared job reads. */
 static mr_code save_shared_places(struct state *s, mr_state_w *w, mr_status *st)
 {
     Mr__Wire__Place **v = NULL;
@@ -914,7 +919,7 @@ static mr_code get_places(mr_iter *it, mr_state_r *r, Mr__Wire__Job *job, mr_sta
     for (; rc == MR_OK && have < n; have++)
         rc = get_message(r, &mr__wire__place__descriptor, &places[have], st);
     if (rc == MR_OK && ((come_and_go ? c != 0 : c >= n) || b >= job->block_length))
-        rc = mr_state_damaged(st, "a turn that cannot be");
+        rc = mr_state_damaged(st, "an impossible turn");
     if (rc == MR_OK) {
         rc = open_source(it, job, places, (size_t)n, st);
         job = NULL;
@@ -940,7 +945,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     Mr__Wire__Job *job = NULL;
     MR_TRY(mr_state_get_u64(r, &begun, st));
     if (begun > 2)
-        return mr_state_damaged(st, "a job that cannot be");
+        return mr_state_damaged(st, "an impossible job");
     s->failed = begun == 1;
     drop_slots(s);
     if (s->source)
@@ -971,11 +976,11 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 static const mr_op op_distribute = {
     .abi = MR_ABI_VERSION,
     .name = "distribute",
-    .doc = "Runs what is below it as streams of a data service, and goes round them.",
+    .doc = "Runs the graph below it as streams of a data service, and reads them in turn.",
     .example = "range(10).batch(2).distribute(\"local\", streams=2)",
     .order_doc = "an element of each stream in turn",
     .memory_doc = "the blocks that the streams have sent ahead",
-    .state_doc = "the place of each stream",
+    .state_doc = "the position in each stream",
     .count_doc = "the sum over the streams where that is known",
     .params = table,
     .params_size = sizeof(distribute_params),
@@ -995,9 +1000,9 @@ static const mr_op op_distribute = {
     .restore = restore,
 };
 
-/* ---- distributed_dataset: the same of a graph that the service knows ---- */
+/* ---- distributed_dataset: the same for a graph that is registered with the service ---- */
 
-/* Those of distribute, with the id after the service. */
+/* The parameters of distribute, with the id after the service. */
 static mr_param dataset_table[MOST_PARAMS];
 
 static void fill_dataset_table(void)
@@ -1005,7 +1010,7 @@ static void fill_dataset_table(void)
     size_t n = 0;
     dataset_table[n++] = table[0];
     dataset_table[n++] = (mr_param)MR_ARG(distribute_params, dataset_id,
-                                          .doc = "What 'millrace service register' printed.");
+                                          .doc = "Id that 'millrace service register' printed.");
     for (size_t i = 1; table[i].name && n < MOST_PARAMS - 1; i++)
         dataset_table[n++] = table[i];
 }
@@ -1030,11 +1035,11 @@ static mr_code dataset_infer(const mr_dataset *self, const void *params, mr_spec
 static const mr_op op_distributed_dataset = {
     .abi = MR_ABI_VERSION,
     .name = "distributed_dataset",
-    .doc = "Reads a dataset that a data service knows by its id, as streams of the service.",
+    .doc = "Reads a dataset that was registered with a data service, as streams of the service.",
     .example = "distributed_dataset(\"127.0.0.1:5050\", \"d6f1c3a25b7e9480\")",
     .order_doc = "an element of each stream in turn",
     .memory_doc = "the blocks that the streams have sent ahead",
-    .state_doc = "the place of each stream",
+    .state_doc = "the position in each stream",
     .count_doc = "the sum over the streams where that is known",
     .params = dataset_table,
     .params_size = sizeof(distribute_params),
@@ -1051,9 +1056,9 @@ static const mr_op op_distributed_dataset = {
     .restore = restore,
 };
 
-/* ---- in C ---- */
+/* ---- C interface ---- */
 
-/* In C a timeout of 0 is the default. */
+/* In C a timeout of 0 means the default. */
 static void take_opts(distribute_params *p, const mr_service_opts *opts)
 {
     if (opts)
@@ -1091,22 +1096,22 @@ mr_code mr_service_register_ops(mr_status *st)
     return mr_op_register(&op_distributed_dataset, st);
 }
 
-/* Of a service elsewhere, in the modes whose streams its workers are: which of them are shown. */
+/* A remote service in a mode with one stream per worker: chooses how many streams to show. */
 static mr_code explain_mode(Mr__Wire__Job *job, mr_explanation *e, mr_status *st)
 {
     if (job->streams)
         return MR_OK;
     job->streams = job->mode >= MR__WIRE__MODE__FILE ? 2 : 1;
     if (job->mode == MR__WIRE__MODE__DYNAMIC)
+        return mr_explain(e, "mode", NULL, st,
+                          "dynamic: its splits (%" PRIu64
+                          ") are assigned on demand; workers and clients determine the number of "
+                          "streams, each of which is this graph over its own splits",
+                          job->splits);
+    if (job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS)
         return mr_explain(
             e, "mode", NULL, st,
-            "dynamic: its splits (%" PRIu64 ") are given, on demand, to as many streams "
-            "as there are workers and clients; each is this graph over its own splits",
-            job->splits);
-    if (job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS)
-        return mr_explain(e, "mode", NULL, st,
-                          "parallel_epochs: every worker has a stream of its own, which is this "
-                          "graph, whole");
+            "parallel_epochs: every worker has its own stream, which is this whole graph");
     return mr_explain(e, "mode", NULL, st,
                       "%s: worker i of the dispatcher's list has stream i; shown as for a list of "
                       "two",

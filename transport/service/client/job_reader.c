@@ -15,7 +15,7 @@
 #define BACKOFF_MOST  (5 * SECOND)
 
 enum {
-    MOST_MISSES = 8, /* then a missing file is an element's error */
+    MOST_MISSES = 8, /* after that a missing file is an error of its element */
     SILENT_S = 5,
     SAY_AFTER_S = 10,
     LEFT_OUT_S = 15,
@@ -37,7 +37,7 @@ static int64_t next_backoff(int64_t d)
     return d < BACKOFF_MOST ? d : BACKOFF_MOST;
 }
 
-/* The consumer waits, and something may still come. */
+/* The consumer waits, and more elements may still arrive. */
 static bool is_waiting(const mr__job_reader *r)
 {
     bool more = !r->is_joined || (r->shared && !r->finished);
@@ -48,7 +48,7 @@ static bool is_waiting(const mr__job_reader *r)
 
 /* ---- streams ---- */
 
-/* Not NULL if n is 0; NULL: no memory. */
+/* Returns NULL only if out of memory, also for n = 0. */
 static uint8_t *copy_bytes(const void *p, size_t n)
 {
     uint8_t *copy = mr_malloc(n + 1);
@@ -57,15 +57,16 @@ static uint8_t *copy_bytes(const void *p, size_t n)
     return copy;
 }
 
-/* The stream with that number; NULL: not this client's. */
+/* The stream with this index; NULL: this client does not read it. */
 static mr__r_stream *stream_of(mr__job_reader *r, uint32_t index)
 {
     uintptr_t at = (uintptr_t)mr__id_map_get(&r->by_index, (uint64_t)index + 1);
     return at ? &r->streams[at - 1] : NULL;
 }
 
-/* dynamic: s has these splits from number `first` on. *more: some of them were not known.
- * errors   MR_DATA_LOSS: there is a gap, or others were known; MR_RESOURCE_EXHAUSTED */
+/* dynamic: the splits of s, from number `first` on. *more = true if some of them are new.
+ * errors   MR_DATA_LOSS: a gap, or a split that differs from the known one;
+ *          MR_RESOURCE_EXHAUSTED */
 static mr_code add_splits(mr__r_stream *s, uint64_t first, const uint64_t *v, size_t n, bool *more,
                           mr_status *st)
 {
@@ -86,7 +87,7 @@ static mr_code add_splits(mr__r_stream *s, uint64_t first, const uint64_t *v, si
     return MR_OK;
 }
 
-/* s begins, or begins again, at p. */
+/* Starts or restarts s at p. */
 static mr_code set_stream(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Place *p,
                           mr_status *st)
 {
@@ -103,7 +104,7 @@ static mr_code set_stream(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Pl
     mr_free(s->end_position);
     mr_free(s->splits);
     if (r->shared && n < MR__SHARED_STREAMS)
-        n = MR__SHARED_STREAMS; /* more may come */
+        n = MR__SHARED_STREAMS; /* more may be added */
     *s = (mr__r_stream){.index = p->stream,
                         .generation = p->generation,
                         .received = p->elements,
@@ -158,8 +159,8 @@ static void give_up(mr__job_reader *r, mr__r_stream *s)
     r->out.deliver(r->ctx, &gone);
 }
 
-/* Shared: p is the place of a stream that this client reads from now on; s: it had that stream
- * before. NULL: no memory. */
+/* Shared: starts to read the stream at p. s: its entry, if this client read it before; NULL: it did
+ * not. Returns NULL if out of memory. */
 static mr__r_stream *take_stream(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Place *p)
 {
     mr_status st;
@@ -203,8 +204,8 @@ static Mr__Wire__Place place_of(const mr__r_stream *s)
     return p;
 }
 
-/* Fills places with every stream of this client, or those with news only. Returns how many; frees
- * nothing of *places, which is one allocation with *list after them. */
+/* Makes the places of this client's streams (news: only of those with something to acknowledge) and
+ * a list of pointers to them. Returns their number. The caller frees *places and *list. */
 static size_t places_of(const mr__job_reader *r, bool news, Mr__Wire__Place **places,
                         Mr__Wire__Place ***list)
 {
@@ -282,7 +283,7 @@ void mr__job_reader_leave(mr__job_reader *r)
 }
 
 /* Acknowledgements are cumulative: what was sent counts as acknowledged. If it is lost with the
- * connection, Join says it again. */
+ * connection, Join repeats it. */
 static void note_said(mr__job_reader *r)
 {
     for (size_t i = 0; i < r->n_streams; i++) {
@@ -303,7 +304,7 @@ static bool has_news(const mr__job_reader *r)
     return false;
 }
 
-/* To the worker at that address; NULL: to the dispatcher. */
+/* address: of a worker; NULL: the dispatcher. */
 static void say_pulse(mr__job_reader *r, const char *address)
 {
     Mr__Wire__Pulse p = MR__WIRE__PULSE__INIT;
@@ -330,7 +331,7 @@ static void say_lost(mr__job_reader *r, mr__r_stream *s)
     s->lost_at = INT64_MAX;
 }
 
-/* ---- why nothing comes ---- */
+/* ---- why nothing arrives ---- */
 
 /* A client of a shared job has read all of its streams, and the job continues. */
 static bool is_left_out(const mr__job_reader *r)
@@ -341,7 +342,7 @@ static bool is_left_out(const mr__job_reader *r)
     return r->shared && r->admitted && !open;
 }
 
-/* A reason that can follow another message: "; no worker serves the job". "": not known. */
+/* Writes a reason to append to a message, such as "; no worker serves the job"; "": unknown. */
 static void why_nothing(const mr__job_reader *r, char *out, size_t size)
 {
     bool served = false;
@@ -350,10 +351,10 @@ static void why_nothing(const mr__job_reader *r, char *out, size_t size)
     const char *cause = r->why[0] ? ": " : "";
     *out = '\0';
     if (r->dispatcher != MR__UP)
-        snprintf(out, size, "; its dispatcher is not there%s%s", cause, r->why);
+        snprintf(out, size, "; its dispatcher cannot be reached%s%s", cause, r->why);
     else if (is_left_out(r))
-        snprintf(out, size, "; other clients read all streams, or their workers are away");
-    else if (!served) /* Joined too comes when some worker knows the job */
+        snprintf(out, size, "; other clients read all streams, or their workers are disconnected");
+    else if (!served) /* even Joined arrives only when some worker knows the job */
         snprintf(out, size, "; no worker%s serves the job",
                  r->admitted && r->opts.local_workers ? " on this host" : "");
 }
@@ -368,14 +369,13 @@ static void note_waits(const mr__job_reader *r)
                  r->opts.dispatcher, r->why[0] ? ": " : "", r->why);
     else
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
-                 is_left_out(r)          ? "waiting for a stream of the job at %s: other clients "
-                                           "read all of them, or their workers are away"
+                 is_left_out(r) ? "waiting for a stream of the job at %s: other clients read all "
+                                  "of them, or their workers are disconnected"
                  : r->opts.local_workers ? "waiting for workers on this host of the service at %s"
                                          : "waiting for workers of the service at %s",
                  r->opts.dispatcher);
     if (n)
-        mr__note(r->out.note, r->ctx, MR_LOG_INFO, "%zu streams have no worker that can be reached",
-                 n);
+        mr__note(r->out.note, r->ctx, MR_LOG_INFO, "%zu streams have no reachable worker", n);
 }
 
 /* ---- workers ---- */
@@ -422,7 +422,7 @@ static void open_stream(mr__job_reader *r, mr__r_stream *s)
     r->out.to_worker(r->ctx, s->worker->address, &m);
 }
 
-/* Reads s where it is hosted, connecting first where that is needed. */
+/* Reads s from its worker; connects first if necessary. */
 static void go_on(mr__job_reader *r, mr__r_stream *s)
 {
     if (!s->worker || s->ended || s->opened || s->lost)
@@ -435,7 +435,7 @@ static void go_on(mr__job_reader *r, mr__r_stream *s)
     }
 }
 
-/* The stream cannot be read where it is: this is reported to the dispatcher in a while. */
+/* The stream cannot be read from its worker: reports this to the dispatcher after the backoff. */
 static void lose(mr__job_reader *r, mr__r_stream *s, int64_t now)
 {
     s->opened = false;
@@ -450,7 +450,7 @@ static void lose(mr__job_reader *r, mr__r_stream *s, int64_t now)
         say_lost(r, s);
 }
 
-/* Lets connections go that no stream needs. */
+/* Closes connections that no stream needs. */
 static void drop_idle_workers(mr__job_reader *r)
 {
     for (mr__r_worker **at = &r->workers; *at;) {
@@ -477,22 +477,22 @@ static void take_place(mr__job_reader *r, const Mr__Wire__Place *p, int64_t now)
 {
     mr__r_stream *s = stream_of(r, p->stream);
     if (r->shared && s && !s->gone && p->generation > s->generation && p->elements > s->consumed)
-        give_up(r, s); /* others read on in it meanwhile */
+        give_up(r, s); /* other clients have read from it in the meantime */
     if (r->shared && (!s || s->gone) && !(s = take_stream(r, s, p)))
         return;
     if (!s || p->generation < s->generation)
         return;
     s->seen = true;
-    if (p->generation > s->generation) { /* what was said under the old one may have been dropped */
+    if (p->generation > s->generation) { /* acknowledgements of the old one may have been dropped */
         s->acknowledged = 0;
         s->end_said = false;
-        s->elsewhere = false; /* said of the worker before */
+        s->elsewhere = false; /* it was about the previous worker */
     }
     if (s->ended) {
         s->generation = p->generation;
         return;
     }
-    /* No worker in the same generation: the dispatcher waits for the one that had it, as we do. */
+    /* No worker in the same generation: the dispatcher waits for the previous one, and so do we. */
     bool same = p->generation == s->generation && s->worker && !s->lost &&
                 (!p->worker[0] || strcmp(s->worker->address, p->worker) == 0);
     if (same) {
@@ -500,7 +500,7 @@ static void take_place(mr__job_reader *r, const Mr__Wire__Place *p, int64_t now)
         return;
     }
     if (p->generation == s->generation && s->lost && s->lost_at == INT64_MAX)
-        s->lost_at = now; /* it was said to a dispatcher that is gone */
+        s->lost_at = now; /* Lost was sent to a dispatcher that has ended */
     mr__r_worker *w = p->worker[0] ? need_worker(r, p->worker) : NULL;
     if (p->worker[0] && !w)
         mr__note(r->out.note, r->ctx, MR_LOG_ERROR, "out of memory for a connection to worker %s",
@@ -536,7 +536,7 @@ static void retry_dispatcher(mr__job_reader *r, int64_t now)
     r->backoff = next_backoff(r->backoff);
     r->retry_at = now + mr__jittered(&r->random, r->backoff);
     if (r->flushing)
-        r->flush_request = 0; /* asked again after the next Joined */
+        r->flush_request = 0; /* requested again after the next Joined */
 }
 
 void mr__job_reader_dispatcher_closed(mr__job_reader *r, const mr_status *why, int64_t now)
@@ -551,7 +551,7 @@ void mr__job_reader_dispatcher_closed(mr__job_reader *r, const mr_status *why, i
                  "the connection to the dispatcher at %s is lost; trying again",
                  r->opts.dispatcher);
     retry_dispatcher(r, now);
-    /* A user who starts it before the dispatcher has a second for that. */
+    /* A user may start the client up to a second before the dispatcher without a warning. */
     int64_t second = r->give_up_at - r->opts.connect_timeout_ns + SECOND;
     if (r->ever_connected || r->said_absent || r->retry_at < second || r->retry_at >= r->give_up_at)
         return;
@@ -580,7 +580,7 @@ static void take_joined(mr__job_reader *r, const Mr__Wire__Joined *j, int64_t no
     r->backoff = 0;
     r->admitted = true;
     r->refused_since = 0;
-    if (r->is_joined && j->job_id != r->job_id) { /* made again by a dispatcher that lost it */
+    if (r->is_joined && j->job_id != r->job_id) { /* rebuilt by a dispatcher that had lost it */
         for (size_t i = 0; i < r->n_streams; i++) {
             r->streams[i].opened = r->streams[i].lost = false;
             r->streams[i].worker = NULL;
@@ -626,9 +626,9 @@ static void take_acknowledged(mr__job_reader *r, const Mr__Wire__Acknowledged *a
     r->out.flushed(r->ctx);
 }
 
-/* A former life of this client, or of its connection, may hold its place until it is missed; a
- * dispatcher that lost its account, and cannot write one yet, takes no jobs: joining again is tried
- * for a while. */
+/* The dispatcher may refuse to admit this client again, because it has not noticed yet that an
+ * earlier connection ended, or because it lost its account and cannot write a new one yet. The
+ * client tries for REFUSED_S seconds. */
 static void take_failed(mr__job_reader *r, const mr_status *why, int64_t now)
 {
     bool again = r->is_joined && !r->admitted &&
@@ -656,7 +656,8 @@ void mr__job_reader_dispatcher_message(mr__job_reader *r, const mr__message *m, 
         for (size_t i = 0; i < m->placed->n_places; i++)
             take_place(r, m->placed->places[i], now);
         drop_idle_workers(r);
-        if (r->flushing && r->admitted) { /* what was said of the older generation did not count */
+        if (r->flushing &&
+            r->admitted) { /* acknowledgements of the older generation did not count */
             say_acknowledge(r);
             note_said(r);
         }
@@ -669,7 +670,7 @@ void mr__job_reader_dispatcher_message(mr__job_reader *r, const mr__message *m, 
         }
         break;
     case MR__WIRE__MESSAGE__BODY_WARNING:
-        if (strncmp(r->warned, m->warning->text, sizeof r->warned - 1) != 0) { /* news */
+        if (strncmp(r->warned, m->warning->text, sizeof r->warned - 1) != 0) { /* a new one */
             snprintf(r->warned, sizeof r->warned, "%s", m->warning->text);
             mr__note(r->out.note, r->ctx, MR_LOG_WARNING, "%s", r->warned);
         }
@@ -684,7 +685,7 @@ void mr__job_reader_dispatcher_message(mr__job_reader *r, const mr__message *m, 
         break;
     }
     default:
-        break; /* Pulse; and nothing else is news */
+        break; /* Pulse; other messages are ignored */
     }
 }
 
@@ -711,18 +712,18 @@ void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const 
     bool elsewhere = r->opts.local_workers && why->code == MR_INVALID_ARGUMENT;
     if (elsewhere)
         mr__note(r->out.note, r->ctx, MR_LOG_INFO,
-                 "worker %s is not of this host; its streams move", address);
+                 "worker %s is not on this host; its streams move", address);
     else if (w->state == MR__UP)
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING, "worker %s is lost: %s", address,
                  why->code == MR_END ? "it closed the connection" : why->message);
     w->state = MR__DOWN;
-    /* A worker that is just ending may once look as if it could not be read as requested. */
+    /* A worker that is shutting down may look once as if it did not satisfy the options. */
     bool refused = why->code == MR_FAILED_PRECONDITION || why->code == MR_INVALID_ARGUMENT;
     bool again = false;
     for (size_t i = 0; i < r->n_streams && refused && !elsewhere; i++)
         if (r->streams[i].worker == w && !r->streams[i].ended && r->streams[i].refused++)
             again = true;
-    if (why->code == MR_PERMISSION_DENIED || again) { /* another token, or such a worker */
+    if (why->code == MR_PERMISSION_DENIED || again) { /* another token, or refused twice */
         fail(r, why);
         return;
     }
@@ -733,7 +734,7 @@ void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const 
         }
 }
 
-/* dynamic: the stream comes to more splits. */
+/* dynamic: the stream reaches more splits. */
 static void take_splits(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__StreamSplits *x,
                         int64_t now)
 {
@@ -746,7 +747,7 @@ static void take_splits(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Stre
         return;
     }
     if (more && r->dispatcher == MR__UP && !r->admitted) {
-        s->opened = false; /* Join went without them: opened again when it is answered */
+        s->opened = false; /* Join was sent without them: reopen when it is answered */
         s->anew = true;
         s->n_splits = before;
         return;
@@ -755,7 +756,7 @@ static void take_splits(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Stre
         deliver_splits(r, s);
 }
 
-/* The stream that m is about, if it may still say anything. */
+/* The stream of a worker's message; NULL: the message is outdated. */
 static mr__r_stream *speaker(mr__job_reader *r, const char *address, uint64_t job, uint32_t index,
                              uint64_t generation)
 {
@@ -765,7 +766,7 @@ static mr__r_stream *speaker(mr__job_reader *r, const char *address, uint64_t jo
     return counts ? s : NULL;
 }
 
-/* The same for elements and the end, which follow the splits that they are made of. */
+/* The same for elements and the end, which must follow the splits that they belong to. */
 static mr__r_stream *teller(mr__job_reader *r, const char *address, uint64_t job, uint32_t index,
                             uint64_t generation)
 {
@@ -773,7 +774,7 @@ static mr__r_stream *teller(mr__job_reader *r, const char *address, uint64_t job
     return s && !s->anew ? s : NULL;
 }
 
-/* What was released is given again by and by, not for every block. */
+/* Grants released bytes again in quarters of the window, not for every block. */
 static void give_credit(mr__job_reader *r, mr__r_stream *s)
 {
     if (!s->opened || s->returned < s->window / 4)
@@ -793,7 +794,7 @@ static void arrived(mr__job_reader *r, mr__r_stream *s, int64_t now)
 {
     if (s->lost_since)
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING,
-                 "stream %" PRIu32 " goes on at worker %s, %.3f s after it was lost", s->index,
+                 "stream %" PRIu32 " resumes at worker %s, %.3f s after it was lost", s->index,
                  s->worker->address, (double)(now - s->lost_since) * 1e-9);
     s->lost_since = 0;
     s->backoff = 0;
@@ -830,7 +831,7 @@ void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const
         } else if (e->first > s->received) {
             lose(r, s, now);
         } else if (e->first == s->received) {
-            if (why.element >= 0) /* it counts within the stream */
+            if (why.element >= 0) /* its number counts within the stream */
                 mr_status_prefix(&why, "stream %" PRIu32, s->index);
             mr__arrival a = {.kind = MR__ARRIVED_ERROR,
                              .stream = s->index,
@@ -857,7 +858,7 @@ void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const
         mr__r_stream *s = teller(r, address, e->job_id, e->stream, e->generation);
         if (!s)
             return;
-        if (e->elements != s->received) { /* something was lost on the way */
+        if (e->elements != s->received) { /* elements were lost in transit */
             lose(r, s, now);
             return;
         }
@@ -925,7 +926,7 @@ void mr__job_reader_consumed(mr__job_reader *r, uint32_t index, uint64_t element
         return;
     if (elements > s->consumed) {
         uint8_t *copy = copy_bytes(position, position_bytes);
-        if (copy) { /* without memory the older place stays, which is right too */
+        if (copy) { /* out of memory: the older place stays, which is also correct */
             mr_free(s->position);
             s->position = copy;
             s->position_bytes = position_bytes;
@@ -944,7 +945,7 @@ void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now)
         r->waits_since = now;
     r->waits = waits;
     r->said_waits &= waits;
-    /* Shared: that all is over is known when the dispatcher knows that every stream has ended. */
+    /* Shared: the dispatcher ends the job when it knows that every stream has ended. */
     if (!waits || !r->shared || !r->admitted || r->is_over || r->flushing || !has_news(r))
         return;
     for (size_t i = 0; i < r->n_streams; i++)
@@ -957,7 +958,7 @@ void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now)
 void mr__job_reader_flush(mr__job_reader *r, bool leave, int64_t now)
 {
     r->leaving |= leave;
-    if (r->is_over || !r->is_joined) { /* there is nothing to acknowledge */
+    if (r->is_over || !r->is_joined) { /* nothing to acknowledge */
         r->out.flushed(r->ctx);
         return;
     }
@@ -978,7 +979,7 @@ static void tick_dispatcher(mr__job_reader *r, int64_t now)
     if (r->dispatcher == MR__DOWN && now >= r->retry_at) {
         if (!r->ever_connected && now >= r->give_up_at) {
             mr_fail(&why, MR_UNAVAILABLE,
-                    "no dispatcher answers at %s%s%s; start one, or mend the address",
+                    "no dispatcher answers at %s%s%s; start one, or correct the address",
                     r->opts.dispatcher, r->why[0] ? ": " : "", r->why);
             fail(r, &why);
             return;
@@ -1002,7 +1003,7 @@ static void tick_dispatcher(mr__job_reader *r, int64_t now)
     }
 }
 
-/* A worker whose connection says nothing is lost, as one that closed it. */
+/* A worker whose connection is silent is lost, like one that closed it. */
 static void tick_workers(mr__job_reader *r, int64_t now)
 {
     mr_status why;
@@ -1020,8 +1021,8 @@ static void tick_workers(mr__job_reader *r, int64_t now)
         r->pulse_at = now + SECOND;
 }
 
-/* When it has waited for too long. The dispatcher, which is there, may wait for workers itself
- * before the job ends. */
+/* When the wait becomes an error. A client without streams waits longer, since the dispatcher may
+ * itself wait for workers before it ends the job. */
 static int64_t stalls_at(const mr__job_reader *r)
 {
     int64_t most = r->opts.stall_timeout_ns;

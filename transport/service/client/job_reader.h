@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_JOB_READER_H
-#define MR_TRANSPORT_SERVICE_JOB_READER_H
+#ifndef MR_TRANSPORT_SERVICE_CLIENT_JOB_READER_H
+#define MR_TRANSPORT_SERVICE_CLIENT_JOB_READER_H
 /* A client's side of a job: joins it, reads its streams from the workers that host them, delivers
  * elements in order, and acknowledges what was consumed. A state machine without I/O; client_run.c
  * drives it on a loop, the tests on a virtual clock.
@@ -16,20 +16,20 @@
  *  1. Elements of a stream are delivered in order, without gap or repetition: a block must begin
  *     with the element after the last one received; parts that were received before are cut off,
  *     and a block of another generation is dropped. An error takes the number of an element.
- *  2. An element counts as acknowledged when the consumer has asked for the one after it.
+ *  2. An element counts as acknowledged when the consumer has requested the one after it.
  *     Acknowledgements are sent every second, and at once on request (saving, closing). They are
- *     cumulative, so that losing one does no harm.
- *  3. A worker that is lost, or that refuses a stream, is reported by Lost with the generation. The
+ *     cumulative, so losing one does no harm.
+ *  3. A lost worker, or one that refuses a stream, is reported by Lost with the generation. The
  *     stream continues where Placed says, from the element after the last one received.
  *  4. Credit is in bytes: `most_bytes` over all streams, at least one block of each stream; what
  *     the consumer has taken is granted again.
- *  5. While the dispatcher is away, connecting is tried again after 50 ms to 5 s, with jitter;
+ *  5. While the dispatcher is unreachable, the reader reconnects after 50 ms to 5 s, with jitter;
  *     streams continue.
  *  6. Shared modes (dynamic, parallel_epochs): streams are added while the job runs, and removed if
- *     this client was taken for dead; the job is over when the dispatcher says so.
+ *     this client was considered dead; the job is over when the dispatcher says so.
  *  7. dynamic: a dispatcher that lost its account learns from Join which splits the streams have.
- *     Until it has answered, a stream that reaches another split waits: that split may be given out
- *     again.
+ *     Until it answers, a stream that reaches a further split waits, because that split may be
+ *     assigned again.
  *
  * thread   one at a time per object */
 #include <stdbool.h>
@@ -38,7 +38,7 @@
 
 typedef struct mr__job_reader mr__job_reader;
 
-/* What came in of a stream: a block, an error in an element's place, or the end. */
+/* Data that arrived for a stream: a block, an error in place of an element, or the end. */
 typedef struct mr__arrival {
     enum {
         MR__ARRIVED_BLOCK,
@@ -46,12 +46,12 @@ typedef struct mr__arrival {
         MR__ARRIVED_END,
         /* In shared modes only: */
         MR__ARRIVED_STREAM, /* this client reads one more stream from now on */
-        MR__ARRIVED_SPLITS, /* dynamic: a stream was given more splits */
-        MR__ARRIVED_GONE,   /* another client reads the stream: what was not consumed is dropped */
+        MR__ARRIVED_SPLITS, /* dynamic: more splits were assigned to a stream */
+        MR__ARRIVED_GONE,   /* another client reads the stream: unconsumed data is dropped */
         MR__ARRIVED_OVER    /* no stream has any more elements */
     } kind;
     uint32_t stream;
-    uint64_t first, rows; /* without what was received before */
+    uint64_t first, rows; /* excluding rows received before */
     size_t bytes;         /* for mr__job_reader_consumed, when it is released */
     size_t skip;          /* rows of the block to leave out at its front; STREAM: elements from
                              `position` to `first` */
@@ -59,7 +59,7 @@ typedef struct mr__arrival {
     size_t position_bytes;
     const mr_status *status; /* ERROR */
     const char *home;        /* STREAM: the only worker that may host it; "": any may */
-    const uint64_t *splits;  /* STREAM, SPLITS: all that it was given so far; borrowed */
+    const uint64_t *splits;  /* STREAM, SPLITS: all assigned to it so far; borrowed */
     size_t n_splits;
     void *block; /* the driver's; taken over by deliver */
 } mr__arrival;
@@ -68,14 +68,16 @@ typedef struct mr__job_reader_out {
     void (*connect_dispatcher)(void *ctx);
     void (*close_dispatcher)(void *ctx); /* mr__job_reader_dispatcher_closed does not follow */
     void (*to_dispatcher)(void *ctx, const mr__message *m);
-    /* Connections to workers are by address: opened once, mr__job_reader_worker_* follow. */
+    /* Connections to workers are identified by address. Each is opened once; calls of
+     * mr__job_reader_worker_* follow. */
     void (*connect_worker)(void *ctx, const char *address);
     void (*to_worker)(void *ctx, const char *address, const mr__message *m);
-    void (*close_worker)(void *ctx, const char *address); /* nor mr__job_reader_worker_closed */
+    void (*close_worker)(void *ctx, const char *address); /* mr__job_reader_worker_closed does not
+                                                              follow */
     void (*deliver)(void *ctx, const mr__arrival *a);
     void (*drop)(void *ctx, void *block);
-    /* The job is known: the number of streams, this client's (places), and what a position must
-     * carry. Called once. */
+    /* The job is known: its number of streams, the places of this client's streams, and what a
+     * position must contain. Called once. */
     void (*joined)(void *ctx, const Mr__Wire__Joined *j);
     /* All acknowledgements requested by mr__job_reader_flush are durable. */
     void (*flushed)(void *ctx);
@@ -91,13 +93,13 @@ typedef struct mr__job_reader_opts {
     const char *dispatcher;     /* its address, for messages */
     const Mr__Wire__Join *join; /* borrowed for the reader's life */
     int64_t connect_timeout_ns; /* until the first connection; then UNAVAILABLE */
-    int64_t stall_timeout_ns;   /* without any arrival while the consumer waits; 0: none */
+    int64_t stall_timeout_ns;   /* without an arrival while the consumer waits; 0: none */
     bool missing_moves;         /* a file that a worker cannot see may be visible to another one */
     bool local_workers;         /* reads from workers on this host only */
     uint64_t most_bytes;        /* outstanding; 0: 4 blocks of each stream, at least 16 MiB */
     uint32_t compression;
-    bool measured; /* compression where the link is slower than that */
-    uint64_t seed; /* fresh and random: of the jitter, and this client's number */
+    bool measured; /* compress only if the link is slower than compressing */
+    uint64_t seed; /* fresh and random; for the jitter and this client's id */
 } mr__job_reader_opts;
 
 mr_code mr__job_reader_new(mr__job_reader **out, const mr__job_reader_opts *opts,
@@ -112,7 +114,7 @@ void mr__job_reader_worker_opened(mr__job_reader *r, const char *address, int64_
 /* StreamError, StreamEnd and StreamSplits. */
 void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const mr__message *m,
                                    int64_t now);
-/* A block: its place, rows, bytes, and what the driver has for it (taken over). */
+/* A block arrived. bytes: counted against the credit; block: the driver's object (taken over). */
 void mr__job_reader_worker_block(mr__job_reader *r, const char *address,
                                  const Mr__Wire__BlockHead *head, size_t bytes, void *block,
                                  int64_t now);
@@ -125,13 +127,14 @@ void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const 
 void mr__job_reader_consumed(mr__job_reader *r, uint32_t stream, uint64_t elements,
                              const void *position, size_t position_bytes, uint64_t skip,
                              size_t bytes, int64_t now);
-/* The consumer waits for elements (or no longer). */
+/* The consumer starts or stops waiting for elements. */
 void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now);
 /* Acknowledges at once; `flushed` follows. leave: and leaves the job. */
 void mr__job_reader_flush(mr__job_reader *r, bool leave, int64_t now);
-/* Leaves the job, if that was not done yet, without waiting for an answer: the last call before all
- * connections are closed. If the message is lost, the dispatcher keeps the job until it takes this
- * client for dead. */
+/* Leaves the job, unless it has left already, without waiting for an answer: the last call before
+ * all connections are closed. If the message is lost, the dispatcher keeps the job until it
+ * considers this client dead. */
 void mr__job_reader_leave(mr__job_reader *r);
+/* Runs what is due. Returns the time of the next call; INT64_MAX: none is due. */
 int64_t mr__job_reader_tick(mr__job_reader *r, int64_t now);
 #endif

@@ -8,9 +8,9 @@
 #include "transport/service/stream_position.h"
 
 typedef struct stream {
-    mr_iterator *it;   /* NULL: not ours */
+    mr_iterator *it;   /* NULL: read by another consumer */
     uint64_t elements; /* delivered, including errors */
-    size_t last, back; /* rows of the last block, and how many of them the consumer still has */
+    size_t last, back; /* rows of the last block, and those of them not delivered yet */
     bool ended;
     void *position; /* the last result of place */
 } stream;
@@ -27,7 +27,7 @@ static mr_code next(mr__stream_source *src, uint32_t s, size_t want, mr_block *b
     mr_code rc = mr_iterator_next(x->it, want, b, st);
     if (rc == MR_CANCELLED)
         return rc;
-    if (rc < MR_OK && st && st->element >= 0) /* it counts within the stream */
+    if (rc < MR_OK && st && st->element >= 0) /* its number counts within the stream */
         mr_status_prefix(st, "stream %" PRIu32, s);
     x->last = rc == MR_OK ? b->rows : 0;
     x->back = 0;
@@ -89,7 +89,7 @@ static mr_code go_to(local *l, const Mr__Wire__Place *p, mr_status *st)
 {
     stream *x = p->stream < l->job->streams ? &l->v[p->stream] : NULL;
     if (!x || !x->it)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a stream that is not there");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a stream that does not exist");
     if (p->position.len)
         MR_TRY(mr_iterator_restore(x->it, p->position.data, p->position.len, st));
     x->elements = p->elements;

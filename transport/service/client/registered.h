@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_REGISTERED_H
-#define MR_TRANSPORT_SERVICE_REGISTERED_H
+#ifndef MR_TRANSPORT_SERVICE_CLIENT_REGISTERED_H
+#define MR_TRANSPORT_SERVICE_CLIENT_REGISTERED_H
 /* Datasets that a service knows by an id ('millrace service register'). The graph of an id never
  * changes, so it is fetched once per process.
  *

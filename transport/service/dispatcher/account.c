@@ -227,7 +227,7 @@ static mr_code open_database(mr__account *a, mr_status *st)
                    "BEGIN EXCLUSIVE",
                    opening, st));
     if (is_new)
-        MR_TRY(run_sql(a, schema, "making the account", st));
+        MR_TRY(run_sql(a, schema, "creating the account", st));
     /* Adds the table to accounts of releases that did not record drains; those releases ignore
      * it. */
     MR_TRY(run_sql(a,
@@ -556,7 +556,7 @@ static void look_at_disk(mr__account *a)
     mr_status st;
     mr_status_init(&st);
     if (mr__sys->statvfs(a->directory, &v) != 0)
-        mr_fail_errno(&st, errno, "looking at the free space");
+        mr_fail_errno(&st, errno, "checking the free space");
     else if (v.f_flag & ST_RDONLY)
         mr_fail(&st, MR_PERMISSION_DENIED, "the file system is read-only");
     else if ((uint64_t)v.f_bavail * v.f_frsize < a->o.least_free)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_ACCOUNT_H
-#define MR_TRANSPORT_SERVICE_ACCOUNT_H
+#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_ACCOUNT_H
+#define MR_TRANSPORT_SERVICE_DISPATCHER_ACCOUNT_H
 /* The dispatcher's durable account: an SQLite database DIR/account.db, locked by one dispatcher at
  * a time. A separate thread writes it; all pending records go into one transaction (group commit),
  * so that they share an fsync.

@@ -291,7 +291,7 @@ static mr_code load_stream(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Plac
     else if (j && place->stream < j->n_streams)
         s = j->streams[place->stream];
     else
-        return mr_fail(st, MR_DATA_LOSS, "the account has a stream of no job");
+        return mr_fail(st, MR_DATA_LOSS, "the account has a stream without a job");
     MR_TRY(mr__d_stream_set(s, place, st));
     s->generation = place->generation;
     s->owner = place->reader;
@@ -339,7 +339,7 @@ mr_code mr__dispatcher_load(mr__dispatcher *d, const mr__record *r, mr_status *s
         return load_stream(d, j, r->place, st);
     case MR__RECORD_SPLIT:
         if (!j || r->stream >= j->n_streams)
-            return mr_fail(st, MR_DATA_LOSS, "the account has a split of no stream");
+            return mr_fail(st, MR_DATA_LOSS, "the account has a split without a stream");
         return mr__d_add_split(j->streams[r->stream], r->split, st);
     case MR__RECORD_FORGET:
         if (j)
@@ -368,14 +368,15 @@ static void end_rebuilding(mr__dispatcher *d, mr__d_job *j, int64_t now)
     /* The splits after the last one that a client names are unknown. */
     if (j->spec->mode == MR__WIRE__MODE__DYNAMIC)
         mr__d_warn(d, j,
-                   "the dispatcher lost its account: splits of %s that none of its clients has are "
-                   "given out, again or for the first time; what clients that left read of them "
-                   "comes again",
+                   "the dispatcher lost its account: splits of %s that none of its clients claims "
+                   "are handed out, again or for the first time; elements that departed clients "
+                   "read from them are repeated",
                    mr__d_title(j));
     else if (n)
         mr__d_warn(d, j,
-                   "the dispatcher lost its account: %" PRIu64 " streams of %s that none of its "
-                   "clients has begin again; what clients that left read of them comes again",
+                   "the dispatcher lost its account: %" PRIu64
+                   " streams of %s that none of its clients claims start over; elements that "
+                   "departed clients read from them are repeated",
                    n, mr__d_title(j));
     finish(d, j, now);
 }
@@ -407,8 +408,7 @@ static void tick_jobs(mr__dispatcher *d, int64_t now)
                 end_rebuilding(d, j, now);
             if (mr__d_share_out(d, j) && !rebuilt)
                 mr__d_note(d, MR_LOG_WARNING,
-                           "a client of %s that did not come back is silent; its streams go to "
-                           "others",
+                           "a client of %s that did not return is silent; its streams go to others",
                            mr__d_title(j));
             mr__d_make_streams(d, j, NULL);
         }

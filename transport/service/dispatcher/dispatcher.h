@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_H
-#define MR_TRANSPORT_SERVICE_DISPATCHER_H
+#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_DISPATCHER_H
+#define MR_TRANSPORT_SERVICE_DISPATCHER_DISPATCHER_H
 /* The dispatcher: it knows the jobs, the worker that hosts each stream, and the acknowledged part
  * of each stream. A state machine without I/O: connections and time are passed in by calls, actions
  * go out through mr__dispatcher_out. dispatcher_run.c drives it on a loop, the tests on a virtual

@@ -134,8 +134,8 @@ static void say_goes_on(mr__dispatcher *d, const mr__d_client *c)
 {
     char line[256];
     snprintf(line, sizeof line,
-             "%s has several clients: one that restores a position goes on after what was "
-             "acknowledged",
+             "%s has several clients: one that restores a position resumes after the acknowledged "
+             "elements",
              mr__d_title(c->job));
     mr__d_note(d, MR_LOG_WARNING, "%s", line);
     mr__d_tell_warning(d, c, line);
@@ -155,7 +155,7 @@ static mr_code check_place(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join
     if (consumers > j->n_streams)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "num_consumers is %" PRIu32 ", but the job has %" PRIu32
-                       " streams; use as many streams at least",
+                       " streams; use at least that many streams",
                        consumers, j->n_streams);
     for (mr__d_client *c = j->clients, *next; c; c = next) {
         next = c->next;
@@ -181,11 +181,10 @@ static mr_code check_place(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join
     bool again = shared || join->resume || join->job_id || (join->n_places && !join->begins) ||
                  mr__d_finished(j);
     if (!again && progressed(j, join->consumer))
-        return mr_fail(
-            st, MR_FAILED_PRECONDITION,
-            "%s was read in part by a client that left; go on with resume=true, or end it "
-            "by 'millrace service cancel'",
-            mr__d_title(j));
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "%s was read in part by a client that left; continue it with resume=true, "
+                       "or end it with 'millrace service cancel'",
+                       mr__d_title(j));
     return MR_OK;
 }
 
@@ -193,8 +192,8 @@ static mr_code begun_anew(const mr__d_job *j, mr_status *st)
 {
     return mr_fail(
         st, MR_DATA_LOSS,
-        "the dispatcher lost its account, and %s was made again without this client: what it has "
-        "read is given out once more; start the job anew, or under another job_name",
+        "the dispatcher lost its account, and %s was rebuilt without this client: elements that it "
+        "has read are handed out again; start the job anew, or under another job_name",
         mr__d_title(j));
 }
 
@@ -278,10 +277,11 @@ static mr_code take_places(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join
     for (size_t i = 0; i < join->n_places; i++) {
         const Mr__Wire__Place *p = join->places[i];
         if (p->stream >= j->n_streams)
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "the position is of a job of more streams: it has number %" PRIu32
-                           " of %" PRIu32,
-                           p->stream, j->n_streams);
+            return mr_fail(
+                st, MR_INVALID_ARGUMENT,
+                "the position is from a job with more streams: it has stream number %" PRIu32
+                " of %" PRIu32,
+                p->stream, j->n_streams);
         mr__d_stream *s = j->streams[p->stream];
         bool news = p->elements > s->elements || (p->elements == s->elements && p->end && !s->end);
         bool ahead = p->generation > s->generation; /* the account was lost */
@@ -381,9 +381,9 @@ static mr_code take_shared_places(mr__dispatcher *d, mr__d_job *j, const Mr__Wir
         uint64_t n = j->rebuilding ? 0 : mr__d_rebuilt(d, j);
         if (n && made_now)
             mr__d_warn(d, j,
-                       "%s is made again from a position: %" PRIu64
-                       " splits or streams that it does "
-                       "not name begin; what other clients read of them comes again",
+                       "%s is rebuilt from a position: %" PRIu64
+                       " splits or streams that it does not name start over; elements that other "
+                       "clients read from them are repeated",
                        mr__d_title(j), n);
         return MR_OK;
     }
@@ -498,7 +498,7 @@ static mr_code cut(mr__dispatcher *d, mr__d_job *j, mr_status *st)
     default:
         if (!d->opts.n_workers)
             return mr_fail(st, MR_FAILED_PRECONDITION,
-                           "processing_mode \"%s\" deals to a fixed list of workers; start the "
+                           "processing_mode \"%s\" needs a fixed list of workers; start the "
                            "dispatcher with --workers HOST:PORT,... or --num-workers N",
                            mr__d_modes[j->spec->mode]);
         j->spec->streams = (uint32_t)d->opts.n_workers;
@@ -670,7 +670,7 @@ void mr__d_take_join(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Joi
     mr__d_job *j = find_job(d, join);
     mr_code rc = MR_OK;
     if (x->client)
-        rc = mr_fail(&st, MR_FAILED_PRECONDITION, "this connection reads a job already");
+        rc = mr_fail(&st, MR_FAILED_PRECONDITION, "this connection already reads a job");
     else if (!j && d->disk_full)
         rc = mr__d_disk_full(&st);
     else if (!j)

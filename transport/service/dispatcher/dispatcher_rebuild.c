@@ -23,12 +23,12 @@ static mr_code take_split_list(mr__dispatcher *d, mr__d_stream *s, const Mr__Wir
         if (p->splits[i] >= MOST_REBUILT)
             return mr_fail(st, MR_DATA_LOSS,
                            "the dispatcher has no record of this job, which has had more than %d "
-                           "splits, too many to make it again; start it anew",
+                           "splits, too many to rebuild it; start it anew",
                            MOST_REBUILT);
         if (mr__id_map_get(&j->rebuilt, p->splits[i] + 1))
             return mr_fail(st, MR_DATA_LOSS,
-                           "the dispatcher has no record of this job, and its clients say that "
-                           "they have the same splits; start the job anew");
+                           "the dispatcher has no record of this job, and its clients claim the "
+                           "same splits; start the job anew");
     }
     for (size_t i = had; i < p->n_splits; i++) {
         MR_TRY(mr__id_map_set(&j->rebuilt, p->splits[i] + 1, s, st));
@@ -162,7 +162,7 @@ void mr__d_go_on_rebuilding(mr__dispatcher *d, mr__d_job *j)
         for (size_t k = 0; k < j->streams[i]->n_splits && rc == MR_OK; k++)
             rc = mr__id_map_set(&j->rebuilt, j->streams[i]->splits[k] + 1, j->streams[i], &st);
     if (rc != MR_OK)
-        mr__d_note(d, MR_LOG_ERROR, "%s cannot be made again: %s", mr__d_title(j), st.message);
+        mr__d_note(d, MR_LOG_ERROR, "%s cannot be rebuilt: %s", mr__d_title(j), st.message);
     j->rebuilding = rc == MR_OK;
 }
 
@@ -188,7 +188,7 @@ uint64_t mr__d_rebuilt(mr__dispatcher *d, mr__d_job *j)
     if (own && was)
         mr__d_make_own(d, j, NULL);
     if (rc != MR_OK)
-        mr__d_note(d, MR_LOG_ERROR, "%s cannot be made again: %s", mr__d_title(j), st.message);
+        mr__d_note(d, MR_LOG_ERROR, "%s cannot be rebuilt: %s", mr__d_title(j), st.message);
     mr__id_map_reset(&j->rebuilt);
     if (was)
         j->recorded = mr__d_record_job(d, j);

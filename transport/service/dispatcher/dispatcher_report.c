@@ -201,7 +201,7 @@ static const mr__status_field figures[] = {
      .title = "Jobs",
      .kind = MR__STATUS_NUMBER,
      .metric = NAME "jobs",
-     .help = "Jobs that it knows."},
+     .help = "Jobs of this dispatcher."},
     {.key = "streams",
      .title = "Streams",
      .kind = MR__STATUS_NUMBER,
@@ -211,7 +211,7 @@ static const mr__status_field figures[] = {
      .title = "Workers",
      .kind = MR__STATUS_NUMBER,
      .metric = NAME "workers",
-     .help = "Workers that are connected."},
+     .help = "Connected workers."},
     {.key = "elements_per_second", .title = "Elements", .kind = MR__STATUS_RATE},
     {.key = "elements",
      .title = "Elements since the start",
@@ -280,10 +280,10 @@ static const mr__status_field workers[] = {
 
 const mr__status_table mr__dispatcher_view[] = {
     {"status", NULL, NULL, figures},
-    {"jobs", "Jobs", "There are no jobs. A client makes one when it reads a graph with distribute.",
-     jobs},
-    {"streams", "Streams, and where they live", "There are no streams.", streams},
-    {"workers", "Workers", "No worker has come: start millrace worker --dispatcher HOST:PORT.",
+    {"jobs", "Jobs",
+     "There are no jobs. A client creates one when it reads a graph with distribute.", jobs},
+    {"streams", "Streams and their workers", "There are no streams.", streams},
+    {"workers", "Workers", "No worker has connected: start millrace worker --dispatcher HOST:PORT.",
      workers},
     {"events", "Last events", "Nothing has happened yet.", mr__recent_fields},
     {0}};

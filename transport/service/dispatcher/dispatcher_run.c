@@ -115,7 +115,7 @@ static mr_code hold(guest *g, void *frame, size_t bytes, uint64_t after, mr_stat
     if (!h || g->held_bytes + bytes > MOST_WAITING) {
         mr_free(h);
         mr_free(frame);
-        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too much waits until it is recorded");
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too much data waits to be recorded");
     }
     *h = (held){.after = after, .frame = frame, .bytes = bytes};
     if (g->last)
@@ -322,7 +322,7 @@ static mr_code open_all(mr__dispatcher_run *r, mr_status *st)
                                 .n_workers = r->o.n_workers};
     MR_TRY(mr__daemon_open(&r->base, r->o.loop, st));
     if (mr__sys->getrandom(&opts.seed, sizeof opts.seed, 0) != (ssize_t)sizeof opts.seed)
-        return mr_fail(st, MR_INTERNAL, "no random bytes for the numbers of jobs");
+        return mr_fail(st, MR_INTERNAL, "cannot read random bytes for the numbers of jobs");
     MR_TRY(mr__dispatcher_new(&r->d, &opts, &out, r, st));
     MR_TRY(open_account(r, st));
     MR_TRY(mr__daemon_listen(&r->base, r->o.listen, st));

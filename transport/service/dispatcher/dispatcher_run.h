@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_RUN_H
-#define MR_TRANSPORT_SERVICE_DISPATCHER_RUN_H
+#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_DISPATCHER_RUN_H
+#define MR_TRANSPORT_SERVICE_DISPATCHER_DISPATCHER_RUN_H
 /* Runs the dispatcher: the state machine of dispatcher.h on a loop, with a listener, its
  * connections, and the account.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_SERVICE_H
-#define MR_TRANSPORT_SERVICE_DISPATCHER_SERVICE_H
+#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_DISPATCHER_SERVICE_H
+#define MR_TRANSPORT_SERVICE_DISPATCHER_DISPATCHER_SERVICE_H
 /* The dispatcher of the data service, embedded in your program; 'millrace dispatcher' is a program
  * that does nothing else. It assigns streams to workers and keeps the account of what was read.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_STATE_H
-#define MR_TRANSPORT_SERVICE_DISPATCHER_STATE_H
+#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_DISPATCHER_STATE_H
+#define MR_TRANSPORT_SERVICE_DISPATCHER_DISPATCHER_STATE_H
 /* The dispatcher's data, and the functions that its files share. The files are a stack: each calls
  * only those above it in this list.
  *

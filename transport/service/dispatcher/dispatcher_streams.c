@@ -235,11 +235,10 @@ void mr__d_go_on_without(mr__dispatcher *d, mr__d_job *j)
 {
     for (const mr__d_worker *w = d->workers; w; w = w->next)
         if (!w->connection && w->back_until && !has_some_of(w, j))
-            mr__d_warn(
-                d, j,
-                "%s goes on without worker %s, which is not back after %d s: nothing of it comes, "
-                "unless it is back before the job ends",
-                mr__d_title(j), w->address, MR__COME_BACK_S);
+            mr__d_warn(d, j,
+                       "%s continues without worker %s, which did not return within %d s: its "
+                       "elements are missing unless it returns before the job ends",
+                       mr__d_title(j), w->address, MR__COME_BACK_S);
 }
 
 /* ---- splits ---- */
@@ -257,7 +256,7 @@ static bool hand_out(mr__dispatcher *d, mr__d_stream *s, uint64_t repetition)
         return false;
     uint64_t split = j->next_split > first ? j->next_split : first;
     if (mr__d_record_split(d, s, split, &st) != MR_OK)
-        mr__d_note(d, MR_LOG_ERROR, "a split cannot be handed out: %s", st.message);
+        mr__d_note(d, MR_LOG_ERROR, "cannot hand out a split: %s", st.message);
     return true;
 }
 

@@ -37,7 +37,7 @@ static mr_code drain_worker(mr__dispatcher *d, mr__d_connection *x, const Mr__Wi
 {
     mr__d_worker *w = mr__d_worker_at(d, ask->name);
     if (x->drains)
-        return mr_fail(st, MR_FAILED_PRECONDITION, "worker %.100s is being drained for this tool",
+        return mr_fail(st, MR_FAILED_PRECONDITION, "this tool is already draining worker %.100s",
                        x->drains->address);
     if (!w || (!w->connection && !w->taken_out))
         return mr_fail(st, MR_NOT_FOUND, "there is no worker %.100s%s", ask->name,

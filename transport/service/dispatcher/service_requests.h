@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_SERVICE_REQUESTS_H
-#define MR_TRANSPORT_SERVICE_SERVICE_REQUESTS_H
+#ifndef MR_TRANSPORT_SERVICE_DISPATCHER_SERVICE_REQUESTS_H
+#define MR_TRANSPORT_SERVICE_DISPATCHER_SERVICE_REQUESTS_H
 /* Requests of tools to a dispatcher: reports, cancelling jobs, draining workers, registering
  * datasets. 'millrace service' makes them. Each connects, waits for the answer and closes.
  *

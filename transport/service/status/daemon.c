@@ -101,7 +101,8 @@ static bool make_room(mr__daemon *d)
     /* Twice as many only while those that were closed are not yet gone. */
     if (g && d->n_guests < 2 * MOST_CONNECTIONS) {
         mr_fail(&why, MR_RESOURCE_EXHAUSTED,
-                "it made way for another one: there are %d, and it has not said who it is",
+                "closed to make room for another connection: there are %d, and it has not "
+                "identified itself",
                 MOST_CONNECTIONS);
         mr__connection_close(&g->c, &why);
         return true;
@@ -221,7 +222,7 @@ void mr__daemon_listen_locally(mr__daemon *d)
         return;
     }
     d->local_name[0] = '\0';
-    mr_log(MR_LOG_INFO, "peers of this host come by TCP: %s", st.message);
+    mr_log(MR_LOG_INFO, "peers on this host connect by TCP: %s", st.message);
 }
 
 /* Cancelled, from another thread or a signal handler. */

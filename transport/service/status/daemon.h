@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_DAEMON_H
-#define MR_TRANSPORT_SERVICE_DAEMON_H
+#ifndef MR_TRANSPORT_SERVICE_STATUS_DAEMON_H
+#define MR_TRANSPORT_SERVICE_STATUS_DAEMON_H
 /* The common part of dispatcher and worker: a loop with a listener, the accepted connections, a
  * status page, and the drain. An alarm or a failure begins the drain, which finishes all
  * connections; those that are not finished after 2 s are dropped.

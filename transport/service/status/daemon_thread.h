@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_DAEMON_THREAD_H
-#define MR_TRANSPORT_SERVICE_DAEMON_THREAD_H
+#ifndef MR_TRANSPORT_SERVICE_STATUS_DAEMON_THREAD_H
+#define MR_TRANSPORT_SERVICE_STATUS_DAEMON_THREAD_H
 /* Runs a daemon once, in the caller's thread (run) or in its own (start, wait), until `stop` is
  * triggered.
  *

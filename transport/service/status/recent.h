@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_RECENT_H
-#define MR_TRANSPORT_SERVICE_RECENT_H
+#ifndef MR_TRANSPORT_SERVICE_STATUS_RECENT_H
+#define MR_TRANSPORT_SERVICE_STATUS_RECENT_H
 /* Recent activity for the status page: the rate at which a count grows, and the last log lines. */
 #include <jansson.h>
 #include <stddef.h>

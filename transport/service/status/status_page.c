@@ -187,11 +187,12 @@ static enum MHD_Result answer_path(mr__status_page *p, struct MHD_Connection *c,
     if (strcmp(path, "/page.js") == 0)
         return answer_constant(c, MHD_HTTP_OK, "text/javascript", mr__status_js);
     if (!health && !metrics && strcmp(path, "/status.json") != 0)
-        return answer_constant(c, MHD_HTTP_NOT_FOUND, plain,
-                               "There are /, /healthz, /metrics and /status.json.\n");
+        return answer_constant(
+            c, MHD_HTTP_NOT_FOUND, plain,
+            "Not found. The pages are /, /healthz, /metrics and /status.json.\n");
     if (look(p) || !p->report)
         return answer_constant(c, MHD_HTTP_SERVICE_UNAVAILABLE, plain,
-                               "It does not answer: it hangs, or ends.\n");
+                               "The daemon does not answer: it hangs, or is shutting down.\n");
     return health    ? answer_constant(c, MHD_HTTP_OK, plain, "ok\n")
            : metrics ? answer_metrics(p, c)
                      : answer_json(p, c);
@@ -212,7 +213,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
         return MHD_NO;
     v->is_answered = true;
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-        return answer_constant(c, MHD_HTTP_METHOD_NOT_ALLOWED, plain, "It takes GET and HEAD.\n");
+        return answer_constant(c, MHD_HTTP_METHOD_NOT_ALLOWED, plain,
+                               "Only GET and HEAD are supported.\n");
     return answer_path(cls, c, url);
 }
 
@@ -267,7 +269,8 @@ static void end_visit(mr__status_page *p, visit *v)
 {
     if (!v->is_answered)
         mr_log(MR_LOG_INFO, "the status page: the connection from %s was closed: %s", v->from,
-               v->is_cut ? "it made way for another one" : "it made no HTTP request");
+               v->is_cut ? "closed to make room for another connection"
+                         : "it made no HTTP request");
     if (v->prev)
         v->prev->next = v->next;
     else
@@ -338,7 +341,7 @@ static mr_code open_page(mr__status_page *p, mr_status *st)
     if (!mr__address_is_loopback(&at))
         mr_log(MR_LOG_WARNING,
                "the status page at %s is open to other hosts and needs no token; it shows names of "
-               "jobs and addresses of workers, and takes no orders",
+               "jobs and addresses of workers, and accepts no commands",
                p->address.text);
     return MR_OK;
 }

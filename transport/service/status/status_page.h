@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_STATUS_PAGE_H
-#define MR_TRANSPORT_SERVICE_STATUS_PAGE_H
+#ifndef MR_TRANSPORT_SERVICE_STATUS_STATUS_PAGE_H
+#define MR_TRANSPORT_SERVICE_STATUS_STATUS_PAGE_H
 /* The daemons' HTTP status endpoints: /healthz, /metrics (Prometheus), /status.json, and / for
  * people. libmicrohttpd serves them in a separate thread; the daemon makes a report on request, at
  * most twice a second.

@@ -66,10 +66,9 @@ void mr__status_html(mr__text *t, const char *title, const mr__status_table *tab
     mr__put_html(t, title);
     mr__put(t, "</h1>\n<p id=\"away\" class=\"alarm\"></p>\n<main>\n");
     if (silent_seconds > 0)
-        mr__put_format(t,
-                       "<p class=\"alarm\">It has not answered for %.0f s. What you see is "
-                       "older.</p>\n",
-                       silent_seconds);
+        mr__put_format(
+            t, "<p class=\"alarm\">It has not answered for %.0f s. This page is out of date.</p>\n",
+            silent_seconds);
     const json_t *why = json_object_get(json_object_get(report, "status"), "alarm");
     if (json_is_string(why)) {
         mr__put(t, "<p class=\"alarm\">");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_STATUS_RENDER_H
-#define MR_TRANSPORT_SERVICE_STATUS_RENDER_H
+#ifndef MR_TRANSPORT_SERVICE_STATUS_STATUS_RENDER_H
+#define MR_TRANSPORT_SERVICE_STATUS_STATUS_RENDER_H
 /* A report as HTML, as text, and as Prometheus metrics. */
 #include <jansson.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_FILE_ROOTS_H
-#define MR_TRANSPORT_SERVICE_FILE_ROOTS_H
+#ifndef MR_TRANSPORT_SERVICE_WORKER_FILE_ROOTS_H
+#define MR_TRANSPORT_SERVICE_WORKER_FILE_ROOTS_H
 /* Confines a worker to directories: it opens files only below them, whatever names graphs contain.
  * Symbolic links and ".." are resolved first, and the opened file is checked again.
  *

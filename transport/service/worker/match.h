@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_MATCH_H
-#define MR_TRANSPORT_SERVICE_MATCH_H
+#ifndef MR_TRANSPORT_SERVICE_WORKER_MATCH_H
+#define MR_TRANSPORT_SERVICE_WORKER_MATCH_H
 /* Expands the file patterns of a job in a thread: directories may be large or remote.
  *
  * thread   the loop's */

@@ -511,7 +511,7 @@ mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__
         rc = mr__split_list_new(&p->splits, place->splits, place->n_splits, what->job->splits,
                                 ask_for_split, p, st);
     if (rc == MR_OK && pthread_create(&p->thread, NULL, work, p) != 0)
-        rc = mr_fail(st, MR_RESOURCE_EXHAUSTED, "no thread can be started for a stream");
+        rc = mr_fail(st, MR_RESOURCE_EXHAUSTED, "cannot start a thread for a stream");
     if (rc == MR_OK)
         *out = p;
     else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_PRODUCER_H
-#define MR_TRANSPORT_SERVICE_PRODUCER_H
+#ifndef MR_TRANSPORT_SERVICE_WORKER_PRODUCER_H
+#define MR_TRANSPORT_SERVICE_WORKER_PRODUCER_H
 /* Produces a stream on a worker: an iterator in a separate thread, which makes blocks ahead, as
  * frames: up to 16 of them or 4 MiB, and one of any size; at a memory limit only that one. The loop
  * receives them in order, each on request; so the thread and the loop wake each other once for

@@ -251,7 +251,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &s->index, st));
     MR_TRY(mr_state_get_u64(r, &open_now, st));
     if (s->has_begun > 1 || open_now > 1)
-        return mr_state_damaged(st, "a split that cannot be");
+        return mr_state_damaged(st, "an impossible split");
     if (!open_now)
         return MR_OK;
     MR_TRY(mr_state_get_u64(r, &s->split, st));
@@ -291,7 +291,7 @@ static const mr_param table[] = {{0}};
 static const mr_op feed_op = {
     .abi = MR_ABI_VERSION,
     .name = "splits",
-    .doc = "Emits the parts of its input that this stream was given.",
+    .doc = "Emits the parts of its input that are assigned to this stream.",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_SPLIT_LIST_H
-#define MR_TRANSPORT_SERVICE_SPLIT_LIST_H
+#ifndef MR_TRANSPORT_SERVICE_WORKER_SPLIT_LIST_H
+#define MR_TRANSPORT_SERVICE_WORKER_SPLIT_LIST_H
 /* The splits assigned to one stream so far, and its graph, whose sources read from them.
  *
  *     feed op --take--> | list | --ask--> (asks the dispatcher)

@@ -204,7 +204,7 @@ static void out_start(void *ctx, uint64_t number, uint64_t client, const Mr__Wir
         return;
     }
     mr_free(x);
-    mr_log(MR_LOG_ERROR, "a stream cannot be started: %s", st.message);
+    mr_log(MR_LOG_ERROR, "cannot start a stream: %s", st.message);
     apology *a = mr_calloc(1, sizeof *a);
     if (!a)
         return; /* the stream stays silent; the client loses it with the connection */
@@ -364,7 +364,7 @@ static void out_match(void *ctx, uint64_t job_id, const Mr__Wire__Job *job)
         r->n_matching++;
         return;
     }
-    mr_log(MR_LOG_ERROR, "a job's files cannot be looked up: %s", st.message);
+    mr_log(MR_LOG_ERROR, "cannot look up a job's files: %s", st.message);
     if (r->link == READY) /* otherwise the dispatcher asks again after reconnecting */
         mr__connection_close(&r->dispatcher, &st);
 }
@@ -500,7 +500,7 @@ static void ready(mr__guest *x)
     int fd;
     if (!x->c.socket.is_local || x->c.handshake.peer_role != MR__WIRE__ROLE__CLIENT)
         return;
-    snprintf(x->from, sizeof x->from, "process %u of this host", x->c.handshake.process);
+    snprintf(x->from, sizeof x->from, "process %u on this host", x->c.handshake.process);
     size_t bytes = lendable(r);
     if (!bytes) {
         mr_log(MR_LOG_INFO, "%s shares no memory with this worker: its memory limit leaves none",
@@ -527,7 +527,7 @@ static void take_back(guest *g, const Mr__Wire__GiveBack *m)
     mr_status why;
     for (size_t i = 0; i < m->n_at; i++)
         if (!g->lender || !mr__lender_give(g->lender, m->at[i])) {
-            mr_fail(&why, MR_DATA_LOSS, "it returns memory that it does not have: at %" PRIu64,
+            mr_fail(&why, MR_DATA_LOSS, "it returned memory that it does not hold: at %" PRIu64,
                     m->at[i]);
             mr__connection_close(&g->g.c, &why);
             return;
@@ -628,7 +628,7 @@ static mr_code open_all(mr__worker_run *r, mr_status *st)
 {
     MR_TRY(mr__daemon_open(&r->base, r->o.loop, st));
     if (mr__sys->getrandom(&r->random, sizeof r->random, 0) != (ssize_t)sizeof r->random)
-        return mr_fail(st, MR_INTERNAL, "no random bytes");
+        return mr_fail(st, MR_INTERNAL, "cannot read random bytes");
     MR_TRY(mr__daemon_listen(&r->base, r->o.listen, st));
     mr__daemon_listen_locally(&r->base);
     MR_TRY(mr__address_reached(&r->base.listener.address, r->o.dispatcher, r->address, st));

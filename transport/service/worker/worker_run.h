@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_WORKER_RUN_H
-#define MR_TRANSPORT_SERVICE_WORKER_RUN_H
+#ifndef MR_TRANSPORT_SERVICE_WORKER_WORKER_RUN_H
+#define MR_TRANSPORT_SERVICE_WORKER_WORKER_RUN_H
 /* Runs a worker: the state machine of worker_streams.h on a loop, with a listener for clients, a
  * connection to the dispatcher that is re-established whenever it is lost, and a producer for each
  * stream that is read.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_WORKER_SERVICE_H
-#define MR_TRANSPORT_SERVICE_WORKER_SERVICE_H
+#ifndef MR_TRANSPORT_SERVICE_WORKER_WORKER_SERVICE_H
+#define MR_TRANSPORT_SERVICE_WORKER_WORKER_SERVICE_H
 /* A worker of the data service, embedded in your program; 'millrace worker' is a program that does
  * nothing else. It registers with a dispatcher, runs the streams assigned to it, and sends their
  * elements to clients.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_WORKER_STATUS_H
-#define MR_TRANSPORT_SERVICE_WORKER_STATUS_H
+#ifndef MR_TRANSPORT_SERVICE_WORKER_WORKER_STATUS_H
+#define MR_TRANSPORT_SERVICE_WORKER_WORKER_STATUS_H
 /* The contents of a worker's status page: the streams that clients read from it, the amount of data
  * sent, and the last events.
  *

@@ -345,7 +345,7 @@ static void take_open(mr__worker_streams *ws, uint64_t client, const Mr__Wire__O
     }
     const Mr__Wire__Place *place = s->what->place;
     if (o->first + place->skip < place->elements) {
-        refuse(ws, client, o, "has a later position of this stream than was asked for");
+        refuse(ws, client, o, "has a later position of this stream than requested");
         return;
     }
     stop_producer(ws, s);
@@ -470,7 +470,7 @@ static void take_host(mr__worker_streams *ws, const Mr__Wire__Host *x)
     }
     mr_free(bytes);
     if (rc != MR_OK) { /* the client's Open is refused, and the stream moves */
-        mr__note(ws->out.note, ws->ctx, MR_LOG_ERROR, "a stream cannot be hosted: %s", st.message);
+        mr__note(ws->out.note, ws->ctx, MR_LOG_ERROR, "cannot host a stream: %s", st.message);
         return;
     }
     s->next = ws->streams;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRANSPORT_SERVICE_WORKER_STREAMS_H
-#define MR_TRANSPORT_SERVICE_WORKER_STREAMS_H
+#ifndef MR_TRANSPORT_SERVICE_WORKER_WORKER_STREAMS_H
+#define MR_TRANSPORT_SERVICE_WORKER_WORKER_STREAMS_H
 /* The streams that a worker hosts: which they are, which clients read them, and how much may be
  * sent. A state machine without I/O; worker_run.c drives it on a loop with a thread for each stream
  * that is produced, the tests on a virtual clock with streams of numbers.

@@ -104,7 +104,7 @@ MR_TEST(a_client_without_streams_does_not_give_up_before_the_dispatcher_does)
         mr_eq_i64(gave_up, joined ? 15 : 2);
         mr_eq_str(reason,
                   joined ? "nothing came from the service at d for 15.0 s; other clients read "
-                           "all streams, or their workers are away"
+                           "all streams, or their workers are disconnected"
                          : "nothing came from the service at d for 2.0 s; no worker serves the "
                            "job");
         mr__job_reader_free(r);
@@ -155,6 +155,7 @@ MR_TEST(a_dispatcher_that_is_not_there_is_said_within_a_second_with_the_cause)
     mr_eq_str(said, "");
     mr_eq_i64(failed, MR_UNAVAILABLE);
     without_dispatcher(60 * second, 3 * second, 4 * second);
-    mr_eq_str(reason, "nothing came from the service at d for 3.0 s; its dispatcher is not there: "
-                      "cannot connect: Connection refused");
+    mr_eq_str(reason,
+              "nothing came from the service at d for 3.0 s; its dispatcher cannot be reached: "
+              "cannot connect: Connection refused");
 }

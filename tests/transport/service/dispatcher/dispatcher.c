@@ -428,7 +428,7 @@ MR_TEST(what_nobody_knows_the_splits_of_is_warned_of)
     mr_eq_str(alone.warning, "");
     alone_wait(1, 15);
     mr_has_str(alone.warning, "lost its account");
-    mr_has_str(alone.warning, "of them comes again");
+    mr_has_str(alone.warning, "from them are repeated");
     mr__dispatcher_free(alone.d);
     alone.splits = false;
 }

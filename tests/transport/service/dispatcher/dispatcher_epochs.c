@@ -79,7 +79,7 @@ MR_TEST(a_job_does_not_end_before_workers_of_the_account_are_back)
             mr_eq_str(alone.warning, "");
         } else {
             alone_wait(6, 6);
-            mr_has_str(alone.warning, "job \"job\" goes on without worker b:1");
+            mr_has_str(alone.warning, "job \"job\" continues without worker b:1");
         }
         mr_eq_i64(alone.finished, 1);
         mr__dispatcher_free(alone.d);
@@ -179,7 +179,7 @@ MR_TEST(a_position_that_cannot_count_is_never_taken_in_silence)
     mr__dispatcher_opened(alone.d, 2, MR__WIRE__ROLE__CLIENT, "here", 1, alone.now);
     alone_say(2, MR__WIRE__MESSAGE__BODY_JOIN, &j); /* nothing was given out when it was saved */
     mr_eq_i64(alone.code, 0);
-    mr_has_str(alone.warning, "restores a position goes on after what was acknowledged");
+    mr_has_str(alone.warning, "restores a position resumes after the acknowledged elements");
     p.n_splits = 1;
     p.splits = &one;
     j.client_id = 3;
@@ -256,7 +256,7 @@ MR_TEST(a_worker_that_was_awaited_in_vain_is_not_named_again)
     join_after(1, "a:1", "c:1");
     read_to_the_end(0, 1, "a:1");
     alone_wait(17, 12);
-    mr_has_str(alone.warning, "goes on without worker c:1");
+    mr_has_str(alone.warning, "continues without worker c:1");
     mr_eq_i64(alone.finished, 1);
     mr_check(!alone.awaits);
     mr__dispatcher_free(alone.d);

@@ -280,7 +280,7 @@ static void take_line(void *ctx, mr_log_level level, const char *line)
     (void)level;
     pthread_mutex_lock(&log_lock);
     n_garbage += strstr(line, "not a Millrace") != NULL || strstr(line, "frame") != NULL;
-    n_way += strstr(line, "made way") != NULL;
+    n_way += strstr(line, "make room") != NULL;
     n_refused += strstr(line, "connections are refused") != NULL;
     pthread_mutex_unlock(&log_lock);
 }

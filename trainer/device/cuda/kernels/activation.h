@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CUDA_KERNELS_ACTIVATION_H
-#define MR_TRAINER_CUDA_KERNELS_ACTIVATION_H
+#ifndef MR_TRAINER_DEVICE_CUDA_KERNELS_ACTIVATION_H
+#define MR_TRAINER_DEVICE_CUDA_KERNELS_ACTIVATION_H
 /* The activations of one value, that is, all but softmax. */
 #include "trainer/device/cuda/kernels/kernel.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CUDA_KERNELS_KERNEL_H
-#define MR_TRAINER_CUDA_KERNELS_KERNEL_H
+#ifndef MR_TRAINER_DEVICE_CUDA_KERNELS_KERNEL_H
+#define MR_TRAINER_DEVICE_CUDA_KERNELS_KERNEL_H
 /* How a kernel is written: a function NAME_at(p, i) that does the work of index i, without
  * communicating with its neighbours, and
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_TRAINER_CUDA_KERNELS_KERNEL_PARAMS_H
-#define MR_TRAINER_CUDA_KERNELS_KERNEL_PARAMS_H
+#ifndef MR_TRAINER_DEVICE_CUDA_KERNELS_KERNEL_PARAMS_H
+#define MR_TRAINER_DEVICE_CUDA_KERNELS_KERNEL_PARAMS_H
 /* The kernels by family, and their parameters: shared with the host code that launches them. */
 #include "trainer/device/math.h"
 
