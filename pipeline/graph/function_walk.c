@@ -300,10 +300,17 @@ mr_code mr__stored_dataset_reads(const mr_dataset *ds, const mr_dataset *runs,
         MR_TRY(mr__dataset_calls(runs, reads, &too, st));
     if (!w.op && (!w.found || too))
         return MR_OK;
-    return mr_fail(st, MR_PERMISSION_DENIED,
-                   "a stored element is a dataset that reads files or other programs (%s), which "
-                   "the graph itself does not do; it was not made by this graph, and is not run",
-                   w.op ? w.op->name : "in a function");
+    const char *what = w.op ? w.op->name : "in a function";
+    return runs ? mr_fail(st, MR_PERMISSION_DENIED,
+                          "a stored element is a dataset that reads files or other programs (%s), "
+                          "which the graph itself does not do; it was not made by this graph, and "
+                          "is not run",
+                          what)
+                : mr_fail(st, MR_PERMISSION_DENIED,
+                          "an element from another process is a dataset that reads files or other "
+                          "programs (%s), and is not run; send the names of the files, and read "
+                          "them in a function (flat_map) of this graph",
+                          what);
 }
 
 /* ---- names of files ---- */
