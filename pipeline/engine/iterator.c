@@ -27,12 +27,13 @@
 #include "pipeline/engine/watch.h"
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/functions/compiler/draws.h"
+#include "pipeline/log.h"
 
 struct mr_iterator {
     mr_run run;
-    mr_dataset *graph; /* the user's dataset, for its text */
     mr_dataset *instance;
     mr_iter *root;
+    bool settles;    /* the last pull gave rows: what it left open may be settled */
     char *signature; /* made when first needed */
     mr__watched watched;
     mr_buffer *before; /* state before and after the last block, if positions are on */
@@ -76,6 +77,45 @@ static mr_code open_root(mr_iterator *it, mr_status *st)
     return mr__iter_open(&it->run, &place, it->instance, &it->root, st);
 }
 
+static mr_code pull_root(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
+{
+    mr_executor *ex = it->run.executor; /* NULL: not needed yet */
+    mr__sleep_watch before = {0};
+    if (ex)
+        before = mr__executor_enter(ex);
+    mr_code rc = mr_iter_next(it->root, want, b, st);
+    if (ex)
+        mr__executor_leave(ex, before);
+    return rc;
+}
+
+/* An op that writes a file may have had all elements of its input without having met the end, which
+ * completes the file: one more pull shows it. Not after an error, nor where the pull could wait for
+ * an outside producer. It does not count as an opening of sources. */
+static void settle(mr_iterator *it)
+{
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_state_w w = {0};
+    mr__scope *scope = it->run.opts.identities ? &it->run.scope : NULL;
+    /* Relaxed: set by pulls that have returned. */
+    if (!it->settles || mr_cancel_is_cancelled(it->run.cancel) ||
+        atomic_load_explicit(&it->run.wait_for_end, memory_order_relaxed) == 0 ||
+        atomic_load_explicit(&it->run.reads_pipe, memory_order_relaxed) ||
+        (mr__dataset_all_props(it->instance) & MR_OP_MAY_BLOCK))
+        return;
+    it->settles = false;
+    uint64_t sources = mr__dataset_n_sources(it->instance);
+    if (mr__scope_save(&it->run, scope, 0, sources, &w, &st) == MR_OK) {
+        (void)pull_root(it, 1, &b, &st);
+        mr_block_reset(&b);
+        mr_state_r r = {.at = w.data, .end = w.data + w.size};
+        if (mr__scope_restore(&it->run, scope, 0, sources, &r, &st) != MR_OK)
+            mr_log(MR_LOG_WARNING, "the epochs of later passes may be too high: %s", st.message);
+    }
+    mr__state_w_reset(&w);
+}
+
 static void keep_position(mr_iterator *it)
 {
     mr_buffer_unref(it->before);
@@ -111,7 +151,7 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     /* In the calling thread alone, all times add up to the elapsed time. */
     mr__stats_init(&it->run.stats, opts->executor ? mr__executor_threads(opts->executor) > 0
                                                   : !opts->has_threads || opts->threads > 0);
-    it->graph = mr_dataset_ref(ds);
+    it->run.graph = mr_dataset_ref(ds);
     int deterministic = 1;
     int64_t memory_limit = 0;
     mr_code rc = mr_cancel_new(opts->cancel, &it->run.cancel, st);
@@ -143,7 +183,7 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     if (opts->positions)
         keep_position(it);
     if (opts->watch)
-        mr__watch_start(&it->watched, &it->run, it->graph);
+        mr__watch_start(&it->watched, &it->run, it->run.graph);
     *out = it;
     return MR_OK;
 }
@@ -192,19 +232,14 @@ static bool pulls_count(const mr_iterator *it)
 
 mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
 {
-    mr_executor *ex = it->run.executor; /* NULL: not needed yet */
     if (pulls_count(it))
-        want = 1; /* the rest of a block might never be used */
-    mr__sleep_watch before = {0};
+        want = 1;                 /* the rest of a block might never be used */
     if (it->root->priv->failed) { /* reported; a consumer that continues must not get it forever */
         mr_block_clear(b);
         return MR_END;
     }
-    if (ex)
-        before = mr__executor_enter(ex);
-    mr_code rc = mr_iter_next(it->root, want, b, st);
-    if (ex)
-        mr__executor_leave(ex, before);
+    mr_code rc = pull_root(it, want, b, st);
+    it->settles = rc == MR_OK;
     if (rc == MR_OK && it->run.opts.ledger && !mr_ledger_takes_steps(it->run.opts.ledger)) {
         rc = enter_rows(it->run.opts.ledger, b, st);
         if (rc != MR_OK)
@@ -224,6 +259,7 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
 
 mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
 {
+    settle(it);
     MR_TRY(open_root(it, st));
     if (it->run.opts.positions)
         keep_position(it);
@@ -248,24 +284,27 @@ static mr_code list_ops(const mr_dataset *ds, mr_state_w *w, mr_status *st)
     return rc;
 }
 
-static mr_code sign(mr_iterator *it, mr_status *st)
+mr_code mr__graph_signature(const mr_dataset *ds, char **out, mr_status *st)
 {
-    if (it->signature)
-        return MR_OK;
     mr_status why;
-    mr_code rc = mr_dataset_to_text(it->graph, &it->signature, &why);
+    mr_code rc = mr_dataset_to_text(ds, out, &why);
     if (rc != MR_FAILED_PRECONDITION) {
         if (rc != MR_OK && st)
             *st = why;
         return rc;
     }
     mr_state_w w = {0};
-    rc = list_ops(it->graph, &w, st);
+    rc = list_ops(ds, &w, st);
     if (rc == MR_OK)
-        it->signature = (char *)w.data;
+        *out = (char *)w.data;
     else
         mr__state_w_reset(&w);
     return rc;
+}
+
+static mr_code sign(mr_iterator *it, mr_status *st)
+{
+    return it->signature ? MR_OK : mr__graph_signature(it->run.graph, &it->signature, st);
 }
 
 /* b NULL: skip `rows` rows after the state; else deliver the rows of b from `rows` on before it. */
@@ -370,7 +409,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
     mr__store_le(sum, mr__zlib.crc32_z(0, p + 8, size - 8), 4);
     if (memcmp(sum, p + 4, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
-    mr_state_r r = {.at = p + 8, .end = p + size};
+    mr_state_r r = {.at = p + 8, .end = p + size, .graph = it->run.graph};
     const void *text, *state;
     size_t text_size, state_size;
     uint64_t skip;
@@ -382,6 +421,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
         return another_graph(it, text, text_size, st);
     if (skip > INT32_MAX || (skip && r.at != r.end))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: out of range");
+    it->settles = false;
     MR_TRY(open_root(it, st));
     MR_TRY(mr_iter_restore_position(it->root, state, state_size, st));
     mr_block b = MR_BLOCK_EMPTY;
@@ -408,6 +448,7 @@ void mr_iterator_close(mr_iterator *it)
     if (!it)
         return;
     mr__watch_stop(&it->watched);
+    settle(it);
     if (it->run.cancel)
         mr_iterator_cancel(it);
     mr_iter_close(it->root);
@@ -415,7 +456,7 @@ void mr_iterator_close(mr_iterator *it)
         mr_executor_free(it->run.executor);
     mr_cancel_unref(it->run.cancel);
     mr_dataset_unref(it->instance);
-    mr_dataset_unref(it->graph);
+    mr_dataset_unref(it->run.graph);
     mr__stats_reset(&it->run.stats);
     mr__memory_stop(&it->run.memory);
     pthread_mutex_destroy(&it->run.lock);

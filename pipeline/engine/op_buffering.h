@@ -22,7 +22,7 @@ MR_API mr_executor *mr_iter_executor(mr_iter *it); /* never NULL; may have 0 thr
  * called on the same thread. */
 typedef struct mr_iter_work {
     int64_t began, waited, inner, inner_waited, entered; /* the engine's */
-    const mr_iter *above;
+    const mr_iter *above, *outer;
     size_t bound; /* the limit of one allocation before begin */
 } mr_iter_work;
 MR_API void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w);

@@ -203,7 +203,7 @@ mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st)
 
 mr_code mr_iter_restore_position(mr_iter *it, const void *bytes, size_t n, mr_status *st)
 {
-    mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + n};
+    mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + n, .graph = it->run->graph};
     MR_TRY(mr_iter_restore(it, &r, st));
     if (r.at != r.end)
         MR_TRY(mr__state_get_names(&r, it->run->opts.ledger, st));

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "pipeline/engine/inputs_read.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/wait/wait.h"
 
@@ -154,7 +155,14 @@ mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out, mr_st
     const char *directory = it->run->opts.directory;
     bool whole = !directory || *path == '/' || strcmp(path, "-") == 0;
     *out = whole ? mr_strdup(path) : mr_strf("%s/%s", directory, path);
-    return *out ? MR_OK : mr_fail_memory(st, strlen(path), "a file name");
+    if (!*out)
+        return mr_fail_memory(st, strlen(path), "a file name");
+    mr_code rc = mr__iter_note_file(it, *out, st);
+    if (rc != MR_OK) {
+        mr_free(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 void mr_iter_add_wait(mr_iter *it, double seconds)

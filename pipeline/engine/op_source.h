@@ -44,7 +44,8 @@ MR_API mr_code mr_iter_fail_given(const mr_iter *it, mr_code rc, mr_status *st);
 /* The same after a file could not be opened or read: only if it is missing or forbidden, which
  * st->sys_errno tells. */
 MR_API mr_code mr_iter_fail_open(const mr_iter *it, mr_code rc, mr_status *st);
-/* *out = the path to open, resolved against mr_iterator_opts.directory; owned, mr_free. */
+/* *out = the path to open, resolved against mr_iterator_opts.directory; owned, mr_free. An op above
+ * that keeps elements in a file records that the file was read. */
 MR_API mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out,
                                  mr_status *st) MR_NODISCARD;
 MR_API bool mr_iter_no_uring(const mr_iter *it);

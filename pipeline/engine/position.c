@@ -18,6 +18,7 @@
 
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/position.h"
+#include "pipeline/functions/descriptor.h"
 #include "pipeline/memory/object.h"
 #include "pipeline/varint.h"
 
@@ -185,6 +186,7 @@ static mr_code put_datasets(mr_state_w *w, const mr_array *a, mr_status *st)
     for (size_t i = 0; i < a->rows; i++) {
         void *bytes;
         size_t n;
+        MR_TRY(mr__stored_dataset_writes(refs[i], st));
         MR_TRY(mr_dataset_to_proto(refs[i], &bytes, &n, st));
         mr_code rc = mr_state_put_bytes(w, bytes, n, st);
         mr_free(bytes);
@@ -363,6 +365,18 @@ static mr_code get_ragged_row(mr_state_r *r, mr_array *a, mr_row *row, int64_t *
     return rc;
 }
 
+static bool reads_files(const char *name)
+{
+    const mr_function *f = mr_function_find(name);
+    return f && (f->props & MR_FUNCTION_READS);
+}
+
+static mr_code check_stored(const mr_state_r *r, const mr_dataset *ds, mr_status *st)
+{
+    MR_TRY(mr__stored_dataset_writes(ds, st));
+    return r->trusted ? MR_OK : mr__stored_dataset_reads(ds, r->graph, reads_files, st);
+}
+
 static mr_code get_column(mr_state_r *r, const mr_leaf *leaf, size_t rows, mr_array *a,
                           mr_status *st)
 {
@@ -405,6 +419,7 @@ static mr_code get_column(mr_state_r *r, const mr_leaf *leaf, size_t rows, mr_ar
             MR_TRY(mr_dataset_from_proto(bytes, n, &ds, st));
             ((mr_dataset **)a->data)[i] = ds;
             MR_TRY(mr_dataset_check(ds, st));
+            MR_TRY(check_stored(r, ds, st));
             if (!mr_spec_same_types(mr_dataset_spec(ds), leaf->element))
                 return mr_state_damaged(st, "a dataset is of another type");
         }
@@ -516,7 +531,7 @@ mr_code mr__state_read(const void *bytes, size_t n,
                        mr_code (*get)(void *ctx, mr_state_r *r, mr_status *st), void *ctx,
                        mr_status *st)
 {
-    mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + n};
+    mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + n, .trusted = true};
     MR_TRY(get(ctx, &r, st));
     return r.at == r.end ? MR_OK : mr_state_damaged(st, "bytes follow what was expected");
 }

@@ -37,6 +37,7 @@ typedef struct mr__scope {
 } mr__scope;
 
 struct mr_run {
+    mr_dataset *graph; /* the user's dataset */
     mr_iterator_opts opts;
     mr__iterator_internal internal; /* opts.internal points to it */
     bool deterministic;
@@ -46,7 +47,9 @@ struct mr_run {
     pthread_mutex_t lock; /* guards the creation of the executor and the counts of scopes */
     mr_executor *executor;
     bool own_executor;
-    mr__scope scope; /* of the graph */
+    mr__scope scope;         /* of the graph */
+    atomic_int wait_for_end; /* ops whose files only the end of their input completes */
+    atomic_bool reads_pipe;  /* an op below one that writes a file does */
 };
 
 /* Where the names of the files that a source reads come from. */
@@ -62,16 +65,17 @@ struct mr_iter_private {
     size_t place;     /* which input of the parent; SIZE_MAX: a dataset that is a value */
     mr__scope *scope; /* NULL: identities are not requested */
     bool owns_scope;
-    bool again;                /* an op above opens inputs while running */
-    bool records;              /* set by mr_iter_set_records */
-    atomic_int recording;      /* how many iterators do, among this one and those below it */
-    bool running;              /* it is open */
-    bool stands_for_source;    /* set by mr_iter_set_stands_for_source */
-    mr__names names;           /* of the files that sources read */
-    uint64_t number;           /* of the first source of this iterator, in the scope */
-    uint64_t epoch;            /* of a source */
-    uint64_t seed;             /* hash of this place in the graph */
-    size_t takes;              /* number of inner datasets that it interleaves; 0: one */
+    bool again;             /* an op above opens inputs while running */
+    bool records;           /* set by mr_iter_set_records */
+    atomic_int recording;   /* how many iterators do, among this one and those below it */
+    bool running;           /* it is open */
+    bool stands_for_source; /* set by mr_iter_set_stands_for_source */
+    mr__names names;        /* of the files that sources read */
+    uint64_t number;        /* of the first source of this iterator, in the scope */
+    uint64_t epoch;         /* of a source */
+    uint64_t seed;          /* hash of this place in the graph */
+    size_t takes;           /* number of inner datasets that it interleaves; 0: one */
+    struct mr__inputs_read *inputs_read; /* records what is read below; NULL: nothing does */
     size_t in_turn;            /* number of datasets interleaved with the one that contains this */
     size_t most_rows;          /* maximum requested of a next; 0: any number */
     uint64_t delivered;        /* elements so far, including its own failed ones */
@@ -149,6 +153,9 @@ struct mr_state_w {
 struct mr_state_r {
     const unsigned char *at, *end;
     bool is_of_0_1;
+    const mr_dataset *graph; /* that the state is of; NULL: none. Datasets in the state may reach
+                                what it does */
+    bool trusted;            /* they may reach everything */
 };
 void mr__state_w_reset(mr_state_w *w);
 /* Ends a state with the names of the files that its rows are from: a restored run may never open

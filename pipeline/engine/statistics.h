@@ -63,5 +63,7 @@ void mr__stats_queued(const mr_iter *it, int64_t blocks, int64_t elements, int64
 /* Adds to the capacity of the queues of `it`; values may be negative. thread any */
 void mr__stats_room(const mr_iter *it, int64_t blocks, int64_t elements);
 size_t mr__stats_read_trace(mr__stats *s, mr_op_span *out, size_t capacity, double *left_out);
+/* The iterator that works in the calling thread, its next or a task; NULL: none. */
+const mr_iter *mr__iter_working(void);
 int64_t mr__stats_to_ticks(const mr__stats *s, double seconds);
 #endif

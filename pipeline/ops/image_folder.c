@@ -354,6 +354,7 @@ const mr_op mr_op_image_folder = {
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_SOURCE,
+    .props = MR_OP_OUTSIDE,
     .check = check,
     .infer = infer,
     .open = open,

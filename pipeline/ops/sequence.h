@@ -142,15 +142,25 @@ MR_API mr_dataset *mr_global_shuffle(mr_dataset *input, const mr_global_shuffle_
  * source   tf.data.Dataset.cache */
 MR_API mr_dataset *mr_cache(mr_dataset *input);
 
+typedef struct mr_cache_opts {
+    bool strict; /* refuse the file if an input was written since, even if its size is the same */
+    char *graph; /* set by rewrites: the fingerprint of the graph that the elements are of, 16
+                    hexadecimal digits; NULL: that of the input */
+} mr_cache_opts;
+
 /* The same in the file FILENAME.cache (docs/files.md), which is created atomically at the end of a
- * complete pass. If the file exists, also from an earlier run, it is read instead of the input,
- * whatever the input is. Relative names are resolved as for file readers.
+ * complete pass. If the file exists, also from an earlier run, it is read instead of the input.
+ * It records the input's graph and the names and sizes of the files that were read. Relative names
+ * are resolved as for file readers. opts NULL: all zero; mr_cache_file has none.
  *
  * errors   MR_ALREADY_EXISTS (at the first pull): another iterator or process is writing it
- *          MR_FAILED_PRECONDITION: the file's elements have another type
+ *          MR_FAILED_PRECONDITION (at the first pull): the file's elements have another type, or it
+ *          was written by another graph, or from files that have changed since
+ *          MR_INVALID_ARGUMENT: the elements are datasets
  *          MR_DATA_LOSS: a damaged file; and the errors of writing a file
  * source   tf.data.Dataset.cache */
 MR_API mr_dataset *mr_cache_file(mr_dataset *input, const char *filename);
+MR_API mr_dataset *mr_cache_in(mr_dataset *input, const char *filename, const mr_cache_opts *opts);
 
 /* Passes the input through and writes it to path/FINGERPRINT/elements.mre, where FINGERPRINT is
  * that of the input's graph. If that file is complete, it is read instead. While another iterator

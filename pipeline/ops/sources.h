@@ -151,12 +151,21 @@ MR_API mr_dataset *mr_list_files(const char *const *patterns, size_t n,
 
 enum { MR_PARALLEL_READS_AUTO = 16 }; /* a constant, so that the order is equal on all machines */
 
+typedef struct mr_load_opts {
+    bool allow_datasets; /* elements may be datasets: graphs that the file's writer chose, and that
+                            run with this process's rights. Those that write files are refused all
+                            the same */
+} mr_load_opts;
+
 /* The elements that mr_save wrote to path. The file is opened when the graph is built, so their
- * type and number are known.
+ * type and number are known. opts NULL: all zero; mr_load has none.
  *
  * errors   MR_NOT_FOUND (carried): no element file; MR_DATA_LOSS (carried): it is incomplete
+ *          MR_PERMISSION_DENIED: the elements contain datasets, which opts does not allow
+ *          (carried), or one of them writes files (at the pull that meets it)
  * source   tf.data.Dataset.load */
 MR_API mr_dataset *mr_load(const char *path);
+MR_API mr_dataset *mr_load_with(const char *path, const mr_load_opts *opts);
 
 typedef struct mr_tfrecord_opts {
     char *compression;          /* borrowed during the call */

@@ -203,7 +203,7 @@ static const mr_param table[] = {
     MR_OPT(struct params, max_skipped, .flags = MR_P_NONE,
            .has_at = offsetof(struct params, o.has_max_skipped), .max.i = INT64_MAX,
            .doc = "Maximum number of damaged places to skip in a pass; one more is an error."),
-    MR_OPT(struct params, quarantine,
+    MR_OPT(struct params, quarantine, .flags = MR_P_WRITES,
            .doc = "Folder for skipped bytes, a file for each damaged place."),
     MR_OPT(struct params, record_compression, .names = record_compression_names,
            .doc =

@@ -68,8 +68,11 @@ enum {
                             mr_strs.is_path tells them apart */
     MR_P_NONE = 64,      /* accepts `none`, as unset */
     MR_P_SHUFFLES = 128, /* BOOL: the op is MR_OP_RANDOM and MR_OP_REORDERS only if it is true */
-    MR_P_KEEPS_FILE = 512,  /* STR: if set, the op stores elements in that file; its output
+    MR_P_KEEPS_FILE = 512,   /* STR: if set, the op stores elements in that file; its output
                                must not be divided by dividing its input */
+    MR_P_WRITES = 1 << 15,   /* STR: if set, the op writes to the file or folder of that name */
+    MR_P_OF_GRAPH = 1 << 13, /* STR: the fingerprint of the graph whose elements are in the file
+                               MR_P_KEEPS_FILE. Rewrites that change the graph set it */
     MR_P_RANGE = 1024,      /* INTS: [i, n], the op reads part i of n of all records of its files */
     MR_P_OF_SPEC = 4096,    /* when a rewrite clones this op to read a subset of the files, it sets
                                this parameter. STRS: to the component names; STR, an

@@ -131,7 +131,10 @@ expect missing_position 1 '' 'nowhere' -- "$m" show --restore nowhere 'range(5)'
 # ---- files of elements
 expect load_of_nothing 1 '' 'nowhere' -- "$m" show 'load("nowhere")'
 expect save_and_load 0 $'0\n1\n0\n1' -- sh -c "'$m' show 'range(2).save(\"kept\")'; '$m' show 'load(\"kept\")'"
-expect cache_in_a_file 0 $'0\n1\n0\n1' -- sh -c "'$m' show 'range(2).cache(\"c\")'; '$m' show 'range(9).cache(\"c\")'"
+expect cache_in_a_file 0 $'0\n1\n0\n1' -- sh -c "'$m' show 'range(2).cache(\"c\")'; '$m' show 'range(2).cache(\"c\")'"
+expect cache_of_another_graph 1 '' 'another graph' -- "$m" show 'range(9).cache("c").ignore_errors()'
+expect load_of_datasets 2 '' 'allow_datasets=true' -- sh -c "'$m' show 'range(4).window(2).save(\"windows\")' >/dev/null; '$m' show 'load(\"windows\")'"
+expect load_of_datasets_that_are_allowed 0 $'0\n1\n2\n3' -- "$m" show 'load("windows", allow_datasets=true).flat_map(w => w)'
 
 # ---- reduce
 expect reduce_sums 0 10 -- "$m" reduce 'range(5)' --init 0 --fn '(s, x) => s + x'

@@ -161,6 +161,40 @@ for mode in dynamic parallel_epochs file data hint; do
     result "explain without a server: $mode" "$(grep -q '^  stream 0: ' out && grep -qF "mode: $words" out; echo $?)" "$(cat out)"
 done
 
+# ---- files of elements: each stream has its own
+for i in first second; do
+    show 'range(10).map(x => x * 2).cache("own").distribute("local", streams=3).batch(10)' >$i
+done
+result "each stream keeps its part of a cache" $([ "$(cat first)" = '[0, 2, 4, 6, 8, 10, 12, 14, 16, 18]' ] && cmp -s first second &&
+    [ "$(echo own*)" = 'own-stream-0-of-3.cache own-stream-1-of-3.cache own-stream-2-of-3.cache' ]; echo $?) "$(cat first second; echo own*)"
+# An order drawn at random by the first run is that of the file: what a job draws is not part of the graph.
+for i in first second; do
+    "$m" show 'range(30).shuffle(30).cache("drawn").distribute("local", streams=2).batch(30)' >$i 2>&1
+done
+result "caches of streams keep an order that was drawn" $(grep -q '^\[' first && cmp -s first second; echo $?) "$(cat first second)"
+for i in first second; do
+    "$m" show 'range(30).shuffle(30).cache("alone").distribute("local", streams=1).batch(30)' >$i 2>&1
+done
+result "one stream has the file of none" $(grep -q '^\[' first && cmp -s first second && [ -f alone.cache ]; echo $?) "$(cat first second; echo alone*)"
+refused cache_of_another_graph_in_streams 1 'range(10).map(x => x * 3).cache("own").distribute("local", streams=3).ignore_errors()' 'own-stream-0-of-3.cache' 'another graph'
+show 'range(4).cache("each").distribute("local", streams=2).repeat(2).batch(8)' >first
+result "a cache in streams, repeated" $([ "$(cat first)" = '[0, 1, 2, 3, 0, 1, 2, 3]' ]; echo $?) "$(cat first)"
+show 'range(4).save("above").distribute("local", streams=1).batch(4)' >first
+result "one stream saves" $([ "$(cat first)" = '[0, 1, 2, 3]' ] && [ -f above/elements.mre ]; echo $?) "$(cat first)"
+show 'range(4).distribute("local", streams=2).save("top").batch(4)' >first
+result "save above the streams" $([ "$(cat first)" = '[0, 1, 2, 3]' ] && [ -f top/elements.mre ]; echo $?) "$(cat first)"
+show 'range(4).save("dynamic").distribute("local", processing_mode="dynamic").batch(4)' >first
+result "the one stream of dynamic saves" $([ "$(cat first)" = '[0, 1, 2, 3]' ] && [ -f dynamic/elements.mre ]; echo $?) "$(cat first)"
+for op in save snapshot; do
+    refused ${op}_below_streams 2 'range(4).map(x => x).'$op'("none").batch(2).distribute("local", streams=2)' $op 'below 2 streams' 'write the same file'
+    refused ${op}_below_automatic_streams 2 'range(4).'$op'("none").distribute("local")' $op 'several streams'
+    refused ${op}_below_a_service 2 'range(4).'$op'("none").distribute("127.0.0.1:1", processing_mode="parallel_epochs")' $op 'streams'
+    refused ${op}_in_a_function_of_streams 2 'range(4).flat_map(x => range(2).'$op'("none")).distribute("local", streams=2)' $op 'in a function'
+done
+refused cache_in_a_function_of_streams 2 'range(4).flat_map(x => range(2).cache("none")).distribute("local", streams=2)' 'cache' 'in a function'
+refused cache_of_streams_without_a_number 2 'range(4).cache("none").distribute("127.0.0.1:1", processing_mode="dynamic")' 'cache' 'not fixed'
+result "what is refused writes nothing" $([ ! -e none ] && [ ! -e none.cache ]; echo $?)
+
 # ---- refusals
 refused no_files 1 'text_line("none-*").distribute("local")' 'no file matches' 'none-*'
 refused unknown_mode 2 'range(3).distribute("local", processing_mode="twice")' 'processing_mode'

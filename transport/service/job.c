@@ -14,6 +14,7 @@
 #include "pipeline/ops/sources.h"
 #include "pipeline/splitmix.h"
 #include "shard/passes/auto_shard.h"
+#include "shard/passes/own_files.h"
 #include "shard/streams/stream_cut.h"
 #include "shard/streams/stream_splits.h"
 
@@ -528,6 +529,21 @@ static mr_code shard_for_worker(const Mr__Wire__Job *job, uint32_t index, mr_dat
     return rc;
 }
 
+/* *out = ds (taken over), whose caches have a file of the stream's own each. */
+static mr_code own_files(const Mr__Wire__Job *job, uint32_t stream, mr_dataset *ds,
+                         mr_dataset **out, mr_status *st)
+{
+    bool shared = job->mode == MR__WIRE__MODE__DYNAMIC ||
+                  job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS; /* by the streams that come */
+    const mr_parts parts = {.index = stream,
+                            .n = shared && job->streams != 1 ? 0 : job->streams,
+                            .what = "streams",
+                            .how = (uint64_t)job->mode};
+    mr_code rc = mr_own_files(ds, &parts, out, st);
+    mr_dataset_unref(ds);
+    return rc;
+}
+
 mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out, uint64_t *run_seed,
                     mr_explanation *e, mr_status *st)
 {
@@ -539,6 +555,7 @@ mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out,
     mr_dataset *ds = NULL, *cut = NULL;
     mr_code rc;
     MR_TRY(graph_of(job, &ds, st));
+    MR_TRY(own_files(job, stream, ds, &ds, st));
     switch (job->mode) {
     case MR__WIRE__MODE__EXACTLY_ONCE:
         rc = mr_cut_stream(ds, &o, &cut, run_seed, e, st);

@@ -153,6 +153,7 @@ const mr_function mr_function_discretization = {
     .example = "range(3).map(x => discretization(x, bin_boundaries=[0.5, 2.0]))",
     .params = table,
     .params_size = sizeof(struct params),
+    .props = MR_FUNCTION_READS,
     .type = type,
     .free_plan = free_plan,
     .run = run,

@@ -74,7 +74,7 @@ const mr_function mr_function_read_file = {
     .doc = "The bytes of each file.",
     .example = "list_files(\"train-*.tfrecord\").map(f => length(read_file(f)))",
     .params = table,
-    .props = MR_FUNCTION_CONSTANTS,
+    .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_READS,
     .type = type,
     .run = run,
 };

@@ -203,6 +203,7 @@ const mr_function mr_function_normalization = {
     .example = "range(3).map(x => normalization([x, 4], mean=[1, 2], variance=[4, 1]))",
     .params = normalization_table,
     .params_size = sizeof(struct normalization),
+    .props = MR_FUNCTION_READS,
     .type = type_normalization,
     .free_plan = free_moments,
     .run = run_normalization,

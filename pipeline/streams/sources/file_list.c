@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/engine/inputs_read.h"
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/philox.h"
 #include "pipeline/files/glob.h"
@@ -193,6 +194,29 @@ static mr_code fit(const struct shared *s, const mr_strs *names, mr__file_list *
     return MR_OK;
 }
 
+/* Notes the patterns, and the files that match them, for files of elements. */
+static mr_code note(const mr_iter *it, const mr_strs *names, bool all, const mr__file_list *l,
+                    mr_status *st)
+{
+    char *path;
+    bool any = false;
+    for (size_t i = 0; i < names->n; i++) {
+        bool added;
+        if (!all && !mr__file_is_pattern(names, i))
+            continue;
+        MR_TRY(mr_iter_file_path(it, names->v[i].data, &path, st));
+        mr_code rc = mr__iter_note_pattern(it, path, &added, st);
+        mr_free(path);
+        MR_TRY(rc);
+        any = any || added;
+    }
+    for (size_t i = 0; i < l->n && any; i++) {
+        MR_TRY(mr_iter_file_path(it, l->paths[i], &path, st)); /* notes it */
+        mr_free(path);
+    }
+    return MR_OK;
+}
+
 mr_code mr__file_list_match(mr_iter *it, const mr_strs *names, bool all, mr__file_list **out,
                             mr_status *st)
 {
@@ -212,6 +236,8 @@ mr_code mr__file_list_match(mr_iter *it, const mr_strs *names, bool all, mr__fil
         }
         pthread_mutex_unlock(&s->lock);
     }
+    if (rc == MR_OK)
+        rc = note(it, names, all, l, st);
     if (rc == MR_OK)
         *out = l;
     else

@@ -15,6 +15,7 @@
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "shard/passes/own_files.h"
 #include "shard/streams/stream_cut.h"
 #include "transport/net/address.h"
 #include "transport/service/client/client_run.h"
@@ -239,6 +240,28 @@ static mr_code graph_of(const mr_dataset *ds, mr_dataset **out, mr_status *st)
     if (mr_dataset_n_inputs(ds) == 0) /* distributed_dataset */
         return registered(mr_dataset_params(ds), out, st);
     *out = mr_dataset_input(ds, 0);
+    return MR_OK;
+}
+
+/* Refuses a graph whose streams would write the same file. */
+static mr_code check_files(const distribute_params *p, mr_dataset *input, mr_status *st)
+{
+    if (!p->service || !p->o.processing_mode) /* not known before the function is called */
+        return MR_OK;
+    Mr__Wire__Mode mode = mode_of(p);
+    bool cut = mode == MR__WIRE__MODE__EXACTLY_ONCE;
+    bool several = is_local(p) ? cut : !cut || p->o.streams != 1;
+    bool fixed = mode != MR__WIRE__MODE__DYNAMIC && mode != MR__WIRE__MODE__PARALLEL_EPOCHS;
+    int64_t n = cut && p->o.streams > 0 ? p->o.streams : MR_SEVERAL_PARTS;
+    const mr_parts parts = {.n = several && fixed ? n : !several, .what = "streams"};
+    return mr_check_own_files(input, &parts, st);
+}
+
+static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
+{
+    mr_dataset *input = mr_dataset_input(self, 0);
+    MR_TRY(check_files(params, input, st));
+    *out = mr_spec_ref(mr_dataset_spec(input));
     return MR_OK;
 }
 
@@ -1117,6 +1140,7 @@ static const mr_op op_distribute = {
     .role = MR_ROLE_BARRIER,
     .props = MR_OP_OPENS_INPUTS,
     .check = check,
+    .infer = infer,
     .cardinality = cardinality,
     .needs = needs,
     .open = open,
@@ -1155,6 +1179,7 @@ static mr_code dataset_infer(const mr_dataset *self, const void *params, mr_spec
     mr_dataset *ds;
     (void)self;
     MR_TRY(registered(params, &ds, st));
+    MR_TRY(check_files(params, ds, st));
     *out = mr_spec_ref(mr_dataset_spec(ds));
     return MR_OK;
 }
