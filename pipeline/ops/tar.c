@@ -285,7 +285,7 @@ static mr_code check_names(const mr_strs *members, size_t i, mr_status *st)
                            "\"txt?\" or \"jpg;png?\", not in \"%s\"",
                            members->v[i].data);
         if (is_named_before(members, i, name, n))
-            return mr_fail(st, MR_INVALID_ARGUMENT, "tar: member %.*s is asked for twice", (int)n,
+            return mr_fail(st, MR_INVALID_ARGUMENT, "tar: member %.*s is requested twice", (int)n,
                            name);
     }
     if (none)

@@ -257,23 +257,6 @@ static mr_code part_of(mr_metric *m, mr_replica *r, part **out, mr_status *st)
     return mr_stream_set(mr_replica_stream(r), totals, 0, m->n_totals * sizeof(double), st);
 }
 
-/* A row of the last axis is one value of the metric. */
-mr_math_metric mr_metric_operation(const mr_metric_pass *p, mr_math_metric_kind kind, size_t n,
-                                   size_t width)
-{
-    bool by_row = kind >= MR_METRIC_SPARSE && kind <= MR_METRIC_TOP_K_CATEGORICAL;
-    return (mr_math_metric){.kind = kind,
-                            .n = n,
-                            .width = width,
-                            .threshold = p->threshold,
-                            .x = p->predictions->data,
-                            .label_dtype = p->labels ? p->labels->dtype : MR_FLOAT32,
-                            .labels = p->labels ? p->labels->data : NULL,
-                            .total = p->total,
-                            .weights = p->weights,
-                            .values_per_weight = p->losses_per_weight * (by_row ? 1 : width)};
-}
-
 static size_t n_losses(const mr_array *x)
 {
     return (size_t)x->shape[0] * mr_loss_values_per_example(x);

@@ -57,7 +57,7 @@ MR_TEST(a_damaged_image_names_its_file)
     mr_drive_file("b.jpg", ""); /* that of no bytes too */
     mr_drive_error(mr_drive_path("files(\"@/*.jpg\").map(f => decode_jpeg(f[\"contents\"]))"),
                    &error);
-    mr_has_str(error.message, "not an empty string");
+    mr_has_str(error.message, "found an empty string");
     mr_eq_str(error.file, mr_test_path("b.jpg"));
     static const char *const names[] = {"a.jpg", "b.jpg"};
     for (int i = 0; i < 2; i++) { /* and one that a function reads */

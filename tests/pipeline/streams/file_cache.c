@@ -338,8 +338,7 @@ MR_TEST(a_crash_at_any_system_call_leaves_a_whole_file_or_none)
 
 static void count_warnings(void *ctx, mr_log_level level, const char *message)
 {
-    (void)message;
-    *(int *)ctx += level == MR_LOG_WARNING;
+    *(int *)ctx += level == MR_LOG_WARNING && !strstr(message, "was skipped");
 }
 
 /* Takes n elements, `want` a call, in each of `passes`. Returns the number of warnings. */
