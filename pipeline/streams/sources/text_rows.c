@@ -24,8 +24,8 @@ static const char *features_of(const mr__text_kind *kind, const void *params)
 mr_code mr__text_rows_open(mr_iter *it, mr_status *st)
 {
     mr__text_rows *s = it->state;
-    MR_TRY(
-        mr__features_parse(it->op->name, features_of(kind_of(it), it->params), &s->features, st));
+    MR_TRY(mr__features_parse(it->op->name, features_of(kind_of(it), it->params), kind_of(it)->json,
+                              &s->features, st));
     return mr__file_source_open(it, st);
 }
 
@@ -240,7 +240,7 @@ mr_code mr__text_rows_infer(const mr_dataset *self, const void *params, mr_spec 
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "%s: features decide the type of the elements and must be written out",
                        op->name);
-    MR_TRY(mr__features_parse(op->name, features_of(kind, params), &features, st));
+    MR_TRY(mr__features_parse(op->name, features_of(kind, params), kind->json, &features, st));
     mr_code rc = mr__features_spec(features, &line, out, st);
     mr__features_free(features);
     return rc;
