@@ -194,7 +194,7 @@ typedef struct mr_text_line_opts {
     bool paths;        /* names are literal paths, never patterns */
 } mr_text_line_opts;
 
-/* The lines of text files, without line ends. Every \r is removed.
+/* The lines of text files, without line ends (\n, \r\n or \r).
  *
  * source   tf.data.TextLineDataset */
 MR_API mr_dataset *mr_text_line(const char *const *files, size_t n, const mr_text_line_opts *opts);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "pipeline/formats/text/byte_order_mark.h"
+#include "pipeline/formats/text/line_ends.h"
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
@@ -190,21 +192,23 @@ mr_code mr__vocabulary_call(const mr__learned *v, const char *function, const ch
     return *out ? MR_OK : mr_fail_memory(st, strlen(x), "a model's preprocessing");
 }
 
-/* Splits a text into lines, which point into it; a CR before a line break is dropped. */
+/* Splits a text into lines, which point into it. */
 static mr_code split_lines(mr__tokens *t, size_t size, mr_status *st)
 {
-    const char *at = t->text, *end = at + size;
-    size_t n = 1;
-    for (const char *c = at; c < end; c++)
-        n += *c == '\n';
-    if (!(t->strings = mr_calloc(n, sizeof *t->strings)))
+    const char *at = t->text, *end = at + size, *feed = NULL;
+    size_t n = 0;
+    if (mr__is_utf16(at, size))
+        return mr_fail(st, MR_INVALID_ARGUMENT, MR__UTF16_REFUSAL);
+    at += mr__byte_order_mark(at, size);
+    for (const char *p = at; p < end; n++)
+        p = mr__line_next(mr__line_end(p, end, &feed), end);
+    if (!(t->strings = mr_calloc(n + 1, sizeof *t->strings)))
         return mr_fail_memory(st, n * sizeof *t->strings, "a vocabulary");
+    feed = NULL;
     while (at < end) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        mr_bytes line = {at, (size_t)((stop ? stop : end) - at)};
-        at += line.size + 1;
-        line.size -= line.size > 0 && line.data[line.size - 1] == '\r';
-        t->strings[t->n++] = line;
+        const char *stop = mr__line_end(at, end, &feed);
+        t->strings[t->n++] = (mr_bytes){at, (size_t)(stop - at)};
+        at = mr__line_next(stop, end);
     }
     return MR_OK;
 }

@@ -7,8 +7,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "pipeline/formats/format.h"
+
 #define MR__UTF16_REFUSAL                                                                          \
-    "the text is UTF-16: it begins with that byte order mark; convert it to UTF-8, as with "       \
+    "the text is UTF-16, as its byte order mark says; convert it to UTF-8, as with "               \
     "'iconv -f UTF-16 -t UTF-8'"
 
 /* Bytes of the mark at the beginning of a UTF-8 text; 0: none. */
@@ -22,4 +24,8 @@ static inline bool mr__is_utf16(const void *text, size_t n)
 {
     return n >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0);
 }
+
+/* At the beginning of a file: skips the mark.
+ * errors   MR_INVALID_ARGUMENT: the file is UTF-16, which ends it; those of reading */
+mr_code mr__skip_byte_order_mark(mr_reader *r, mr_status *st) MR_NODISCARD;
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "pipeline/formats/byte_stream.h"
+#include "pipeline/formats/text/line_ends.h"
 
 static const mr__text_kind *kind_of(const mr_iter *it)
 {
@@ -60,10 +61,10 @@ static const mr_bytes *line_at(const mr__text_rows *s)
 static void take_line(mr__text_rows *s)
 {
     const mr_bytes *v = line_at(s);
-    const char *p = v->data, *end = p + v->size;
-    while (p < end && (p = memchr(p, '\n', (size_t)(end - p)))) {
+    const char *p = v->data, *end = p + v->size, *feed = NULL;
+    while (p < end && (p = mr__line_end(p, end, &feed)) < end) {
         s->breaks++;
-        p++;
+        p = mr__line_next(p, end);
     }
     s->at++;
 }

@@ -27,6 +27,17 @@ MR_TEST(reads_the_objects_of_files)
     mr_drive_alike(mr_drive_path("list_files(\"@/?\").interleave(f => jsonl(f, {\"n\": int64}))"));
 }
 
+MR_TEST(lines_end_as_on_any_system)
+{
+    mr_drive_file("x",
+                  "\xEF\xBB\xBF{\"n\": 1}\r{\"n\": 2}\r\n\r\n{\"n\": 3}\n\xEF\xBB\xBF{\"n\": 4}\r");
+    mr_drive(mr_drive_path("jsonl(\"@/x\", {\"n\": int64})"), "1 2 3 4");
+    mr_drive_file("x", "\xEF\xBB\xBF");
+    mr_drive(mr_drive_path("jsonl(\"@/x\", {\"n\": int64})"), "");
+    mr_drive_bytes("x", "\xFF\xFE{\0", 4);
+    mr_drive(mr_drive_path("jsonl(\"@/x\", {\"n\": int64})"), "!UTF-16");
+}
+
 MR_TEST(values_of_every_kind)
 {
     mr_drive_file("v", "{\"v\": [1, 2.5, \"nan\"], \"w\": [[1], [2]], \"t\": [\"a\", {\"b64\": "
@@ -201,7 +212,7 @@ MR_TEST(json_gives_the_text_of_a_value)
                        "{\"v\": null, \"k\": [null]}\n{}\n");
     mr_drive(
         mr_drive_path("jsonl(\"@/x\", {\"v\": feature(json, default=\"none\"), \"k\": json[]})"),
-        "([\"1\",\"\\\"x\\\"\"],\"{\\\"a\\\":[1,\\t2.50]}\") ([],\"\\\"s\\\"\") "
+        "([\"1\",\"\\\"x\\\"\"],\"{\\\"a\\\":[1,\t2.50]}\") ([],\"\\\"s\\\"\") "
         "([\"null\"],\"null\") "
         "([],\"none\")");
     mr_drive(mr_drive_path("jsonl(\"@/x\", {\"v\": json}).skip(3)"), "!it_is_missing");
