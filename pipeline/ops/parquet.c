@@ -115,6 +115,10 @@ static mr_code record_of(const mr__parquet_footer *f, size_t from, size_t to, si
             rc = mr_fail(st, MR_INVALID_ARGUMENT,
                          "column '%.200s' cannot be read: %s; columns=[...] says which are read",
                          leaf->name, leaf->refusal);
+        else if (mr__parquet_footer_refusal(f, i))
+            rc = mr_fail(st, MR_UNIMPLEMENTED,
+                         "column '%.200s' cannot be read: %s; columns=[...] says which are read",
+                         leaf->name, mr__parquet_footer_refusal(f, i));
         else if (!(parts[n] = spec_of_leaf(leaf)))
             rc = mr_fail_memory(st, sizeof(mr_leaf), "a type");
         names[n] = part_of(leaf, depth);

@@ -21,8 +21,9 @@ typedef struct mr__parquet_column {
     mr__parquet_read_fn *read;
     void *read_ctx;
     int32_t codec;
-    int64_t at, end;     /* unread bytes of the chunk */
-    int64_t values_left; /* values of the chunk in pages not yet read */
+    bool always_compressed, padded; /* as of its chunk */
+    int64_t at, end;                /* unread bytes of the chunk */
+    int64_t values_left;            /* values of the chunk in pages not yet read */
 
     mr_buffer *window; /* bytes of the file from `at` on */
     size_t window_at, window_n;

@@ -281,6 +281,13 @@ static mr_code find_twins(mr__parquet *f, mr_status *st)
 
 mr_code mr__parquet_select(mr__parquet *f, const size_t *leaves, size_t n, mr_status *st)
 {
+    for (size_t i = 0; i < n; i++) {
+        const char *refusal = mr__parquet_footer_refusal(&f->footer, leaves[i]);
+        if (refusal)
+            return mr_fail(st, MR_UNIMPLEMENTED,
+                           "column '%.200s' cannot be read: %s; columns=[...] says which are read",
+                           f->footer.leaves[leaves[i]].name, refusal);
+    }
     f->columns = mr_calloc(n ? n : 1, sizeof *f->columns);
     if (!f->columns)
         return mr_fail_memory(st, n * sizeof *f->columns, "columns");
@@ -350,9 +357,7 @@ static mr_code open_group(mr__parquet *f, mr_status *st)
         const mr__parquet_chunk *chunk = &g->chunks[c->leaf];
         mr_code rc = MR_OK;
         mr__parquet_column_start(&c->chunk, leaf_of(f, i), chunk, read_at, f);
-        if (chunk->refusal)
-            rc = mr_fail(st, MR_UNIMPLEMENTED, "it cannot be read: %s", chunk->refusal);
-        else if (!leaf_of(f, i)->lists && chunk->values != g->rows)
+        if (!leaf_of(f, i)->lists && chunk->values != g->rows)
             rc = mr_fail(st, MR_DATA_LOSS,
                          "its chunk has %" PRId64 " values, and the row group %" PRId64 " rows",
                          chunk->values, g->rows);

@@ -26,7 +26,9 @@ mr_code mr__parquet_open(mr__parquet **out, const char *path, const mr_file_opts
 void mr__parquet_close(mr__parquet *f); /* NULL: no effect */
 const mr__parquet_footer *mr__parquet_footer_of(const mr__parquet *f);
 
-/* Selects the n leaves to read, in that order. Once. */
+/* Selects the n leaves to read, in that order. Once.
+ * errors   MR_UNIMPLEMENTED: a chunk of one has a codec that is not known, is encrypted, or lies in
+ *          another file */
 mr_code mr__parquet_select(mr__parquet *f, const size_t *leaves, size_t n,
                            mr_status *st) MR_NODISCARD;
 /* Number of the next row; number of rows in the file. */

@@ -610,7 +610,7 @@ static void read_anything(const char *name)
     }
     const mr__parquet_footer *footer = mr__parquet_footer_of(f);
     for (size_t i = 0; i < footer->n_leaves && n < 64; i++)
-        if (!footer->leaves[i].refusal)
+        if (!footer->leaves[i].refusal && !mr__parquet_footer_refusal(footer, i))
             leaves[n++] = i;
     mr_ok(mr__parquet_select(f, leaves, n, &st), &st);
     for (int pulls = 0; pulls < 100 && n; pulls++) {
