@@ -3,8 +3,9 @@
 #define MR_PIPELINE_FORMATS_TABLE_FLAWS_H
 /* Why a row of a table cannot be an element, shared by all formats with rows. */
 #define MR__TABLE_NULL                                                                             \
-    "the row has a null, which elements cannot have; fill or drop nulls first, or go past such "   \
-    "rows with ignore_errors()"
+    "the row has a null, which elements cannot have; give the column a default, as in "            \
+    "schema={\"x\": feature(int64, default=0)}, fill or drop nulls first, or go past such rows "   \
+    "with ignore_errors()"
 #define MR__TABLE_UNEVEN                                                                           \
     "the row's lists from the third level on differ in length, which those of an element cannot; " \
     "pad them first, leave the column out (columns, schema), or go past such rows with "           \

@@ -820,7 +820,7 @@ static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
     for (int i = 0; i < leaf->lists; i++)
         empty = empty || d == leaf->in_list[i] - 1;
     if (!empty)
-        l->flaw = MR__PARQUET_NULL;
+        l->flaw = d < leaf->in_list[0] - 1 ? MR__PARQUET_NULL : MR__PARQUET_WITHIN;
     return MR_OK;
 }
 

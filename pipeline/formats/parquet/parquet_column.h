@@ -46,8 +46,9 @@ typedef struct mr__parquet_column {
 
 /* Why a row cannot be an element. */
 enum {
-    MR__PARQUET_NULL = 1,  /* it contains a null */
-    MR__PARQUET_UNEVEN = 2 /* its lists from the third level on differ in length */
+    MR__PARQUET_NULL = 1,   /* it is null */
+    MR__PARQUET_WITHIN = 2, /* it is a list that contains a null */
+    MR__PARQUET_UNEVEN = 3  /* its lists from the third level on differ in length */
 };
 
 /* Rows of a column. Lists of depth two are ragged rows; deeper ones are inner axes of those, with

@@ -14,6 +14,7 @@
 /* Features as they are read. */
 struct reading {
     const char *who;
+    bool schema; /* it is the schema of a table */
     bool op;     /* they are the text of an op's parameter; the op's message states its place */
     bool json;   /* also records, lists of them, and the type json */
     bool vector; /* of a vector of records */
@@ -33,8 +34,9 @@ static mr_code refuse(const struct reading *r, mr_status *st, const mr_expr *e, 
     if (!r->op)
         return mr_expr_fail_at(st, e, "%s: %.80s%s%s", r->who, r->name ? r->name : "",
                                r->name ? ": " : "", text);
-    return mr_fail(st, MR_INVALID_ARGUMENT, "%s: features: %.80s%s%s", r->who,
-                   r->name ? r->name : "", r->name ? ": " : "", text);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "%s: %s: %.80s%s%s", r->who,
+                   r->schema ? "schema" : "features", r->name ? r->name : "", r->name ? ": " : "",
+                   text);
 }
 
 static mr_code bad_feature(const struct reading *r, const mr_expr *e, mr_status *st)
@@ -474,8 +476,14 @@ mr_code mr__sheet_put_int(mr__sheet *s, size_t i, int64_t v, mr_status *st)
 
 mr_code mr__sheet_put_float(mr__sheet *s, size_t i, double v, mr_status *st)
 {
+    mr_dtype t = s->f->v[i].dtype;
     float f = (float)v;
-    return mr__sheet_put(s, i, s->f->v[i].dtype == MR_FLOAT32 ? (const void *)&f : &v, st);
+    uint16_t h = t == MR_FLOAT16 ? mr_float_to_half(f) : mr_float_to_bfloat(f);
+    return mr__sheet_put(s, i,
+                         t == MR_FLOAT64   ? (const void *)&v
+                         : t == MR_FLOAT32 ? (const void *)&f
+                                           : &h,
+                         st);
 }
 
 mr_code mr__sheet_put_bytes(mr__sheet *s, size_t i, const char *v, size_t n, mr_status *st)
@@ -665,4 +673,64 @@ mr_code mr__sheet_finish(mr__sheet *s, size_t rows, size_t k, mr_array *out, mr_
     mr_buffer_unref(text);
     mr__sheet_reset(s);
     return rc;
+}
+
+/* ---- defaults of tables ---- */
+
+/* A row that is an empty list. */
+static mr_code empty_list(const mr_leaf *leaf, mr_array *out, mr_status *st)
+{
+    mr_array a;
+    mr_buffer *splits = NULL;
+    MR_TRY(mr_array_alloc_ragged(&a, leaf->dtype, leaf->rank, 1, st));
+    mr_code rc = mr_buffer_alloc(&splits, sizeof(int64_t), st);
+    if (rc == MR_OK)
+        rc = mr_buffer_hold(a.owner, splits, st);
+    if (rc == MR_OK) {
+        int64_t *shape = mr_array_shape_slot(&a, 0);
+        *(int64_t *)mr_buffer_data(splits) = 0;
+        for (int d = 0; d < leaf->rank; d++)
+            shape[d] = leaf->shape[d] < 0 ? 0 : leaf->shape[d];
+        if (leaf->ragged)
+            shape[1] = -1;
+        *(mr_row *)a.data = (mr_row){.data = splits ? mr_buffer_data(splits) : NULL,
+                                     .shape = shape,
+                                     .splits = leaf->ragged ? mr_buffer_data(splits) : NULL};
+        *out = a;
+    } else
+        mr_array_reset(&a);
+    mr_buffer_unref(splits);
+    return rc;
+}
+
+mr_code mr__feature_default(const char *who, const char *name, const mr_leaf *leaf,
+                            const mr_expr *e, mr_array *out, mr_status *st)
+{
+    const struct reading r = {.who = who, .op = true, .schema = true, .name = name};
+    mr__feature one = {.name = name, .dtype = leaf->dtype, .rank = leaf->rank, .n = 1};
+    bool list = false;
+    for (int d = 0; d < leaf->rank; d++) {
+        one.shape[d] = leaf->shape[d];
+        list = list || leaf->shape[d] < 0;
+        if (!list &&
+            (__builtin_mul_overflow(one.n, (size_t)leaf->shape[d], &one.n) || one.n > INT32_MAX))
+            return refuse(&r, st, e, "a feature has at most %d values", INT32_MAX);
+    }
+    if (list && (e->kind != MR_EX_LIST || e->n > 0))
+        return refuse(&r, st, e, "the default of a list is []");
+    if (list)
+        return empty_list(leaf, out, st);
+    MR_TRY(read_preset(&r, e, &one, st));
+    mr__features f = {.v = &one, .n = 1, .n_nodes = 1};
+    mr__sheet s;
+    mr_status why;
+    MR_TRY(mr__sheet_start(&s, &f, 1, st));
+    mr_code rc = mr__sheet_put_missing(&s, 0, &why);
+    if (rc == MR_OK)
+        rc = mr__sheet_next(&s, true, &why);
+    if (rc == MR_OK)
+        return mr__sheet_finish(&s, 1, 1, out, st);
+    mr__sheet_reset(&s);
+    return rc == MR_RESOURCE_EXHAUSTED ? mr_fail(st, rc, "%s", why.message)
+                                       : refuse(&r, st, e, "the default: %s", why.message);
 }

@@ -52,6 +52,11 @@ typedef struct mr__features {
  * errors   MR_INVALID_ARGUMENT, with its place */
 mr_code mr__feature_read(const char *who, const char *name, const mr_expr *e, int most,
                          mr__feature *out, mr_status *st);
+/* *out = one row of the leaf with the value e, the default of feature `name`: literals, one for all
+ * values or one each; [] for a list. Messages begin with `who`.
+ * errors   MR_INVALID_ARGUMENT: the leaf cannot have this value */
+mr_code mr__feature_default(const char *who, const char *name, const mr_leaf *leaf,
+                            const mr_expr *e, mr_array *out, mr_status *st);
 /* The value of a default's literal for a float dtype: 1, -2.5, nan or -inf. */
 double mr__preset_float(const mr_expr *e);
 /* Reads the features in a call's arguments, name=feature, ... or {"name": feature, ...}, or

@@ -612,7 +612,7 @@ static void read_anything(const char *name)
     for (size_t i = 0; i < footer->n_leaves && n < 64; i++)
         if (!footer->leaves[i].refusal && !mr__parquet_footer_refusal(footer, i))
             leaves[n++] = i;
-    mr_ok(mr__parquet_select(f, leaves, n, &st), &st);
+    mr_ok(mr__parquet_select(f, leaves, n, NULL, &st), &st);
     for (int pulls = 0; pulls < 100 && n; pulls++) {
         mr_array columns[64] = {{0}};
         mr_code rc = mr__parquet_read(f, 7, columns, &got, &st);
@@ -726,7 +726,7 @@ MR_TEST(rows_before_a_position_are_not_read)
     parquet_file("long.parquet", "range(100000).map(x => {\"x\": x})", 100000, MR_COMPRESSION_NONE);
     const mr_file_opts opts = {.on_read = count, .on_read_ctx = &bytes};
     mr_ok(mr__parquet_open(&f, mr_test_path("long.parquet"), &opts, &st), &st);
-    mr_ok(mr__parquet_select(f, (const size_t[]){0}, 1, &st), &st);
+    mr_ok(mr__parquet_select(f, (const size_t[]){0}, 1, NULL, &st), &st);
     mr__parquet_seek(f, 99999);
     bytes = 0;
     mr_ok(mr__parquet_read(f, 10, &a, &got, &st), &st);

@@ -223,9 +223,9 @@ MR_TEST(codecs_that_are_not_there_are_refused_when_the_file_is_opened)
         int codec;
         const char *part;
     } codecs[] = {{3, "it_is_compressed_with_LZO"},
-                  {5, "with_the_framed_LZ4"},
-                  {8, "a_codec_that_is_unknown"},
-                  {-1, "a_codec_that_is_unknown"}};
+                  {5, "it_is_compressed_with_the_framed_LZ4"},
+                  {8, "it_is_compressed_with_a_codec_that_is_unknown"},
+                  {-1, "it_is_compressed_with_a_codec_that_is_unknown"}};
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
         mr_status error;
         char want[100];
