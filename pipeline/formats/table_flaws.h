@@ -6,6 +6,9 @@
     "the row has a null, which elements cannot have; give the column a default, as in "            \
     "schema={\"x\": feature(int64, default=0)}, fill or drop nulls first, or go past such rows "   \
     "with ignore_errors()"
+#define MR__TABLE_NULL_WITHIN                                                                      \
+    "the row has a null within a list, which elements cannot have; fill or drop nulls first, or "  \
+    "go past such rows with ignore_errors()"
 #define MR__TABLE_UNEVEN                                                                           \
     "the row's lists from the third level on differ in length, which those of an element cannot; " \
     "pad them first, leave the column out (columns, schema), or go past such rows with "           \

@@ -524,8 +524,11 @@ static mr_code give_up(mr__parquet *f, mr_code rc)
 static mr_code fail_flaw(mr__parquet *f, size_t i, mr_status *st)
 {
     const column *c = &f->columns[i];
-    bool null = ((const uint8_t *)mr_buffer_data(c->rows.flaws))[c->at] != MR__PARQUET_UNEVEN;
-    mr_fail(st, MR_INVALID_ARGUMENT, "%s", null ? MR__TABLE_NULL : MR__TABLE_UNEVEN);
+    uint8_t flaw = ((const uint8_t *)mr_buffer_data(c->rows.flaws))[c->at];
+    mr_fail(st, MR_INVALID_ARGUMENT, "%s",
+            flaw == MR__PARQUET_NULL     ? MR__TABLE_NULL
+            : flaw == MR__PARQUET_WITHIN ? MR__TABLE_NULL_WITHIN
+                                         : MR__TABLE_UNEVEN);
     at_row(f, i, f->row, MR_INVALID_ARGUMENT, st);
     take(f, 1);
     return MR_INVALID_ARGUMENT;

@@ -101,6 +101,35 @@ MR_TEST(a_row_with_a_null_is_one_error)
     mr_has_str(error.message, "row group 1, column 'a': ");
 }
 
+MR_TEST(a_schema_gives_defaults_for_nulls_and_missing_columns)
+{
+    static const char *const names[] = {"nulls", "nulls_v2"};
+    write_known_files();
+    for (size_t i = 0; i < 2; i++) {
+        char graph[400];
+        snprintf(
+            graph, sizeof graph,
+            "parquet(\"@/%s.parquet\", schema={\"a\": feature(int32, default=-9), \"b\": "
+            "feature(int64[], default=[]), \"c\": {\"d\": feature(bytes, default=\"none\"), \"e\": "
+            "feature(float32[none, none], default=[])}}).map(r => (cast(r[\"a\"], \"int64\"), "
+            "r[\"b\"], r[\"c\"][\"d\"], r[\"c\"][\"e\"]))",
+            names[i]);
+        mr_drive(mr_drive_path(graph),
+                 "(1,[1],\"none\",[]) (-9,[],\"none\",[]) (3,[],\"none\",[]) "
+                 "!column_'b':_the_row_has_a_null_within_a_list (-9,[2,3],\"none\",[]) "
+                 "(6,[4],\"none\",[])");
+        snprintf(graph, sizeof graph,
+                 "parquet(\"@/%s.parquet\", schema={\"z\": feature(int64, default=5)})", names[i]);
+        mr_drive(mr_drive_path(graph), "5 5 5 5 5 5");
+        mr_drive_alike(mr_drive_path(graph));
+        snprintf(graph, sizeof graph, "parquet(\"@/%s.parquet\", schema={\"z\": int64})", names[i]);
+        mr_drive(mr_drive_path(graph),
+                 "!there_is_no_column_'z',_which_the_first_file_or_the_schema_has;");
+    }
+    mr_drive_bad("parquet(\"a\", schema={\"x\": feature(bool, default=1)})",
+                 "schema: x: the default");
+}
+
 MR_TEST(groups_are_records)
 {
     write_known_files();
