@@ -54,7 +54,8 @@ static mr_code put_record(mr__text *t, const mr_spec *spec, mr_status *st)
 mr_code mr__spec_text(const mr_spec *spec, char **out, mr_status *st)
 {
     mr__text t = {0};
-    mr_code rc = put_record(&t, spec, st);
+    mr_code rc = mr_spec_kind_of(spec) == MR_SPEC_LEAF ? put_leaf(&t, mr_spec_leaf(spec, 0), "", st)
+                                                       : put_record(&t, spec, st);
     if (rc == MR_OK)
         rc = mr__text_finish(&t, out, st);
     mr_free(t.s);
@@ -172,7 +173,8 @@ static mr_code read_record(const char *who, const mr_expr *e, mr_spec **out, mr_
     return rc;
 }
 
-mr_code mr__spec_of_text(const char *who, const char *text, mr_spec **out, mr_status *st)
+static mr_code type_of_text(const char *who, const char *text, bool record, mr_spec **out,
+                            mr_status *st)
 {
     const mr_expr *e = NULL;
     mr_status why;
@@ -181,9 +183,19 @@ mr_code mr__spec_of_text(const char *who, const char *text, mr_spec **out, mr_st
         return mr_fail(st, rc, "%s: schema has a syntax error: %.*s", who,
                        (int)strcspn(why.message, "\n"), why.message);
     if (rc == MR_OK)
-        rc = read_record(who, e, out, &why);
+        rc = record ? read_record(who, e, out, &why) : read_type(who, "the type", e, out, &why);
     mr_expr_unref(e);
     if (rc != MR_OK && st)
         *st = why;
     return rc;
+}
+
+mr_code mr__spec_of_text(const char *who, const char *text, mr_spec **out, mr_status *st)
+{
+    return type_of_text(who, text, true, out, st);
+}
+
+mr_code mr__type_of_text(const char *who, const char *text, mr_spec **out, mr_status *st)
+{
+    return type_of_text(who, text, false, out, st);
 }

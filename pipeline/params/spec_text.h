@@ -11,12 +11,15 @@
 #include "expr.h"
 #include "spec.h"
 
-/* Prints a record type; owned, mr_free.
- * errors   MR_UNIMPLEMENTED: spec is not a record, or a component has no such text */
+/* Prints a record type, or that of a tensor; owned, mr_free.
+ * errors   MR_UNIMPLEMENTED: spec is neither, or a component has no such text */
 mr_code mr__spec_text(const mr_spec *spec, char **out, mr_status *st) MR_NODISCARD;
 /* Parses a record type. Messages begin with who.
  * errors   MR_INVALID_ARGUMENT */
 mr_code mr__spec_of_text(const char *who, const char *text, mr_spec **out,
+                         mr_status *st) MR_NODISCARD;
+/* The same for a record type, or that of a tensor. */
+mr_code mr__type_of_text(const char *who, const char *text, mr_spec **out,
                          mr_status *st) MR_NODISCARD;
 /* The parts of a type of a schema: itself, or the first argument of feature(...), with its shape and
  * its default, or NULL. NULL: a call that is no feature. */
