@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The head is a literal of Python, of which strings, integers, True and False, tuples, lists and one
- * dictionary occur. */
+/* The head is a literal of Python: one dictionary, with strings, integers, True, False, tuples and
+ * lists in it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

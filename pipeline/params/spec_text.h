@@ -21,7 +21,7 @@ mr_code mr__spec_of_text(const char *who, const char *text, mr_spec **out,
 /* The same for a record type, or that of a tensor. */
 mr_code mr__type_of_text(const char *who, const char *text, mr_spec **out,
                          mr_status *st) MR_NODISCARD;
-/* The parts of a type of a schema: itself, or the first argument of feature(...), with its shape and
- * its default, or NULL. NULL: a call that is no feature. */
+/* The parts of a type of a schema: itself, or the first argument of feature(...), with its shape
+ * and its default, or NULL. NULL: a call that is no feature. */
 const mr_expr *mr__schema_feature(const mr_expr *e, const mr_expr **shape, const mr_expr **value);
 #endif

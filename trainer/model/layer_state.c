@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "pipeline/formats/text/byte_order_mark.h"
-#include "pipeline/formats/text/line_ends.h"
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
@@ -192,23 +190,25 @@ mr_code mr__vocabulary_call(const mr__learned *v, const char *function, const ch
     return *out ? MR_OK : mr_fail_memory(st, strlen(x), "a model's preprocessing");
 }
 
-/* Splits a text into lines, which point into it. */
+/* Splits a text into lines, which point into it; they end with \n, \r\n or \r, and a byte order
+ * mark before the first is skipped. */
 static mr_code split_lines(mr__tokens *t, size_t size, mr_status *st)
 {
-    const char *at = t->text, *end = at + size, *feed = NULL;
-    size_t n = 0;
-    if (mr__is_utf16(at, size))
-        return mr_fail(st, MR_INVALID_ARGUMENT, MR__UTF16_REFUSAL);
-    at += mr__byte_order_mark(at, size);
-    for (const char *p = at; p < end; n++)
-        p = mr__line_next(mr__line_end(p, end, &feed), end);
-    if (!(t->strings = mr_calloc(n + 1, sizeof *t->strings)))
+    const char *at = t->text, *end = at + size;
+    size_t n = 1;
+    if (size >= 2 && (memcmp(at, "\xFF\xFE", 2) == 0 || memcmp(at, "\xFE\xFF", 2) == 0))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a vocabulary in UTF-16; convert it to UTF-8");
+    at += size >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    for (const char *c = at; c < end; c++)
+        n += *c == '\n' || *c == '\r';
+    if (!(t->strings = mr_calloc(n, sizeof *t->strings)))
         return mr_fail_memory(st, n * sizeof *t->strings, "a vocabulary");
-    feed = NULL;
     while (at < end) {
-        const char *stop = mr__line_end(at, end, &feed);
+        const char *stop = at;
+        while (stop < end && *stop != '\n' && *stop != '\r')
+            stop++;
         t->strings[t->n++] = (mr_bytes){at, (size_t)(stop - at)};
-        at = mr__line_next(stop, end);
+        at = stop + 1 + (end - stop > 1 && *stop == '\r' && stop[1] == '\n');
     }
     return MR_OK;
 }

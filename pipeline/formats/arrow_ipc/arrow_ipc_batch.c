@@ -583,7 +583,7 @@ static mr_code view_at(const mr__arrow_field *a, const char *view, const mr_byte
 /* ---- flaws of a leaf ---- */
 
 /* Takes the flaws of the column of a leaf: replaces nulls by its default, and marks the other rows
- * in *nulls, as mr__arrow_load_batch gives them. above: for each row, nonzero if a struct around the
+ * in *nulls, as mr__arrow_load_batch gives them. above: for each row, nonzero if a struct around
  * leaf is null; NULL: none is. */
 static mr_code settle(const mr__arrow_loader *l, uint32_t *flaws, const uint32_t *above,
                       size_t rows, mr_array *out, uint32_t **nulls, mr_status *st)

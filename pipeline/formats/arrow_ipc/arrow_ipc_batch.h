@@ -72,7 +72,9 @@ mr_code mr__arrow_load_dictionary(mr__arrow_loader *l, mr__arrow_message *m,
 /* Loads a record batch. *rows has the columns in the order of the leaves of the spec. *nulls is
  * NULL or a number for each row: 0, or 1 + the index of the leaf of the spec that is null, or
  * contains a null, in this row. With the bit MR__ARROW_UNEVEN, lists of the leaf from the third
- * level on differ in length instead. MR__ARROW_WITHIN: the null is within a list. The values of such a row are undefined. Owned: mr_free. */
+ * level on differ in length instead.
+ * MR__ARROW_WITHIN: the null is within a list. The values of such a row are undefined. Owned:
+ * mr_free. */
 mr_code mr__arrow_load_batch(mr__arrow_loader *l, mr__arrow_message *m, const mr__arrow_body *body,
                              mr_block *rows, uint32_t **nulls, mr_status *st) MR_NODISCARD;
 #endif

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* The end of the line that begins at `at`: its \r or \n, or `end`. *feed: the first \n that is not
- * before the line, or `end`, kept between calls so that each byte is searched once; NULL at first. */
+ * before the line, or `end`, kept between calls so that each byte is searched once; first NULL. */
 static inline const char *mr__line_end(const char *at, const char *end, const char **feed)
 {
     if (!*feed || *feed < at) {

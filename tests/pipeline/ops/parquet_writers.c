@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Faults of old writers of Parquet, in files of two int64 columns, a and b, with a dictionary each. */
+/* Faults of old writers of Parquet, in files of two int64 columns with a dictionary each. */
 #include <stdio.h>
 #include <string.h>
 
