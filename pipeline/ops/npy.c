@@ -18,7 +18,7 @@ const mr_op mr_op_npy = {
     .abi = MR_ABI_VERSION,
     .name = "npy",
     .doc = "The entries of numpy's NPY files along axis 0; a structured type makes records.",
-    .example = "npy(\"images-*.npy\", schema=uint8[28, 28])",
+    .example = "npy(\"points-*.npy\", schema=int64[2])",
     .memory_doc =
         "the chunk at hand, and what is read of the file ahead; a file in Fortran's order "
         "as a whole",

@@ -23,7 +23,7 @@ const mr_op mr_op_npz = {
     .abi = MR_ABI_VERSION,
     .name = "npz",
     .doc = "The entries of the arrays of numpy's NPZ files along axis 0, as records.",
-    .example = "npz(\"train-*.npz\", schema={\"x\": float32[4], \"y\": int64})",
+    .example = "npz(\"arrays.npz\", arrays=[\"x\", \"y\"])",
     .memory_doc = "the arrays of a file that are read",
     .params = table,
     .kind = &kind,

@@ -6,7 +6,8 @@
  * A graph must know the types of the columns when it is built. Unless the schema is given, they are
  * read from the first file; a copy of the op that reads only some of the files receives the schema
  * (MR_P_OF_SPEC). Every file must have these columns with these types; a column of the schema with
- * a default may be missing. A row with a null in a column without a default is an error in its place.
+ * a default may be missing. A row with a null in a column without a default is an error in
+ * its place.
  *
  * thread   as an op's slots */
 #include "pipeline/graph/dataset.h"

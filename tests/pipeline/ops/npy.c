@@ -1,130 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* npy and npz, of files made here as numpy makes them. */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <zlib.h>
 
 #include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 #include "tests/pipeline/ops/drive.h"
+#include "tests/pipeline/ops/npy_file.h"
 #include "tests/pipeline/ops/table_file.h"
-
-enum { MOST = 8192 };
-
-typedef struct file {
-    unsigned char v[MOST];
-    size_t n;
-} file;
-
-static void put(file *f, const void *p, size_t n)
-{
-    mr_check(n <= sizeof f->v - f->n);
-    if (n)
-        memcpy(f->v + f->n, p, n);
-    f->n += n;
-}
-
-/* An NPY file of this version; head: the dictionary without its brackets. */
-static void put_npy(file *f, int version, const char *head, const void *values, size_t n)
-{
-    char text[512];
-    size_t before = version == 1 ? 10 : 12;
-    int size = snprintf(text, sizeof text, "{%s, }", head);
-    while ((before + (size_t)size + 1) % 64)
-        text[size++] = ' ';
-    text[size++] = '\n';
-    const unsigned char start[12] = {0x93,
-                                     'N',
-                                     'U',
-                                     'M',
-                                     'P',
-                                     'Y',
-                                     (unsigned char)version,
-                                     0,
-                                     (unsigned char)size,
-                                     (unsigned char)(size >> 8)};
-    put(f, start, before);
-    put(f, text, (size_t)size);
-    put(f, values, n);
-}
-
-static void npy(const char *name, const char *head, const void *values, size_t n)
-{
-    file f = {{0}, 0};
-    put_npy(&f, 1, head, values, n);
-    mr_drive_bytes(name, f.v, f.n);
-}
-
-#define HEAD(descr, order, shape) "'descr': " descr ", 'fortran_order': " order ", 'shape': " shape
-
-static void put_le(file *f, uint32_t v, size_t n)
-{
-    for (size_t i = 0; i < n; i++, v >>= 8)
-        put(f, &(unsigned char){(unsigned char)v}, 1);
-}
-
-/* Adds the member to a zip archive and its directory, stored. */
-static void put_member(file *f, file *directory, const char *name, const file *data)
-{
-    uint32_t crc = (uint32_t)crc32(0, data->v, (unsigned)data->n), at = (uint32_t)f->n;
-    for (int k = 0; k < 2; k++) {
-        file *to = k ? directory : f;
-        put(to, k ? "PK\1\2\x14\0" : "PK\3\4", k ? 6 : 4);
-        put(to, "\x14\0\0\0\0\0\0\0\x21\0", 10);
-        put_le(to, crc, 4);
-        put_le(to, (uint32_t)data->n, 4);
-        put_le(to, (uint32_t)data->n, 4);
-        put_le(to, (uint32_t)strlen(name), 2);
-        put_le(to, 0, 2);
-        if (k) {
-            put_le(to, 0, 4);
-            put_le(to, 0, 2);
-            put_le(to, 0, 4);
-            put_le(to, at, 4);
-        }
-        put(to, name, strlen(name));
-    }
-    put(f, data->v, data->n);
-}
-
-static void end_zip(file *f, const file *directory, uint32_t members)
-{
-    uint32_t at = (uint32_t)f->n;
-    put(f, directory->v, directory->n);
-    put(f, "PK\5\6\0\0\0\0", 8);
-    put_le(f, members, 2);
-    put_le(f, members, 2);
-    put_le(f, (uint32_t)directory->n, 4);
-    put_le(f, at, 4);
-    put_le(f, 0, 2);
-}
-
-static const int64_t six[] = {0, 1, 2, 3, 4, 5};
-
-/* z.npz: x of int64[3, 2], y of int64[3] in Fortran's order, t of 2 bools. */
-static void write_npz(const char *name)
-{
-    file f = {{0}, 0}, directory = {{0}, 0}, x = {{0}, 0}, y = {{0}, 0}, t = {{0}, 0};
-    put_npy(&x, 1, HEAD("'<i8'", "False", "(3, 2)"), six, sizeof six);
-    put_npy(&y, 1, HEAD("'<i8'", "True", "(3, 2)"), six, sizeof six);
-    put_npy(&t, 1, HEAD("'|b1'", "False", "(2,)"), "\1\0", 2);
-    put_member(&f, &directory, "x.npy", &x);
-    put_member(&f, &directory, "y.npy", &y);
-    put_member(&f, &directory, "t.npy", &t);
-    end_zip(&f, &directory, 3);
-    mr_drive_bytes(name, f.v, f.n);
-}
 
 /* ---- npy ---- */
 
 MR_TEST(entries_lie_along_axis_0)
 {
-    npy("a", HEAD("'<i8'", "False", "(6,)"), six, sizeof six);
-    npy("b", HEAD("'<i8'", "False", "(2, 3)"), six, sizeof six);
-    npy("c", HEAD("'<i8'", "False", "(2, 1, 3)"), six, sizeof six);
-    npy("none", HEAD("'<i8'", "False", "(0,)"), NULL, 0);
-    npy("flat", HEAD("'<i8'", "False", "(3, 0)"), NULL, 0);
+    npy_file("a", NPY_HEAD("'<i8'", "False", "(6,)"), npy_six, sizeof npy_six);
+    npy_file("b", NPY_HEAD("'<i8'", "False", "(2, 3)"), npy_six, sizeof npy_six);
+    npy_file("c", NPY_HEAD("'<i8'", "False", "(2, 1, 3)"), npy_six, sizeof npy_six);
+    npy_file("none", NPY_HEAD("'<i8'", "False", "(0,)"), NULL, 0);
+    npy_file("flat", NPY_HEAD("'<i8'", "False", "(3, 0)"), NULL, 0);
     mr_drive(mr_drive_path("npy(\"@/a\")"), "0 1 2 3 4 5");
     mr_drive(mr_drive_path("npy(\"@/b\")"), "[0,1,2] [3,4,5]");
     mr_drive(mr_drive_path("npy(\"@/c\")"), "[[0,1,2]] [[3,4,5]]");
@@ -138,9 +30,9 @@ MR_TEST(entries_lie_along_axis_0)
 
 MR_TEST(fortran_order_is_turned)
 {
-    npy("a", HEAD("'<i8'", "True", "(2, 3)"), six, sizeof six);
-    npy("b", HEAD("'<i8'", "True", "(1, 2, 3)"), six, sizeof six);
-    npy("c", HEAD("'<i8'", "True", "(6,)"), six, sizeof six);
+    npy_file("a", NPY_HEAD("'<i8'", "True", "(2, 3)"), npy_six, sizeof npy_six);
+    npy_file("b", NPY_HEAD("'<i8'", "True", "(1, 2, 3)"), npy_six, sizeof npy_six);
+    npy_file("c", NPY_HEAD("'<i8'", "True", "(6,)"), npy_six, sizeof npy_six);
     mr_drive(mr_drive_path("npy(\"@/a\")"), "[0,2,4] [1,3,5]");
     mr_drive(mr_drive_path("npy(\"@/b\")"), "[[0,2,4],[1,3,5]]");
     mr_drive(mr_drive_path("npy(\"@/c\")"), "0 1 2 3 4 5");
@@ -150,47 +42,49 @@ MR_TEST(fortran_order_is_turned)
 
 MR_TEST(numbers_of_either_byte_order_and_strings)
 {
-    npy("big", HEAD("'>i8'", "False", "(2,)"), "\0\0\0\0\0\0\1\2\xff\xff\xff\xff\xff\xff\xff\xfe",
-        16);
+    npy_file("big", NPY_HEAD("'>i8'", "False", "(2,)"),
+             "\0\0\0\0\0\0\1\2\xff\xff\xff\xff\xff\xff\xff\xfe", 16);
     mr_drive(mr_drive_path("npy(\"@/big\")"), "258 -2");
-    npy("f", HEAD("'>f4'", "False", "(2, 1)"), "\x3f\x80\0\0\xbf\0\0\0", 8);
+    npy_file("f", NPY_HEAD("'>f4'", "False", "(2, 1)"), "\x3f\x80\0\0\xbf\0\0\0", 8);
     mr_drive(mr_drive_path("npy(\"@/f\")"), "[1] [-0.5]");
-    npy("b", HEAD("'|b1'", "False", "(3,)"), "\0\1\2", 3);
+    npy_file("b", NPY_HEAD("'|b1'", "False", "(3,)"), "\0\1\2", 3);
     mr_drive(mr_drive_path("npy(\"@/b\")"), "false true true");
-    npy("s", HEAD("'|S3'", "False", "(3,)"), "abcd\0\0\0\0\0", 9);
+    npy_file("s", NPY_HEAD("'|S3'", "False", "(3,)"), "abcd\0\0\0\0\0", 9);
     mr_drive(mr_drive_path("npy(\"@/s\")"), "\"abc\" \"d\" \"\"");
-    npy("u", HEAD("'<U2'", "False", "(2,)"), "a\0\0\0\xe9\0\0\0\0\xf6\1\0\0\0\0\0", 16);
+    npy_file("u", NPY_HEAD("'<U2'", "False", "(2,)"), "a\0\0\0\xe9\0\0\0\0\xf6\1\0\0\0\0\0", 16);
     mr_drive(mr_drive_path("npy(\"@/u\")"), "\"a\xc3\xa9\" \"\xf0\x9f\x98\x80\"");
-    npy("U", HEAD("'>U1'", "False", "(1,)"), "\0\0\0x", 4);
+    npy_file("U", NPY_HEAD("'>U1'", "False", "(1,)"), "\0\0\0x", 4);
     mr_drive(mr_drive_path("npy(\"@/U\")"), "\"x\"");
-    npy("d", HEAD("'<M8[D]'", "False", "(1,)"), &six[3], 8);
+    npy_file("d", NPY_HEAD("'<M8[D]'", "False", "(1,)"), &npy_six[3], 8);
     mr_drive(mr_drive_path("npy(\"@/d\")"), "3");
 }
 
 MR_TEST(structured_types_make_records)
 {
     static const unsigned char v[] = {1, 0, 0, 0, 7, 9, 'p', 0, 2, 0, 0, 0, 8, 5, 'q', 'r'};
-    npy("a",
-        HEAD("[('id', '<i4'), ('box', '|u1', (2,)), (('title', 's'), '|S2')]", "False", "(2,)"), v,
-        sizeof v);
+    npy_file(
+        "a",
+        NPY_HEAD("[('id', '<i4'), ('box', '|u1', (2,)), (('title', 's'), '|S2')]", "False", "(2,)"),
+        v, sizeof v);
     mr_drive(mr_drive_path("npy(\"@/a\").map(x => (cast(x[\"id\"], \"int64\"), cast(x[\"box\"], "
                            "\"int64\"), x[\"s\"]))"),
              "(1,[7,9],\"p\") (2,[8,5],\"qr\")");
-    npy("b", HEAD("[('id', '<i4'), ('', '|V2'), ('n', [('s', '|S2')])]", "False", "(1, 2)"), v,
-        sizeof v);
+    npy_file("b",
+             NPY_HEAD("[('id', '<i4'), ('', '|V2'), ('n', [('s', '|S2')])]", "False", "(1, 2)"), v,
+             sizeof v);
     mr_drive(mr_drive_path("npy(\"@/b\").map(x => (cast(x[\"id\"], \"int64\"), x[\"n/s\"]))"),
              "([1,2],[\"p\",\"qr\"])");
 }
 
 MR_TEST(heads_of_every_version_and_spelling)
 {
-    static const char *const heads[] = {HEAD("'<i8'", "False", "(2,)"),
+    static const char *const heads[] = {NPY_HEAD("'<i8'", "False", "(2,)"),
                                         "'shape': (2L,), 'fortran_order': False, 'descr': '<i8'",
                                         "\"descr\": \"<i8\",\n 'shape':(2,),'fortran_order':True"};
     for (int version = 1; version <= 3; version++)
         for (size_t i = 0; i < 3; i++) {
-            file f = {{0}, 0};
-            put_npy(&f, version, heads[i], six, 16);
+            npy_bytes f = {{0}, 0};
+            npy_put_array(&f, version, heads[i], npy_six, 16);
             mr_drive_bytes("h", f.v, f.n);
             mr_drive(mr_drive_path("npy(\"@/h\")"), "0 1");
         }
@@ -202,22 +96,22 @@ MR_TEST(what_is_not_read_is_refused_by_name)
         const char *head, *part;
         mr_code code;
     } bad[] = {
-        {HEAD("'|O'", "False", "(1,)"), "'|O': Python objects", MR_INVALID_ARGUMENT},
-        {HEAD("'<c8'", "False", "(1,)"), "complex numbers", MR_INVALID_ARGUMENT},
-        {HEAD("'<f4'", "False", "()"), "the array is one value", MR_INVALID_ARGUMENT},
-        {HEAD("[('a', '|V3')]", "False", "(1,)"), "field a: ", MR_INVALID_ARGUMENT},
-        {HEAD("[('a', [('b', '<f4')], (2,))]", "False", "(1,)"), "field a: an array of",
+        {NPY_HEAD("'|O'", "False", "(1,)"), "'|O': Python objects", MR_INVALID_ARGUMENT},
+        {NPY_HEAD("'<c8'", "False", "(1,)"), "complex numbers", MR_INVALID_ARGUMENT},
+        {NPY_HEAD("'<f4'", "False", "()"), "the array is one value", MR_INVALID_ARGUMENT},
+        {NPY_HEAD("[('a', '|V3')]", "False", "(1,)"), "field a: ", MR_INVALID_ARGUMENT},
+        {NPY_HEAD("[('a', [('b', '<f4')], (2,))]", "False", "(1,)"), "field a: an array of",
          MR_INVALID_ARGUMENT},
-        {HEAD("'<f3'", "False", "(1,)"), "'<f3': a type that is not", MR_INVALID_ARGUMENT},
+        {NPY_HEAD("'<f3'", "False", "(1,)"), "'<f3': a type that is not", MR_INVALID_ARGUMENT},
         {"'descr': '<f4', 'shape': (1,)", "the head of the NPY file is damaged", MR_DATA_LOSS},
-        {HEAD("'<f4'", "Maybe", "(1,)"), "damaged", MR_DATA_LOSS},
-        {HEAD("'<f4'", "False", "(1"), "damaged", MR_DATA_LOSS},
-        {HEAD("'<f4'", "False", "(-1,)"), "damaged", MR_DATA_LOSS},
-        {HEAD("'<f8'", "False", "(9223372036854775807,)"), "larger than can be", MR_DATA_LOSS},
-        {HEAD("'<f4", "False", "(1,)"), "damaged", MR_DATA_LOSS},
-        {HEAD("[('a' '<f4')]", "False", "(1,)"), "damaged", MR_DATA_LOSS}};
+        {NPY_HEAD("'<f4'", "Maybe", "(1,)"), "damaged", MR_DATA_LOSS},
+        {NPY_HEAD("'<f4'", "False", "(1"), "damaged", MR_DATA_LOSS},
+        {NPY_HEAD("'<f4'", "False", "(-1,)"), "damaged", MR_DATA_LOSS},
+        {NPY_HEAD("'<f8'", "False", "(9223372036854775807,)"), "larger than can be", MR_DATA_LOSS},
+        {NPY_HEAD("'<f4", "False", "(1,)"), "damaged", MR_DATA_LOSS},
+        {NPY_HEAD("[('a' '<f4')]", "False", "(1,)"), "damaged", MR_DATA_LOSS}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        npy("bad", bad[i].head, six, 16);
+        npy_file("bad", bad[i].head, npy_six, 16);
         table_refused(mr_drive_path("npy(\"@/bad\")"), bad[i].code, bad[i].part);
     }
     mr_drive_bytes("bad", "", 0);
@@ -229,19 +123,19 @@ MR_TEST(what_is_not_read_is_refused_by_name)
 
 MR_TEST(files_of_another_type_and_files_cut_short)
 {
-    file f = {{0}, 0};
-    npy("a", HEAD("'<i8'", "False", "(2,)"), six, 16);
-    npy("b", HEAD("'<i4'", "False", "(2,)"), six, 8);
+    npy_bytes f = {{0}, 0};
+    npy_file("a", NPY_HEAD("'<i8'", "False", "(2,)"), npy_six, 16);
+    npy_file("b", NPY_HEAD("'<i4'", "False", "(2,)"), npy_six, 8);
     mr_drive(mr_drive_path("npy([\"@/a\", \"@/b\", \"@/a\"])"),
              "0 1 !its_entries_are_int32[],_and_those_of_the_first_file_or_the_schema_int64[] 0 1");
-    npy("cut", HEAD("'<i8'", "False", "(6,)"), six, 20);
+    npy_file("cut", NPY_HEAD("'<i8'", "False", "(6,)"), npy_six, 20);
     mr_drive(mr_drive_path("npy([\"@/cut\", \"@/a\"])"),
              "0 1 !its_head_says_6_entries,_and_the_values_end_after_2 0 1");
-    npy("cut", HEAD("'<i8'", "True", "(2, 3)"), six, 47);
+    npy_file("cut", NPY_HEAD("'<i8'", "True", "(2, 3)"), npy_six, 47);
     mr_drive(mr_drive_path("npy([\"@/cut\", \"@/a\"], schema=int64[3]).take(1)"),
              "!the_file_is_truncated !its_entries_are_int64[]");
-    put_npy(&f, 1, HEAD("'<i8'", "False", "(6,)"), six, sizeof six);
-    for (size_t n = 0; n + sizeof six < f.n; n += 7) {
+    npy_put_array(&f, 1, NPY_HEAD("'<i8'", "False", "(6,)"), npy_six, sizeof npy_six);
+    for (size_t n = 0; n + sizeof npy_six < f.n; n += 7) {
         mr_drive_bytes("cut", f.v, n);
         mr_drive(mr_drive_path("npy(\"@/cut\", schema=int64)"), "!cut");
     }
@@ -252,7 +146,7 @@ MR_TEST(files_of_another_type_and_files_cut_short)
 MR_TEST(arrays_of_an_archive_lie_side_by_side)
 {
     mr_status st;
-    write_npz("z.npz");
+    npz_file("z.npz");
     mr_drive_error(mr_drive_path("npz(\"@/z.npz\", schema={\"x\": int64[2]}, arrays=[\"x\"])"),
                    &st);
     if (st.code == MR_NOT_FOUND)
@@ -269,7 +163,7 @@ MR_TEST(arrays_of_an_archive_lie_side_by_side)
                   "array 't': it has 2 entries on axis 0, and the arrays before it 3");
     table_refused(mr_drive_path("npz(\"@/z.npz\", arrays=[\"x\", \"q\"])"), MR_INVALID_ARGUMENT,
                   "there is no array 'q'");
-    npy("a.npy", HEAD("'<i8'", "False", "(2,)"), six, 16);
+    npy_file("a.npy", NPY_HEAD("'<i8'", "False", "(2,)"), npy_six, 16);
     table_refused(mr_drive_path("npz(\"@/a.npy\")"), MR_DATA_LOSS, "damaged NPZ file");
 }
 
@@ -277,13 +171,13 @@ MR_TEST(damage_to_an_archive_is_an_error)
 {
     size_t n;
     mr_status st;
-    write_npz("z.npz");
+    npz_file("z.npz");
     unsigned char *v = table_read(mr_test_path("z.npz"), &n);
     mr_drive_error(mr_drive_path("npz(\"@/z.npz\", schema={\"x\": int64[2]}, arrays=[\"x\"])"),
                    &st);
     if (st.code == MR_NOT_FOUND)
         mr_skip_test("libarchive is not installed");
-    for (size_t i = 0; i < 35 + 128 + sizeof six; i += 11) { /* the first member, x */
+    for (size_t i = 0; i < 35 + 128 + sizeof npy_six; i += 11) { /* the first member, x */
         mr_drive_bytes("cut.npz", v, i);
         mr_drive(mr_drive_path("npz(\"@/cut.npz\", arrays=[\"x\"], schema={\"x\": int64[2]})"),
                  "!cut");
@@ -296,8 +190,8 @@ MR_TEST(damage_to_an_archive_is_an_error)
 
 MR_TEST(every_failed_allocation_is_reported)
 {
-    npy("a", HEAD("'<U1'", "True", "(2, 1)"), "a\0\0\0b\0\0\0", 8);
-    write_npz("z.npz");
+    npy_file("a", NPY_HEAD("'<U1'", "True", "(2, 1)"), "a\0\0\0b\0\0\0", 8);
+    npz_file("z.npz");
     mr_drive_faults(mr_drive_path("npy(\"@/a\")"));
     mr_drive_faults(mr_drive_path("npz(\"@/z.npz\", arrays=[\"y\"])"));
 }
