@@ -65,7 +65,7 @@ static bool is_next(text *t, char c)
     return is;
 }
 
-/* A string in either quotes; false: there is none, or it is too long. */
+/* A string in either quotes; false: it is missing or too long. */
 static bool read_string(text *t, char *out, size_t room)
 {
     size_t n = 0;

@@ -298,9 +298,24 @@ static mr_code add_member(npy_reader *n, const char *name, mr_status *st)
     return rc;
 }
 
-static bool is_wanted(const mr_strs *arrays, const char *name)
+/* Without names: what the elements consist of. */
+static bool is_component(const mr_spec *spec, const char *name)
 {
+    size_t size = strlen(name);
+    bool found = mr_spec_kind_of(spec) != MR_SPEC_RECORD;
+    for (size_t i = 0; !found && i < mr_spec_n_children(spec); i++) {
+        const char *child = mr_spec_child_name(spec, i);
+        found = strncmp(child, name, size) == 0 && (child[size] == '\0' || child[size] == '/');
+    }
+    return found;
+}
+
+static bool is_wanted(const npy_reader *n, const char *name)
+{
+    const mr_strs *arrays = n->opts.arrays;
     bool wanted = !arrays || arrays->n == 0;
+    if (wanted)
+        return !n->opts.spec || is_component(n->opts.spec, name);
     for (size_t i = 0; !wanted && i < arrays->n; i++)
         wanted = strcmp(arrays->v[i].data, name) == 0;
     return wanted;
@@ -321,7 +336,7 @@ static mr_code read_arrays(npy_reader *n, mr_status *st)
             return mr_fail_memory(st, strlen(path), "an array's name");
         if (size > 4 && strcmp(name + size - 4, ".npy") == 0)
             name[size - 4] = '\0';
-        if (name && zip.archive_entry_filetype(e) == S_IFREG && is_wanted(n->opts.arrays, name))
+        if (name && zip.archive_entry_filetype(e) == S_IFREG && is_wanted(n, name))
             rc = add_member(n, name, st);
         mr_free(name);
     }

@@ -8,7 +8,7 @@ static const mr__file_kind kind = {.format = &mr__format_npz,
                                    .skips = true};
 
 static const mr_param table[] = {
-    MR__NPY_FILES_PARAM,
+    MR__NPY_FILES_PARAM(mr__table_params),
     {.name = "arrays",
      .doc = "The names of the arrays that are read; if absent all.",
      .type = MR_PT_STRS,
@@ -23,9 +23,10 @@ const mr_op mr_op_npz = {
     .abi = MR_ABI_VERSION,
     .name = "npz",
     .doc = "The entries of the arrays of numpy's NPZ files along axis 0, as records.",
-    .example = "npz(\"arrays.npz\", arrays=[\"x\", \"y\"])",
+    .example = "npz(\"arrays-*.npz\", schema={\"x\": int64[2], \"y\": int64[2]})",
     .memory_doc = "the arrays of a file that are read",
     .params = table,
+    .params_size = sizeof(mr__table_params),
     .kind = &kind,
     MR__NPY_SLOTS,
 };

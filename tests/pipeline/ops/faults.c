@@ -114,7 +114,7 @@ static const struct graph {
      0},
     {"map", "range(5).map(n => range(n).map(x => x * n)).flat_map(d => d.batch(2))", 0},
     {"npy", "npy([\"@/points-0.npy\", \"@/missing\", \"@/turned.npy\"]).batch(2).repeat(2)", 0},
-    {"npz", "npz([\"@/arrays.npz\", \"@/missing\"], arrays=[\"x\", \"y\"]).repeat(2)", 0},
+    {"npz", "npz([\"@/arrays-0.npz\", \"@/missing\"], arrays=[\"x\", \"y\"]).repeat(2)", 0},
     {"padded_batch",
      "range(6).map(x => (ones([x]), [\"a\", \"b\"])).padded_batch(4, "
      "padding_values=(-1.0, \"-\")).repeat(2)",
@@ -339,7 +339,7 @@ static void write_files(void)
     arrow_file_packed("packed.arrow", "range(3).map(n => {\"name\": \"abc\", \"x\": n})", 12);
     npy_file("points-0.npy", NPY_HEAD("'<i8'", "False", "(3, 2)"), npy_six, sizeof npy_six);
     npy_file("turned.npy", NPY_HEAD("'<i8'", "True", "(3, 2)"), npy_six, sizeof npy_six);
-    npz_file("arrays.npz");
+    npz_file("arrays-0.npz");
     mr_drive_file("people-1.jsonl", "{\"name\": \"Ann\"}\n{\"name\": \"Bob\", \"age\": 3}\n");
     mr_drive_file("table.csv", "name,x\nAnn,1\nBob,2.5\n");
     mr_drive_file("objects.jsonl", "{\"a\": 1, \"s\": [\"b\", \"\"]}\n\n{\"a\": 2}\n{\"a\": true}\n"
