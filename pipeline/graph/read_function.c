@@ -89,6 +89,12 @@ static mr_code put_components(call *c, const mr_dataset *ds, const mr_param *p, 
     return rc;
 }
 
+static bool is_given(const mr_dataset *ds, const mr_param *p)
+{
+    const char *text = *(char *const *)((const char *)mr_dataset_params(ds) + p->at);
+    return text && *text;
+}
+
 static mr_code put_call(call *c, const mr_dataset *ds, mr_status *st)
 {
     const mr_op *op = mr_dataset_op(ds);
@@ -103,7 +109,10 @@ static mr_code put_call(call *c, const mr_dataset *ds, mr_status *st)
         else if (!(p->flags & (MR_P_PATTERN | MR_P_READS)))
             MR_TRY(put_param(c, ds, i, st));
     }
-    if (of_spec)
+    size_t at = of_spec ? (size_t)(of_spec - op->params) : 0;
+    if (of_spec && of_spec->type == MR_PT_STR && is_given(ds, of_spec)) /* it may have defaults */
+        MR_TRY(put_param(c, ds, at, st));
+    else if (of_spec)
         MR_TRY(put_components(c, ds, of_spec, st));
     return put(c, ")", st);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/formats/text/byte_order_mark.h"
 #include "pipeline/formats/text/csv_reader.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/sources/text_rows.h"
@@ -134,8 +135,7 @@ static mr_code begin(mr_iter *it, const mr_bytes *line, mr_status *st)
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
             "the first line, which names the columns, is blank; should header be false?");
-    if (line->size >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
-        at += 3; /* the byte order mark that some programs write */
+    at += mr__byte_order_mark(at, line->size); /* a header that an earlier version saved */
     const char *names = at;
     s->n_columns = 0;
     while (at) {

@@ -206,7 +206,7 @@ typedef struct mr_text_line_opts {
     bool paths;        /* names are literal paths, never patterns */
 } mr_text_line_opts;
 
-/* The lines of text files, without line ends. Every \r is removed.
+/* The lines of text files, without line ends (\n, \r\n or \r).
  *
  * source   tf.data.TextLineDataset */
 MR_API mr_dataset *mr_text_line(const char *const *files, size_t n, const mr_text_line_opts *opts);
@@ -326,6 +326,35 @@ MR_API mr_dataset *mr_arrow(const char *const *files, size_t n, const mr_table_o
  *          the next pull continues with the next file
  * memory   strings are views into pages; one page of each column is held */
 MR_API mr_dataset *mr_parquet(const char *const *files, size_t n, const mr_table_opts *opts);
+
+typedef struct mr_npy_opts {
+    char *schema; /* the type of the elements in the text form, float32[28, 28]; NULL: that of the
+                     first file. Borrowed during the call */
+    bool paths;   /* names are literal paths, never patterns */
+} mr_npy_opts;
+
+/* The entries of NPY files along axis 0; a structured type makes records of its fields. Numbers of
+ * either byte order, bools, strings and times (as int64) are read, in the order of C or Fortran.
+ * The number of entries is known, and mr_skip does not read those that it skips.
+ *
+ * errors   MR_NOT_FOUND (carried): no file to inspect
+ *          MR_INVALID_ARGUMENT (carried): a type that is not read (Python objects, complex numbers)
+ *          MR_INVALID_ARGUMENT: a file of another type; the next pull continues with the next file
+ *          MR_DATA_LOSS: a damaged or truncated file, after the entries before the damage */
+MR_API mr_dataset *mr_npy(const char *const *files, size_t n, const mr_npy_opts *opts);
+
+typedef struct mr_npz_opts {
+    mr_strs arrays; /* to read; empty: all. Borrowed during the call, as schema */
+    char *schema;   /* {"x": float32[4], "y": int64}; NULL: those of the first file */
+    bool paths;     /* names are literal paths, never patterns */
+} mr_npz_opts;
+
+/* The arrays of NPZ files, side by side along axis 0, as records.
+ *
+ * errors   as mr_npy; MR_NOT_FOUND: libarchive is not installed
+ *          MR_INVALID_ARGUMENT: arrays of different lengths, or no array of a name
+ * memory   the arrays of a file that are read */
+MR_API mr_dataset *mr_npz(const char *const *files, size_t n, const mr_npz_opts *opts);
 
 typedef struct mr_csv_opts {
     mr_tri header;     /* the first line of each file names its columns; yes by default */

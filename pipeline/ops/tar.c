@@ -290,7 +290,7 @@ static mr_code check_names(const mr_strs *members, size_t i, mr_status *st)
     }
     if (none)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "tar: a member is named by what follows the first point, as \"jpg\"");
+                       "tar: a member is named by what follows the first dot, such as \"jpg\"");
     return MR_OK;
 }
 

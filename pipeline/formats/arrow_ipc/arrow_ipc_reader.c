@@ -186,7 +186,8 @@ static mr_code begin(arrow_reader *r, mr_status *st)
     if (!r->footer)
         rc = read_schema(r, is_file, st);
     if (rc == MR_OK && r->opts.spec)
-        rc = mr__arrow_loader_open(&r->loader, &r->schema, r->opts.spec, r->opts.all, st);
+        rc = mr__arrow_loader_open(&r->loader, &r->schema, r->opts.spec, r->opts.all,
+                                   r->opts.defaults, st);
     if (rc == MR_OK && r->footer && r->loader)
         rc = load_dictionaries(r, st);
     if (rc != MR_OK) {

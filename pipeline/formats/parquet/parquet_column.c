@@ -227,9 +227,10 @@ static mr_code next_head(mr__parquet_column *c, page_head *h, mr_status *st)
 {
     for (;;) {
         c->page_offset = c->at;
-        if (c->at == c->end)
+        if (c->at == c->end || (c->padded && c->values_left == 0))
             return MR_END;
         MR_TRY(find_head(c, h, st));
+        h->compressed = h->compressed || c->always_compressed;
         bool one = h->type == MR__PARQUET_DATA_PAGE || h->type == MR__PARQUET_DICTIONARY_PAGE ||
                    h->type == MR__PARQUET_DATA_PAGE_V2;
         if (!one && h->packed_size >= 0)
@@ -442,6 +443,8 @@ void mr__parquet_column_start(mr__parquet_column *c, const mr__parquet_leaf *lea
     mr__parquet_column_reset(c);
     c->leaf = leaf;
     c->codec = chunk->codec;
+    c->always_compressed = chunk->always_compressed;
+    c->padded = chunk->padded;
     c->at = chunk->begin;
     c->end = chunk->begin + chunk->size;
     c->values_left = chunk->values;
@@ -817,7 +820,7 @@ static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
     for (int i = 0; i < leaf->lists; i++)
         empty = empty || d == leaf->in_list[i] - 1;
     if (!empty)
-        l->flaw = MR__PARQUET_NULL;
+        l->flaw = d < leaf->in_list[0] - 1 ? MR__PARQUET_NULL : MR__PARQUET_WITHIN;
     return MR_OK;
 }
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/formats/text/byte_order_mark.h"
+#include "pipeline/formats/text/line_ends.h"
 #include "pipeline/functions/compiler/deferred_file.h"
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/functions/library/texts.h"
@@ -130,11 +132,14 @@ static bool line_integer(const mr_bytes *line, int64_t *out)
 /* The lines of w's text, the file `path`; those of integers in 8 bytes each. */
 static mr_code file_words(const char *path, size_t size, bool integers, words *w, mr_status *st)
 {
+    const char *at = mr_buffer_data(w->text), *end = at + size, *feed = NULL;
+    if (mr__is_utf16(at, size))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s: " MR__UTF16_REFUSAL, path);
+    at += mr__byte_order_mark(at, size);
     size_t n = 0;
-    const char *at = mr_buffer_data(w->text), *end = at + size;
-    for (const char *c = at; c < end; c++)
-        n += *c == '\n';
-    n += size && end[-1] != '\n';
+    for (const char *p = at; p < end; n++)
+        p = mr__line_next(mr__line_end(p, end, &feed), end);
+    feed = NULL;
     if (n >= UINT32_MAX / 4)
         return mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s has more than %u lines", path,
                        UINT32_MAX / 4);
@@ -147,11 +152,9 @@ static mr_code file_words(const char *path, size_t size, bool integers, words *w
     int64_t *number = numbers ? mr_buffer_data(numbers) : NULL;
     mr_code rc = MR_OK;
     for (; w->n < n && rc == MR_OK; w->n++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        mr_bytes line = {at, (size_t)((stop ? stop : end) - at)};
-        at += line.size + 1;
-        if (line.size && line.data[line.size - 1] == '\r')
-            line.size--;
+        const char *stop = mr__line_end(at, end, &feed);
+        mr_bytes line = {at, (size_t)(stop - at)};
+        at = mr__line_next(stop, end);
         w->v[w->n] = line;
         if (!integers)
             continue;

@@ -303,7 +303,15 @@ MR_TEST(a_vocabulary_may_be_a_file)
     mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"b\", \"\", \"c d\", \"c\"], \"%s\")"),
               "[2, 1, 3, 4, 0]");
     mr_has_str(in_file(1, path, "x => lookup(x, \"%s\")"), "line 1 is not an integer");
-    path = mr_test_file("numbers", "30\n-1\n1\n");
+    path = mr_test_file("mac", "\xEF\xBB\xBF"
+                               "b\ra\r\n\nc d\r");
+    mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"b\", \"\", \"c d\", \"c\"], \"%s\")"),
+              "[2, 1, 3, 4, 0]");
+    path = mr_test_file("utf16", "\xFF\xFE"
+                                 "b");
+    mr_has_str(in_file(1, path, "x => lookup(\"a\", \"%s\")"), "the text is UTF-16");
+    path = mr_test_file("numbers", "\xEF\xBB\xBF"
+                                   "30\n-1\r1\n");
     mr_eq_str(in_file(2, path, "x => lookup(x, \"%s\")"), "0; 3");
     mr_eq_str(in_file(2, path, "x => lookup(x - 1, \"%s\", oov=0, default=7)"), "1; 7");
     path = mr_test_file("twice", "a\nb\na\n");

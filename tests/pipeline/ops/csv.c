@@ -1,10 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 #include "tests/pipeline/ops/drive.h"
+
+MR_TEST(rows_end_as_on_any_system)
+{
+    static const char *const ends[] = {"\n", "\r\n", "\r"};
+    char text[128];
+    for (size_t e = 0; e < 3; e++)
+        for (int mark = 0; mark < 2; mark++) {
+            const char *n = ends[e];
+            snprintf(text, sizeof text, "%sid,s%s1,x%s%s2,\"a%sb\"%s3,z",
+                     mark ? "\xEF\xBB\xBF" : "", n, n, n, n, n);
+            mr_drive_file("x", text);
+            mr_drive(mr_drive_path("csv(\"@/x\", {\"id\": int64})"), "1 2 3");
+            mr_drive(mr_drive_path("csv(\"@/x\", {\"id\": int64, \"s\": bytes}).map(x => "
+                                   "length(x[\"s\"]))"),
+                     e == 1 ? "1 4 1" : "1 3 1");
+            mr_drive(mr_drive_path("csv(\"@/x\", [bytes, bytes], header=false).map(x => "
+                                   "length(x[0])).take(2)"),
+                     "2 1");
+            snprintf(text, sizeof text, "%sid,s%s1,\"a%sb\"%s?,z%s", mark ? "\xEF\xBB\xBF" : "", n,
+                     n, n, n);
+            mr_drive_file("x", text);
+            mr_drive(mr_drive_path("csv(\"@/x\", {\"id\": int64})"), "1 !line_4");
+        }
+    mr_drive_file("x", "id\r1\r\n2\n\r3");
+    mr_drive(mr_drive_path("csv(\"@/x\", {\"id\": int64})"), "1 2 3");
+    mr_drive_bytes("x", "\xFF\xFEi\0d\0\n\0", 8);
+    mr_drive(mr_drive_path("csv(\"@/x\", {\"id\": int64})"), "!UTF-16");
+}
 
 MR_TEST(columns_are_found_by_their_names_in_each_file)
 {

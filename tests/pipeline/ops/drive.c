@@ -338,11 +338,16 @@ const char *mr_drive_path(const char *graph)
     return text;
 }
 
-void mr_drive_file(const char *name, const char *text)
+void mr_drive_bytes(const char *name, const void *bytes, size_t n)
 {
     FILE *f = fopen(mr_test_path(name), "w");
-    mr_check(f && fputs(text, f) >= 0);
+    mr_check(f && fwrite(bytes, 1, n, f) == n);
     fclose(f);
+}
+
+void mr_drive_file(const char *name, const char *text)
+{
+    mr_drive_bytes(name, text, strlen(text));
 }
 
 /* ---- faults ---- */

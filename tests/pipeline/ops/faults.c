@@ -23,6 +23,7 @@
 #include "tests/harness.h"
 #include "tests/pipeline/ops/arrow_file.h"
 #include "tests/pipeline/ops/drive.h"
+#include "tests/pipeline/ops/npy_file.h"
 #include "tests/pipeline/ops/parquet_table.h"
 
 /* ---- graphs: of each op its example, and these. @ is the test's directory ---- */
@@ -112,6 +113,8 @@ static const struct graph {
      "\"b\": sum(b)})",
      0},
     {"map", "range(5).map(n => range(n).map(x => x * n)).flat_map(d => d.batch(2))", 0},
+    {"npy", "npy([\"@/points-0.npy\", \"@/missing\", \"@/turned.npy\"]).batch(2).repeat(2)", 0},
+    {"npz", "npz([\"@/arrays-0.npz\", \"@/missing\"], arrays=[\"x\", \"y\"]).repeat(2)", 0},
     {"padded_batch",
      "range(6).map(x => (ones([x]), [\"a\", \"b\"])).padded_batch(4, "
      "padding_values=(-1.0, \"-\")).repeat(2)",
@@ -334,6 +337,9 @@ static void write_files(void)
                2);
     arrow_stream("table.stream", "table.arrow");
     arrow_file_packed("packed.arrow", "range(3).map(n => {\"name\": \"abc\", \"x\": n})", 12);
+    npy_file("points-0.npy", NPY_HEAD("'<i8'", "False", "(3, 2)"), npy_six, sizeof npy_six);
+    npy_file("turned.npy", NPY_HEAD("'<i8'", "True", "(3, 2)"), npy_six, sizeof npy_six);
+    npz_file("arrays-0.npz");
     mr_drive_file("people-1.jsonl", "{\"name\": \"Ann\"}\n{\"name\": \"Bob\", \"age\": 3}\n");
     mr_drive_file("table.csv", "name,x\nAnn,1\nBob,2.5\n");
     mr_drive_file("objects.jsonl", "{\"a\": 1, \"s\": [\"b\", \"\"]}\n\n{\"a\": 2}\n{\"a\": true}\n"
@@ -747,10 +753,19 @@ MR_TEST_SLOW(each_system_call_of_tfrecord)
     each_graph("tfrecord", fail_reads);
 }
 
+MR_TEST(each_system_call_of_npy)
+{
+    each_graph("npy", fail_reads);
+}
+MR_TEST(each_system_call_of_npz)
+{
+    each_graph("npz", fail_reads);
+}
+
 MR_TEST(every_op_that_reads_files_is_among_them)
 {
     static const char *const known[] = {
-        "arrow",   "csv", "fixed_length_record", "files",   "list_files", "jsonl",
+        "arrow",   "csv", "fixed_length_record", "files",   "list_files", "jsonl", "npy", "npz",
         "parquet", "tar", "text_line",           "tfrecord"};
     const mr_op *op;
     for (size_t i = 0; (op = mr_op_at(i)) != NULL; i++) {

@@ -320,8 +320,8 @@ MR_TEST(members_have_alternatives_and_may_be_optional)
                                          {"\"?\"", "what follows the first point"},
                                          {"\"jpg;.png\"", "what follows the first point"},
                                          {"\"jpg?;png\"", "stands at the end"},
-                                         {"\"jpg\", \"png;JPG\"", "JPG is asked for twice"},
-                                         {"\"jpg;jpg\"", "jpg is asked for twice"}};
+                                         {"\"jpg\", \"png;JPG\"", "JPG is requested twice"},
+                                         {"\"jpg;jpg\"", "jpg is requested twice"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char text[100];
         snprintf(text, sizeof text, "tar(\"@/a.tar\", members=[%s])", bad[i][0]);
