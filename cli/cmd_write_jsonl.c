@@ -237,7 +237,7 @@ static mr_code write_object(cli_jsonl *j, json_t *object, mr_shard_writer *w, mr
 }
 
 /* NaN, Infinity and -Infinity, which Python writes, as the strings that mean the same here. *out is
- * owned; NULL: out of memory, or there are none. */
+ * owned; NULL: out of memory, or the line has no such value. */
 static char *respell(const char *line, size_t n, size_t *size)
 {
     static const struct {

@@ -2,7 +2,7 @@
 #ifndef MR_PIPELINE_FORMATS_TABLE_DEFAULTS_H
 #define MR_PIPELINE_FORMATS_TABLE_DEFAULTS_H
 /* What columns of tables have in place of nulls, and where a file lacks the column. A default is an
- * array of one row; an array without rows is none.
+ * array of one row; an array without rows means that a column has no default.
  *
  * thread   any */
 #include "pipeline/memory/array.h"

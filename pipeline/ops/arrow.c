@@ -12,7 +12,7 @@
 struct state {
     mr__file_source source;
     mr__arrow_opts opts;
-    mr_array *defaults; /* of the components; NULL: there are none */
+    mr_array *defaults; /* of the components; NULL: no component has one */
 };
 
 static const mr__file_kind kind = {.format = &mr__format_arrow,

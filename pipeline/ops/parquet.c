@@ -16,7 +16,7 @@
 struct state {
     mr__file_source source; /* its list of files and the position in it; no reader */
     mr__parquet *file;      /* number source.file of the list; NULL: none is open */
-    mr_array *defaults;     /* of the components; NULL: there are none */
+    mr_array *defaults;     /* of the components; NULL: no component has one */
 };
 
 static const mr__file_kind kind = {.compression_at = offsetof(mr__table_params, compression)};

@@ -113,7 +113,7 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The number of the escape \uXXXX at p; -1: it is none. */
+/* The number of the escape \uXXXX at p; -1: not an escape. */
 static int32_t unit_at(const char *p, const char *end)
 {
     int32_t v = 0;
@@ -169,7 +169,7 @@ bool mr__json_string(mr__json *j, mr__json_text *out)
     return true;
 }
 
-/* Skips a value that is no list or object. */
+/* Skips a value other than a list or an object. */
 static bool skip_scalar(mr__json *j, mr__json_kind kind)
 {
     mr__json_text text;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_TEXT_JSON_SCAN_H
 #define MR_PIPELINE_FORMATS_TEXT_JSON_SCAN_H
-/* Reads JSON texts (RFC 8259) from front to back, value by value, without building a tree: what
- * nobody asks for is only checked. NaN, Infinity and -Infinity are numbers, as Python writes them.
+/* Reads JSON texts (RFC 8259) from front to back, value by value, without building a tree: values
+ * that are not requested are only checked. NaN, Infinity and -Infinity are numbers, as Python writes them.
  * Objects may have a key twice. Strings that are skipped may contain any bytes but control
  * characters, and any escapes.
  *

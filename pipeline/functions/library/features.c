@@ -524,7 +524,7 @@ mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
     return MR_OK;
 }
 
-/* The entries of a list that has so many values. */
+/* The number of entries of a list with this number of values. */
 static size_t entries(const mr__feature *f, size_t values)
 {
     return f->ragged || f->n == 0 ? values : values / f->n;
