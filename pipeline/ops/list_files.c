@@ -184,7 +184,8 @@ static mr_code check(const void *params, mr_status *st)
 
 static const mr_param table[] = {
     MR_PARAM_WITH(struct params, patterns, MR_P_POSITIONAL | MR_P_VARIADIC,
-                  .doc = "Patterns of paths; * ? and [..] match within one part of a path."),
+                  .doc = "Patterns of paths; * ? and [..] match within one part of a path. A "
+                         "part that exists as it is written is a name."),
     MR_OPT(struct params, shuffle, .flags = MR_P_SHUFFLES,
            .doc = "Emits the names in a different order in each epoch."),
     MR_OPT(struct params, seed, .has_at = offsetof(struct params, o.has_seed),
