@@ -10,6 +10,7 @@
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
+#include "pipeline/params/hints.h"
 
 enum {
     MOST_RUNS = 256,
@@ -818,11 +819,11 @@ mr_code mr__interleaver_infer(const mr_dataset *self, const void *params, mr_spe
     if (mr_spec_kind_of(made) == MR_SPEC_LEAF && mr_spec_leaf(made, 0)->dtype == MR_DATASET) {
         *out = mr_spec_ref(mr_spec_leaf(made, 0)->element);
     } else {
-        char text[256];
+        char text[256], hint[MR__HINT_ROOM];
         mr_spec_format(made, text, sizeof text);
-        rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "%s: fn must return a dataset, not %s; use map for that",
-                     mr_dataset_op(self)->name, text);
+        mr__hint_of_datasets(made, NULL, hint);
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "%s: fn must return a dataset, not %s%s",
+                     mr_dataset_op(self)->name, text, *hint ? hint : "; use map for that");
     }
     mr_program_unref(program);
     return rc;

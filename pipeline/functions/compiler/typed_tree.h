@@ -13,6 +13,7 @@
 #include "pipeline/functions/compiler/program.h"
 #include "pipeline/graph/dataset.h"
 #include "pipeline/graph/fn.h"
+#include "pipeline/params/hints.h"
 #include "pipeline/wait/cancel.h"
 
 typedef enum typed_kind {
@@ -176,6 +177,8 @@ mr_code mr__dataset_body_make(const dataset_body *b, const frame *f, size_t row,
                               mr_status *st) MR_NODISCARD;
 /* true if e is a dataset: a call or method of an op, or a name of a dataset. */
 bool mr__is_dataset(const mr_expr *e, const scope *s);
+/* Sets text to a hint where a dataset is expected, and e is a record of datasets; else to "". */
+void mr__hint_of_place(const mr_expr *e, const scope *s, char text[MR__HINT_ROOM]);
 
 /* The function registered as name (a new reference), or NULL. */
 mr_fn *mr__fn_registered(const char *name);
