@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/pipeline/ops/drive.h"
+#include <stdio.h>
 
+#include "tests/pipeline/ops/drive.h"
 #include "tests/harness.h"
 
 #define RAGGED "from_tensor_slices([1, 3, 2, 0]).map(x => ones([x]))"
