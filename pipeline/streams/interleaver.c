@@ -10,6 +10,7 @@
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/params/hints.h"
 
 enum {
@@ -827,4 +828,22 @@ mr_code mr__interleaver_infer(const mr_dataset *self, const void *params, mr_spe
     }
     mr_program_unref(program);
     return rc;
+}
+
+int64_t mr__interleaver_cardinality(const mr_dataset *self, mr_fn *fn, int64_t in)
+{
+    const mr_program *program;
+    int64_t n;
+    if (in == 0)
+        return 0;
+    if (in == MR_UNKNOWN_COUNT ||
+        mr_program_get(fn, mr_dataset_spec(mr_dataset_input(self, 0)), &program, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    int64_t each = mr__program_dataset_count(program);
+    mr_program_unref(program);
+    if (each == MR_UNKNOWN_COUNT || (each == 0 && in == MR_INFINITE))
+        return MR_UNKNOWN_COUNT;
+    if (each == MR_INFINITE || in == MR_INFINITE)
+        return MR_INFINITE;
+    return __builtin_mul_overflow(in, each, &n) ? INT64_MAX : n;
 }

@@ -447,12 +447,20 @@ mr_code mr__dataset_body(const mr_expr *e, const scope *s, dataset_body **out, m
     }
     if (rc == MR_OK) {
         mr__dataset_body_sort(body);
+        /* Files are not read to count their elements. */
+        bool late = mr__dataset_all_props(ds) & MR_OP_LATE_COUNT;
+        body->count = late ? MR_UNKNOWN_COUNT : mr_dataset_cardinality(ds);
         *element = mr_spec_ref(mr_dataset_spec(ds));
         *out = body;
     } else
         mr__dataset_body_free(body);
     mr_dataset_unref(ds);
     return rc;
+}
+
+int64_t mr__dataset_body_count(const dataset_body *b)
+{
+    return b->count;
 }
 
 void mr__dataset_body_used(const dataset_body *b, bool *used)

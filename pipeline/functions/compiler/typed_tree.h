@@ -170,6 +170,8 @@ typedef struct dataset_body dataset_body;
 mr_code mr__dataset_body(const mr_expr *e, const scope *s, dataset_body **out, mr_spec **element,
                          mr_status *st) MR_NODISCARD;
 void mr__dataset_body_free(dataset_body *b);
+/* Elements of each dataset that b makes; MR_UNKNOWN_COUNT: they may differ. */
+int64_t mr__dataset_body_count(const dataset_body *b);
 /* Marks the columns that instantiating b reads. */
 void mr__dataset_body_used(const dataset_body *b, bool *used);
 /* The dataset for row `row` of f; an error belongs to that row. */

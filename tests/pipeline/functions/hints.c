@@ -73,7 +73,7 @@ MR_TEST(habits_of_other_languages_get_a_hint)
         {"range(3).map(x => (x.image, 1))", "a component of a record is written x[\"label\"]"},
         {"range(3).flat_map(x => text_line(data/a.txt))", "a file name is written in quotes"},
         {"webdataset(\"a-{0..9}.tar\")", "archives of samples are read by tar(files)"},
-        {"wds.WebDataset(\"a.tar\").decode()", "archives of samples are read by tar(files)"},
+        {"wds.WebDataset(\"a.tar\")", "archives of samples are read by tar(files)"},
         {"arrayrecord(\"a\")", "ArrayRecord files cannot be read; convert them"},
         {"grain.ArrayRecordDataSource(\"a\")", "ArrayRecord files cannot be read; convert them"},
         {"mds(\"a\")", "MDS files cannot be read; convert them"},

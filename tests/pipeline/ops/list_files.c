@@ -57,6 +57,5 @@ MR_TEST(no_patterns_and_no_files_are_no_elements)
     mr_drive("list_files([], shuffle=true)", "");
     mr_drive("list_files([]).repeat(2).concatenate(list_files([]))", "");
     mr_drive("tfrecord([])", "");
-    mr_drive("tfrecord(list_files([]))", "");
     mr_drive("list_files([]).flat_map(tfrecord)", "");
 }

@@ -97,7 +97,7 @@ MR_TEST(a_number_pads_components_of_every_type_that_has_it)
     char text[200], want[100];
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
         const char *graph = "range(1, 3).map(x => cast(ones([x]), \"%s\")).padded_batch(2, "
-                            "padding_values=%d)";
+                            "padding_values=%d).map(x => cast(x, \"int64\"))";
         for (int zero = 0; zero < 2; zero++) {
             snprintf(text, sizeof text, graph, ints[i].type, zero ? 0 : ints[i].least);
             snprintf(want, sizeof want, "[[1,%d],[1,1]]", zero ? 0 : ints[i].least);
@@ -110,7 +110,7 @@ MR_TEST(a_number_pads_components_of_every_type_that_has_it)
     for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
         snprintf(text, sizeof text,
                  "range(1, 3).map(x => cast(ones([x]), \"%s\")).padded_batch(2, "
-                 "padding_values=-2)",
+                 "padding_values=-2).map(x => cast(x, \"float32\"))",
                  floats[i]);
         mr_drive(text, "[[1.0,-2.0],[1.0,1.0]]");
     }
