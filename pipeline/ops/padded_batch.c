@@ -127,7 +127,7 @@ static void put_double(double v, mr_dtype dtype, void *to)
            mr_dtype_size(dtype));
 }
 
-/* Converts a number that is written as such, which has no type of its own, to the component's. */
+/* Converts a number that is written as such, which has no type yet, to the component's. */
 static mr_code padding_array(const mr_value *v, const mr_leaf *leaf, mr_array *out, mr_status *st)
 {
     bool to_int = mr_dtype_is_integer(leaf->dtype), to_float = mr_dtype_is_floating(leaf->dtype);
