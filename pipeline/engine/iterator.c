@@ -161,7 +161,8 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
         rc = find_options(ds, &deterministic, &memory_limit, st);
     if (rc == MR_OK)
         rc = mr__memory_start(&it->run.memory, ds, opts, memory_limit, st);
-    it->run.opts.memory_limit = it->run.memory.limit; /* for the iterators that ops open */
+    /* For the iterators that ops open, which find the control group's by themselves. */
+    it->run.opts.memory_limit = it->run.memory.of_group ? 0 : it->run.memory.limit;
     it->run.deterministic =
         opts->deterministic == MR_DEFAULT ? deterministic != 0 : opts->deterministic == MR_YES;
     /* Random functions draw from the identities of an element. */

@@ -37,6 +37,10 @@ MR_API mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st) 
 MR_API int mr_executor_threads(const mr_executor *ex); /* how many it has */
 MR_API void mr_executor_free(mr_executor *ex); /* after all iterators that use it are closed */
 
+/* The number of processors that this thread may use: by its affinity and by the control group's
+ * cpu.max, rounded up; at least 1. since 0.2 */
+MR_API int mr_usable_cpus(void);
+
 struct mr__iterator_internal;
 
 /* Pointers are borrowed until the iterator is closed, unless a field says otherwise. */
@@ -75,7 +79,9 @@ typedef struct mr_iterator_opts {
 
     /* ---- memory ---- */
     int64_t memory_limit; /* maximum resident bytes of this process; overrides with_options of the
-                             graph. 0: that of the graph; negative: MR_INVALID_ARGUMENT */
+                             graph. 0: that of the graph, or else nine tenths of the control group's
+                             memory.max, which never refuses a graph and also applies instead of a
+                             higher limit; negative: MR_INVALID_ARGUMENT */
     int64_t memory_slots; /* batches that the consumer keeps in its slots; a limit must leave room
                              for them */
     int64_t

@@ -11,12 +11,12 @@ mr_executor *mr_iter_executor(mr_iter *it)
         return mr__executor_none();
     pthread_mutex_lock(&run->lock);
     if (!run->executor) {
-        int n = run->opts.has_threads ? (int)run->opts.threads : mr__usable_cpus();
+        int n = run->opts.has_threads ? (int)run->opts.threads : mr_usable_cpus();
         if (mr_executor_new(n, &run->executor, NULL) == MR_OK ||
             mr_executor_new(0, &run->executor, NULL) == MR_OK)
             run->own_executor = true;
     }
-    if (run->executor && run->memory.limit)
+    if (run->executor && run->memory.limit && !run->memory.of_group)
         mr__executor_keep_places(run->executor);
     /* If the pool cannot be allocated, use the calling thread. */
     mr_executor *ex = run->executor ? run->executor : mr__executor_none();

@@ -10,6 +10,7 @@
 
 #include "pipeline/files/read_async.h"
 #include "pipeline/files/remote.h"
+#include "pipeline/system/cgroup.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/log.h"
 #include "pipeline/wait/wait.h"
@@ -108,7 +109,9 @@ static bool is_empty(const mr__read_ahead *r)
 static int64_t half_of_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (int64_t)pages * size / 2 : INT64_MAX;
+    int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_MAX;
+    int64_t most = mr__cgroup_limits()->memory_max;
+    return (all < most ? all : most) / 2;
 }
 
 mr_code mr__read_ahead_open(mr__read_ahead **out, const char *path, int64_t start,

@@ -11,6 +11,8 @@
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
+#include "pipeline/functions/compiler/program_impl.h"
+#include "pipeline/params/hints.h"
 
 enum {
     MOST_RUNS = 256,
@@ -836,12 +838,30 @@ mr_code mr__interleaver_infer(const mr_dataset *self, const void *params, mr_spe
     if (mr_spec_kind_of(made) == MR_SPEC_LEAF && mr_spec_leaf(made, 0)->dtype == MR_DATASET) {
         *out = mr_spec_ref(mr_spec_leaf(made, 0)->element);
     } else {
-        char text[256];
+        char text[256], hint[MR__HINT_ROOM];
         mr_spec_format(made, text, sizeof text);
-        rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "%s: fn must return a dataset, not %s; use map for that",
-                     mr_dataset_op(self)->name, text);
+        mr__hint_of_datasets(made, NULL, hint);
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "%s: fn must return a dataset, not %s%s",
+                     mr_dataset_op(self)->name, text, *hint ? hint : "; use map for that");
     }
     mr_program_unref(program);
     return rc;
+}
+
+int64_t mr__interleaver_cardinality(const mr_dataset *self, mr_fn *fn, int64_t in)
+{
+    const mr_program *program;
+    int64_t n;
+    if (in == 0)
+        return 0;
+    if (in == MR_UNKNOWN_COUNT ||
+        mr_program_get(fn, mr_dataset_spec(mr_dataset_input(self, 0)), &program, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    int64_t each = mr__program_dataset_count(program);
+    mr_program_unref(program);
+    if (each == MR_UNKNOWN_COUNT || (each == 0 && in == MR_INFINITE))
+        return MR_UNKNOWN_COUNT;
+    if (each == MR_INFINITE || in == MR_INFINITE)
+        return MR_INFINITE;
+    return __builtin_mul_overflow(in, each, &n) ? INT64_MAX : n;
 }

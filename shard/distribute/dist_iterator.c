@@ -21,7 +21,6 @@
 #include "shard/distribute/dist_impl.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <string.h>
 
 typedef struct stream {
@@ -62,12 +61,7 @@ static mr_code share_executor(mr_dist_iterator *it, mr_status *st)
         return MR_OK;
     if (it->dd->local == 1 && it->agree)
         return MR_OK;
-    cpu_set_t cpus;
-    int threads = 1;
-    if (it->run.has_threads)
-        threads = (int)it->run.threads;
-    else if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
-        threads = CPU_COUNT(&cpus);
+    int threads = it->run.has_threads ? (int)it->run.threads : mr_usable_cpus();
     MR_TRY(mr_executor_new(threads, &it->executor, st));
     it->run.executor = it->executor;
     return MR_OK;

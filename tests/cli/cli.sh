@@ -495,6 +495,18 @@ expect no_arrow_in_gzip 2 '' 'ZSTD' -- "$m" write --out wrong --format arrow --c
 result nothing_is_left_of_what_failed $([ -z "$(find . -name '*wrong*')" ]; echo $?) "$(ls -a)"
 expect file_size_limit 1 '' -- bash -c "ulimit -f 64; '$m' write --out limited --expr 'range(100000).map(x => zeros([100], \"uint8\"))'"
 result file_size_limit_leaves_no_file $([ -z "$(ls limited* .limited* 2>/dev/null)" ]; echo $?) "$(ls -a)"
+# The pattern that write prints can be read, whatever is in the prefix, and matches these files alone.
+seq 0 8 >nine
+seq 0 2 >three
+mkdir 'run[1]' run1 'b\d' bd 'a*' a1
+for prefix in 'run[1]/x' 'run1/x[2]' 'b\d/x' 'a*/x?' 'a1/[' 'a1/x]'; do
+    "$m" write --out "${prefix//[^a-z0-9\/]/1}" --shards 2 --text nine >/dev/null 2>&1 # what the pattern may match by mistake
+    pattern=$("$m" write --out "$prefix" --shards 2 --overwrite --text three | sed 's/.*: //; s/\\/\\\\/g')
+    expect "the printed pattern of $prefix" 0 $'"0"\n"2"\n"1"' -- "$m" show "tfrecord(\"$pattern\")"
+    expect "the files of $prefix by name" 0 $'"0"\n"2"' -- "$m" show "tfrecord(\"${prefix//\\/\\\\}-00000-of-00002.tfrecord\")"
+done
+expect a_directory_that_exists_is_no_pattern 0 $'"0"\n"2"\n"1"' -- "$m" show 'list_files("run[1]/x-*").flat_map(f => tfrecord(f))'
+expect a_file_that_exists_is_no_pattern 0 $'"run1/x[2]-00000-of-00002.tfrecord"' -- "$m" show 'list_files("run1/x[2]-00000-of-00002.tfrecord")'
 "$m" write --out gen --shards 3 --expr 'range(3)' >/dev/null
 expect another_set_is_refused 1 '' 'set of 3 shards' -- "$m" write --out gen --shards 2 --expr 'range(3)'
 expect a_set_is_indexed 0 '' -- "$m" index 'gen-*.tfrecord'
@@ -725,6 +737,12 @@ result bench_says_what_would_help $? "$(cat out)"
 "$m" bench --threads 2 'range(300000).map(x => x * x, num_parallel_calls=2).batch(10)' >out 2>err
 grep -q 'twice as fast would save at most' out
 result bench_with_threads_says_at_most $? "$(cat out)"
+# A pipe that is slower than all ops is the slowest.
+slow_pipe() { for i in 1 2 3 4 5 6; do echo $i; sleep 0.05; done; }
+for threads in 0 2; do
+    slow_pipe | "$m" bench --threads $threads 'text_line("-").map(x => to_number(x, "int64")).batch(2)' >out 2>err
+    result "bench_blames_a_slow_pipe_$threads" $(grep -q 'text_line .*slowest: waits for its data$' out && grep -q 'text_line twice as fast would save' out; echo $?) "$(cat out err)"
+done
 json bench_json_says_what_would_help '(x["twice_as_fast"]["saves_seconds"] * 2 == max(o["busy_seconds"] + o["wait_seconds"] for o in x["ops"]) and
     x["twice_as_fast"]["path"] in [o["path"] for o in x["ops"]])' "$("$m" bench --threads 0 --json 'range(300000).map(x => x * x).batch(10)')"
 if command -v script >/dev/null; then

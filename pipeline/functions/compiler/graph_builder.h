@@ -29,6 +29,7 @@ struct template_node {
  * affects: it must not fail a whole call, nor make x[1] an error in a branch that is not taken. */
 struct dataset_body {
     const mr_expr *e;
+    int64_t count; /* elements of each dataset that it makes; MR_UNKNOWN_COUNT: they may differ */
     scope s;
     char **own_names;
     mr_spec **own_specs;

@@ -350,7 +350,7 @@ static mr_code get_expected(mr_state_r *r, struct shared *s, mr_status *st)
         MR_TRY(mr_state_get_u64(r, &s->pair[1], st));
         MR_TRY(mr_state_get_u64(r, &s->drawn, st));
     }
-    if (expects > 1 || has_pair > 1 || (expects && (!s->expected_n || s->expected_n > MOST_FILES)))
+    if (expects > 1 || has_pair > 1 || (expects && s->expected_n > MOST_FILES))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: invalid list of files");
     return MR_OK;
 }
