@@ -138,7 +138,7 @@ fi
             # A private header is for its own library, and these are for the libraries above it too:
             #   pipeline/ itself and system/   system calls, waits, small inline functions
             #   memory/hash_index.h, id_map.h  containers, all inline
-            #   *_internal.h                   options that only our own layers set
+            #   *_internal.h                   options that only our own layers set, functions that only they call
             #   transport/net/ and wire/       objects that the trainer is linked with as well
             if (f[1] != w[1] && !(want in public) && to != "root" && to != "system" && want !~ /_internal\.h$|^pipeline\/memory\/(hash_index|id_map)\.h$/ &&
                 !(f[1] == "trainer" && (to == "transport/net" || to == "transport/wire")))

@@ -130,27 +130,20 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return MR_OK;
 }
 
-/* Shared states of node and the nodes below it: each node once, after its inputs. */
-static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
+/* Saves the shared states of node and the nodes below it to w, each node once and after its inputs;
+ * w NULL: restores them from r. */
+static mr_code each_shared(mr_dataset *node, mr_state_w *w, mr_state_r *r, mr_status *st)
 {
     mr__nodes nodes;
     MR_TRY(mr__nodes_of(node, &nodes, st));
     mr_code rc = MR_OK;
-    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++)
-        if (mr_dataset_op(nodes.v[i])->save_shared)
-            rc = mr_dataset_op(nodes.v[i])->save_shared(nodes.v[i], w, st);
-    mr__nodes_reset(&nodes);
-    return rc;
-}
-
-static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
-{
-    mr__nodes nodes;
-    MR_TRY(mr__nodes_of(node, &nodes, st));
-    mr_code rc = MR_OK;
-    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++)
-        if (mr_dataset_op(nodes.v[i])->restore_shared)
-            rc = mr_dataset_op(nodes.v[i])->restore_shared(nodes.v[i], r, st);
+    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
+        const mr_op *op = mr_dataset_op(nodes.v[i]);
+        if (w && op->save_shared)
+            rc = op->save_shared(nodes.v[i], w, st);
+        else if (!w && op->restore_shared)
+            rc = op->restore_shared(nodes.v[i], r, st);
+    }
     mr__nodes_reset(&nodes);
     return rc;
 }
@@ -161,7 +154,7 @@ mr_code mr_iter_save_input(mr_iter *it, size_t i, mr_state_w *w, mr_status *st)
     if (it->inputs[i])
         return mr_iter_save(it->inputs[i], w, st);
     mr_dataset *node = mr_dataset_input(it->node, i);
-    MR_TRY(save_shared(node, w, st));
+    MR_TRY(each_shared(node, w, NULL, st));
     return mr__scope_save(it->run, it->priv->scope, mr__iter_first_source(it, i),
                           mr__dataset_n_sources(node), w, st);
 }
@@ -176,7 +169,7 @@ mr_code mr_iter_restore_input(mr_iter *it, size_t i, mr_state_r *r, mr_status *s
     if (open != OPEN) {
         mr_dataset *node = mr_dataset_input(it->node, i);
         r->is_of_0_1 = open == CLOSED_IN_0_1;
-        MR_TRY(restore_shared(node, r, st));
+        MR_TRY(each_shared(node, NULL, r, st));
         return mr__scope_restore(it->run, it->priv->scope, mr__iter_first_source(it, i),
                                  mr__dataset_n_sources(node), r, st);
     }

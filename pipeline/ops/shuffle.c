@@ -120,8 +120,9 @@ static mr_code take_in(struct state *s, uint64_t limit, size_t *n_outs, mr_statu
     return MR_OK;
 }
 
-/* Draws up to `want` outputs into s->outs: MR_OK with some, MR_END, or an error before the
- * first. */
+/* Draws up to `want` outputs into s->outs. Pulls the input that the first output needs; stops
+ * before an output that would need more. Returns MR_OK with at least one output, MR_END, or an
+ * error that precedes the first output. */
 static mr_code draw_outputs(mr_iter *it, size_t want, size_t *n_outs, mr_status *st)
 {
     struct state *s = it->state;

@@ -13,6 +13,7 @@
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/splitmix.h"
+#include "pipeline/streams/sources/file_list_internal.h"
 #include "shard/passes/auto_shard.h"
 #include "shard/passes/own_files.h"
 #include "shard/streams/stream_cut.h"
@@ -160,11 +161,6 @@ static const mr_param *names_param(const mr_dataset *ds, bool *all)
     return NULL;
 }
 
-static bool is_pattern(const mr_strs *names, size_t i, bool all)
-{
-    return all || (!(names->is_path && names->is_path[i]) && mr_glob_is_pattern(names->v[i].data));
-}
-
 typedef struct matching {
     const char *directory; /* NULL: this process's */
     Mr__Wire__FileList **lists;
@@ -242,7 +238,7 @@ static mr_code match_names(matching *m, const mr_strs *names, bool all, mr_statu
 {
     for (size_t i = 0; i < names->n;) {
         size_t files = 0, first = i;
-        for (; i < names->n && is_pattern(names, i, all); i++)
+        for (; i < names->n && (all || mr__file_is_pattern(names, i)); i++)
             MR_TRY(match_pattern(m, names->v[i].data, &files, st));
         if (i > first && !files)
             return mr_fail(st, MR_NOT_FOUND, "no file matches '%.200s'%s in %s",
@@ -309,7 +305,7 @@ static mr_code names_of(listing *l, const mr_strs *names, bool all, const char *
     mr_code rc = MR_OK;
     for (size_t i = 0; i < names->n && rc == MR_OK;) {
         size_t first = have, start = i;
-        for (; i < names->n && rc == MR_OK && is_pattern(names, i, all); i++) {
+        for (; i < names->n && rc == MR_OK && (all || mr__file_is_pattern(names, i)); i++) {
             const Mr__Wire__FileList *f =
                 find_list(l->job->lists, l->job->n_lists, names->v[i].data);
             if (!f) {
@@ -389,7 +385,7 @@ static mr_dataset *list_node(void *ctx, mr_dataset *node)
     const mr_strs *names =
         p ? (const mr_strs *)((const char *)mr_dataset_params(node) + p->at) : NULL;
     for (size_t i = 0; p && all == l->data && i < names->n; i++)
-        any = any || is_pattern(names, i, all);
+        any = any || all || mr__file_is_pattern(names, i);
     if (!any)
         return node;
     mr_dataset *made;

@@ -54,7 +54,7 @@ static mr_code list_add(mr__file_list *l, size_t *capacity, const char *path, si
     return MR_OK;
 }
 
-bool mr__file_is_pattern(const mr_strs *names, size_t i)
+MR_API bool mr__file_is_pattern(const mr_strs *names, size_t i)
 {
     return !(names->is_path && names->is_path[i]) && mr_glob_is_pattern(names->v[i].data);
 }
