@@ -5,9 +5,9 @@
  *
  *     {"id": int64, "tags": bytes[], "box": float32[none, 4], "at": {"x": int8, "y": int8}}
  *
- * `none` is an axis of any length, [] a list of any length. If the second axis is `none`, it is ragged
- * within a row. feature(type, shape=[..], default=v) is that type; the default is for the reader of
- * the files. Private to pipeline/. */
+ * `none` is an axis of any length, [] a list of any length. If the second axis is `none`, it is
+ * ragged within a row. feature(type, shape=[..], default=v) is that type; the default is for the
+ * reader of the files. Private to pipeline/. */
 #include "expr.h"
 #include "spec.h"
 

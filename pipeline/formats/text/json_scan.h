@@ -2,9 +2,9 @@
 #ifndef MR_PIPELINE_FORMATS_TEXT_JSON_SCAN_H
 #define MR_PIPELINE_FORMATS_TEXT_JSON_SCAN_H
 /* Reads JSON texts (RFC 8259) from front to back, value by value, without building a tree: values
- * that are not requested are only checked. NaN, Infinity and -Infinity are numbers, as Python writes them.
- * Objects may have a key twice. Strings that are skipped may contain any bytes but control
- * characters, and any escapes.
+ * that are not requested are only checked. NaN, Infinity and -Infinity are numbers, as Python
+ * writes them. Objects may have a key twice. Strings that are skipped may contain any bytes but
+ * control characters, and any escapes.
  *
  *     mr__json j;
  *     mr__json_start(&j, text, n);

@@ -73,8 +73,8 @@ static void ends_through_all(const char *source, const char *part)
         "%s.map(x => 1).group_by_window(x => x, (k, w) => w, 2).ignore_errors()",
         "%s.map(x => 1).scan(0, (s, x) => (s + x, s)).ignore_errors()",
         "%s.enumerate().take_while(x => true).map(x => 1).unique().ignore_errors()",
-        "choose_from_datasets([%s.map(x => 1), range(3)], from_tensor_slices([0, 1, 0])"
-        ".ignore_errors()).ignore_errors()",
+        ("choose_from_datasets([%s.map(x => 1), range(3)], from_tensor_slices([0, 1, 0])"
+         ".ignore_errors()).ignore_errors()"),
         "sample_from_datasets([%s.map(x => 1)], seed=1).ignore_errors()",
         "%s.map(x => 1).shard(2, 0).assert_cardinality(9).ignore_errors()",
         "%s.map(x => range(2)).flat_map(d => d).ignore_errors()",
@@ -401,8 +401,8 @@ MR_TEST(a_position_saved_after_it_tries_again)
         "text_line([\"@/a\", \"@/late\"])",
         "text_line([\"@/a\", \"@/late\"]).prefetch(2).batch(1).unbatch()",
         "range(2).interleave(i => text_line([\"@/a\", \"@/late\"]), cycle_length=1).take(3)",
-        "from_tensor_slices([\"a1\", \"a2\"]).map(x => (x, lookup(x, \"@/late\")), "
-        "num_parallel_calls=2).map((x, i) => x).concatenate(text_line(\"@/late\"))",
+        ("from_tensor_slices([\"a1\", \"a2\"]).map(x => (x, lookup(x, \"@/late\")), "
+         "num_parallel_calls=2).map((x, i) => x).concatenate(text_line(\"@/late\"))"),
     };
     static const char *const expected[] = {"\"a1\" \"a2\" ! \"l1\"", "\"a1\" \"a2\" ! \"l1\"",
                                            "\"a1\" \"a2\" ! \"l1\"", "! \"a1\" \"a2\" \"l1\""};
