@@ -48,6 +48,7 @@ bundle() { # DIR BUILD
     { printf '%s\n' $late; ldd "$dir"/bin/{millrace*,*/*} $late | awk '$3 ~ /^\// { print $3 }'; } | sort -u |
         grep -vE '/(libc|libm|libpthread|libdl|librt|libresolv)\.so' |
         tar -I 'gzip -1' -cf "$dir/lib.tar.gz" -hP --transform 's|.*/||' -T - || return 1
+    tar -I 'gzip -1' -C "$dir" -cf "$dir/bin.tar.gz" bin && rm -r "$dir/bin" || return 1
     cp "$here/gpu.sh" "$dir/" && cp "$here/../bench/gpu.sh" "$dir/bench.sh" || return 1
     echo "$dir: $(du -sm "$dir" | cut -f 1) MiB"
     [ "$(du -sm "$dir" | cut -f 1)" -lt 64 ] || { echo "gpu.sh: that is more than 64 MiB" >&2; return 1; }
@@ -67,8 +68,9 @@ fi
 
 tmp=$(mktemp -d) || exit 2
 trap 'rm -rf "$tmp"' EXIT
-if [ -d "$here/bin" ]; then
-    bin=$here/bin bench=$here/bench.sh MR_SOURCE=$here
+if [ -e "$here/bin.tar.gz" ]; then
+    tar -xzf "$here/bin.tar.gz" -C "$tmp" || exit 2
+    bin=$tmp/bin bench=$here/bench.sh MR_SOURCE=$here
     mkdir "$tmp/lib" && tar -xzf "$here/lib.tar.gz" -C "$tmp/lib" || exit 2
     export LD_LIBRARY_PATH=$tmp/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 else

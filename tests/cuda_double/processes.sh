@@ -126,7 +126,7 @@ result worker_1_leaves_is_named $? "$(said)"
 gpus=1
 long=(--devices cuda --data "${data/.batch/.repeat().batch}" --steps 1000000)
 start_all 3 "${long[@]}"
-wait_for '"step": 20,' out.1
+wait_for '"step": 20,' out.0
 kill -9 "$(process 1)"
 ended 1 137 1 && calm && all_say 'rank 1 \(127\.0\.0\.1:[0-9]+\) .*at step [0-9]+' 0 2
 result a_killed_worker_ends_all $? "$(said)"
@@ -136,7 +136,7 @@ kill -9 "$(process 0)" # which the others send their values to
 ended 137 1 1 && calm && all_say 'rank 0 \(127\.0\.0\.1:[0-9]+\) .*at step [0-9]+' 1 2
 result a_killed_first_worker_ends_all $? "$(said)"
 start_all 3 --peer-timeout 10 "${long[@]}"
-wait_for '"step": 20,' out.1
+wait_for '"step": 20,' out.0
 stopped=$(process 1)
 kill -STOP "$stopped"
 wait "${pids[0]}"; a=$?
@@ -146,7 +146,7 @@ wait "${pids[1]}"; c=$?
 [ $a$b$c = 111 ] && calm && all_say 'rank 1 \(127\.0\.0\.1:[0-9]+\) gave no sign of life for 10 s, at step [0-9]+' 0 2
 result a_stopped_worker_ends_all $? "$(said)"
 start_all 2 "${long[@]}"
-wait_for '"step": 20,' out.1
+wait_for '"step": 20,' out.0
 kill -INT "$(process 1)"
 ended 1 130 && calm && all_say 'rank 1 \(.*\) failed at step [0-9]+: .*(interrupted|cancelled)' 0
 result an_interrupted_worker_ends_all $? "$(said)"

@@ -35,7 +35,7 @@ static void run_seed(uint64_t seed, bool history)
 /* Each stood still, or lost something, once; no tool drained anything then. */
 MR_TEST(seeds_that_found_something)
 {
-    static const uint64_t seeds[] = {92405, 2022266, 10062672, 375380008};
+    static const uint64_t seeds[] = {92405, 2022266, 10062672, 375380008, 18368280744};
     for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++) {
         mr__simulation_opts o;
         mr__simulation_draw(seeds[i], &o);

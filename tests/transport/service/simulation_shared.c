@@ -49,14 +49,32 @@ static bool forget_splits(uint32_t stream, size_t k)
     return true;
 }
 
-void sim_told_split(uint32_t stream, uint64_t generation, size_t k, uint64_t split)
+/* Generations begin at 1 again in a job that is rebuilt, which has another id. */
+static bool is_of_the_last_job(uint64_t job_id)
+{
+    size_t i = 0;
+    while (i < S->n_job_ids && S->job_ids[i] != job_id)
+        i++;
+    if (i == S->n_job_ids) {
+        if (i == MOST_JOBS) {
+            sim_broken("more than %d jobs begin", MOST_JOBS);
+            return false;
+        }
+        S->job_ids[S->n_job_ids++] = job_id;
+        memset(S->generation, 0, sizeof S->generation);
+    }
+    return job_id == S->job_ids[S->n_job_ids - 1];
+}
+
+void sim_told_split(uint64_t job_id, uint32_t stream, uint64_t generation, size_t k, uint64_t split)
 {
     if (S->o.newcomers) /* clients know, or are refused: their elements are counted */
         return;
     /* A host of a former life, which nobody reads, may hear late of what is another's now, or what
      * followed a forgotten one. */
     if (S->o.restores && !S->o.memory && stream < MOST_INTAKES) {
-        if (generation < S->generation[stream] || k > S->n_tickets[stream])
+        if (!is_of_the_last_job(job_id) || generation < S->generation[stream] ||
+            k > S->n_tickets[stream])
             return;
         S->generation[stream] = generation;
     }

@@ -19,6 +19,7 @@ enum {
     MOST_SPLITS = 20,
     MOST_SPLIT_ELEMENTS = 8,
     MOST_TICKETS = MOST_REPETITIONS * MOST_SPLITS,
+    MOST_JOBS = 64,                                 /* of one name, as it is rebuilt */
     MOST_GIVEN = MOST_TICKETS * MOST_SPLIT_ELEMENTS /* elements of any stream */
 };
 #define MS     ((int64_t)1000000)
@@ -79,7 +80,7 @@ typedef struct producer {
     uint64_t id;
     int worker;
     uint32_t stream;
-    uint64_t generation;
+    uint64_t job_id, generation;
     uint64_t repetition;
     uint64_t at;
     bool busy, blind;
@@ -180,6 +181,8 @@ typedef struct simulation {
     uint64_t tickets[MOST_INTAKES][MOST_TICKETS];
     size_t n_tickets[MOST_INTAKES];
     uint64_t generation[MOST_INTAKES]; /* that was given a split last */
+    uint64_t job_ids[MOST_JOBS];       /* in the order in which hosts learned of them */
+    size_t n_job_ids;
     uint32_t owner[MOST_TICKETS];
     char home[MOST_INTAKES][8];
     uint32_t n_streams; /* seen */
@@ -248,9 +251,10 @@ bool sim_is_error(uint32_t stream, uint64_t i);
 /* ---- simulation_shared.c ---- */
 bool sim_shared(void);
 void sim_draw_shared(void); /* what the run needs */
-/* The split number k of a stream is said to be this, to a host of that generation; the elements
+/* The split number k of a stream is said to be this, to a host of that job and generation; the elements
  * that its splits have so far. */
-void sim_told_split(uint32_t stream, uint64_t generation, size_t k, uint64_t split);
+void sim_told_split(uint64_t job_id, uint32_t stream, uint64_t generation, size_t k,
+                    uint64_t split);
 uint64_t sim_elements_of(const uint64_t *splits, size_t n);
 void sim_told_home(uint32_t stream, const char *home);
 /* A client has a stream from `first` on; and no more. */

@@ -79,12 +79,13 @@ static void w_start(void *ctx, uint64_t id, uint64_t by, const Mr__Wire__Host *w
     p->id = id;
     p->worker = (int)(intptr_t)ctx;
     p->stream = place->stream;
+    p->job_id = what->job_id;
     p->generation = place->generation;
     p->repetition = what->job->repetition;
     p->at = open->first;
     p->blind = S->o.blind && p->worker == 0 && p->stream % 2 && open->missing_moves;
     for (size_t i = 0; i < place->n_splits; i++) {
-        sim_told_split(p->stream, p->generation, i, place->splits[i]);
+        sim_told_split(p->job_id, p->stream, p->generation, i, place->splits[i]);
         p->splits[p->n_splits++] = place->splits[i];
         p->pass = place->splits[i] / (uint64_t)S->o.splits;
     }
@@ -135,7 +136,7 @@ static void w_split(void *ctx, uint64_t id, uint64_t index, uint64_t split, bool
     if (end) {
         p->ended = ++p->pass >= (uint64_t)S->o.passes;
     } else {
-        sim_told_split(p->stream, p->generation, p->n_splits, split);
+        sim_told_split(p->job_id, p->stream, p->generation, p->n_splits, split);
         p->splits[p->n_splits++] = split;
     }
     produce_later(p);
