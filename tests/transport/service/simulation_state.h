@@ -251,8 +251,8 @@ bool sim_is_error(uint32_t stream, uint64_t i);
 /* ---- simulation_shared.c ---- */
 bool sim_shared(void);
 void sim_draw_shared(void); /* what the run needs */
-/* The split number k of a stream is said to be this, to a host of that job and generation; the elements
- * that its splits have so far. */
+/* The split number k of a stream is said to be this, to a host of that job and generation; the
+ * elements that its splits have so far. */
 void sim_told_split(uint64_t job_id, uint32_t stream, uint64_t generation, size_t k,
                     uint64_t split);
 uint64_t sim_elements_of(const uint64_t *splits, size_t n);
