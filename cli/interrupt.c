@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals, handled as a Unix tool should: SIGINT, SIGTERM, SIGHUP, SIGPIPE. */
+/* What a Unix tool does when it starts: its standard streams are open, and signals (SIGINT, SIGTERM,
+ * SIGHUP, SIGPIPE) are handled. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -17,9 +21,19 @@ static void on_interrupt(int sig)
     signal(sig, SIG_DFL);
 }
 
+/* A file that is opened gets the lowest free number: it must not take that of a standard stream
+ * which the parent closed. */
+static void fill_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+            _exit(CLI_FAILED); /* there is nowhere to say why */
+}
+
 void cli_start(char **argv)
 {
     mr_status st;
+    fill_standard_streams();
     arguments = argv;
     /* A reader that has seen enough (head) ends us quietly, whatever our parent chose. A file that
      * reaches its size limit is an error that can be reported. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/engine/run.h"
+#include "pipeline/files/file_name.h"
 #include "pipeline/wait/wait.h"
 
 /* ---- scopes ---- */
@@ -123,10 +124,7 @@ bool mr_iter_no_uring(const mr_iter *it)
 
 mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out, mr_status *st)
 {
-    const char *directory = it->run->opts.directory;
-    bool whole = !directory || *path == '/' || strcmp(path, "-") == 0;
-    *out = whole ? mr_strdup(path) : mr_strf("%s/%s", directory, path);
-    return *out ? MR_OK : mr_fail_memory(st, strlen(path), "a file name");
+    return mr__file_name_in(it->run->names, path, out, st);
 }
 
 void mr_iter_add_wait(mr_iter *it, double seconds)

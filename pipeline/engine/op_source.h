@@ -35,7 +35,8 @@ MR_API uint64_t mr_iter_epoch(const mr_iter *it);
 
 /* ---- files ---- */
 
-/* *out = the path to open, resolved against mr_iterator_opts.directory; owned, mr_free. */
+/* *out = the path to open, resolved against mr_iterator_opts.directory; owned, mr_free.
+ * errors   MR_INVALID_ARGUMENT: "-" in a graph that another process sent; MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out,
                                  mr_status *st) MR_NODISCARD;
 MR_API bool mr_iter_no_uring(const mr_iter *it);

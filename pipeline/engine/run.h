@@ -18,6 +18,7 @@
 #include "pipeline/fnv.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/splitmix.h"
+#include "pipeline/system/name_scope.h"
 
 typedef struct mr__epoch_count {
     uint64_t number, opened;
@@ -38,6 +39,7 @@ typedef struct mr__scope {
 struct mr_run {
     mr_iterator_opts opts;
     mr__iterator_internal internal; /* opts.internal points to it */
+    mr__name_scope names;
     bool deterministic;
     mr_cancel *cancel; /* the iterator's own; opts.cancel triggers it too */
     mr__stats stats;

@@ -28,6 +28,7 @@ struct process {
     mr__token token;
     mr__loop *loop;
     mr__listener listener;
+    mr__stranger_log strangers;
     caller *callers;
     size_t n_callers;
     int64_t left_ns; /* when the last coordinator left; 0: one is connected, or none was yet */
@@ -98,8 +99,12 @@ static void closed(mr__connection *c, const mr_status *why)
     caller *from = (caller *)c;
     process *x = from->of;
     bool other = false;
-    if (why->code != MR_OK && why->code != MR_END)
+    bool logs = why->code != MR_OK && why->code != MR_END;
+    if (logs && c->handshake.done)
         mr_log(MR_LOG_INFO, "a caller's connection was closed: %.700s", why->message);
+    else if (logs)
+        mr__stranger_log_add(&x->strangers, mr__loop_now(x->loop), MR_LOG_INFO,
+                             "a caller's connection was closed: %.700s", why->message);
     if (from->prev)
         from->prev->next = from->next;
     else
@@ -124,14 +129,16 @@ static void accepted(mr__listener *l, int fd)
     caller *k = x->n_callers < MOST_CALLERS ? mr_calloc(1, sizeof *k) : NULL;
     if (!k) {
         mr__sys->close(fd);
-        mr_log(MR_LOG_WARNING, "a connection was refused: %zu are open", x->n_callers);
+        mr__stranger_log_add(&x->strangers, mr__loop_now(x->loop), MR_LOG_WARNING,
+                             "a connection was refused: %zu are open", x->n_callers);
         return;
     }
     k->of = x;
     k->c.class_ = &calls;
     if (mr__connection_accept(&k->c, x->loop, fd, MR__WIRE__ROLE__SERVER, x->token, "", &why) !=
         MR_OK) {
-        mr_log(MR_LOG_WARNING, "a connection was refused: %.700s", why.message);
+        mr__stranger_log_add(&x->strangers, mr__loop_now(x->loop), MR_LOG_WARNING,
+                             "a connection was refused: %.700s", why.message);
         mr_free(k);
         return;
     }
@@ -208,6 +215,7 @@ static void close_all(process *x)
             mr__connection_close(&k->c, NULL);
     while (x->loop && can_turn && (x->callers || x->is_listening))
         can_turn = mr__loop_turn(x->loop, INT64_MAX, NULL) == MR_OK;
+    mr__stranger_log_end(&x->strangers);
     if (can_turn)
         mr__loop_close(x->loop);
 }

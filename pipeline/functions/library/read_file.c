@@ -2,6 +2,7 @@
 /* read_file(path): the contents of files. */
 #include <string.h>
 
+#include "pipeline/files/file_name.h"
 #include "pipeline/files/whole_file.h"
 #include "pipeline/functions/compiler/typed_tree.h"
 
@@ -20,10 +21,11 @@ static mr_code read_one(const mr_bytes *name, mr_cancel *cancel, mr_array *out, 
     mr_buffer *b;
     if (!name->size || memchr(name->data, 0, name->size))
         return mr_fail(st, MR_INVALID_ARGUMENT, "read_file: a path is empty or has a NUL byte");
-    char *path = mr_strndup(name->data, name->size);
-    if (!path)
-        return mr_fail_memory(st, name->size, "a path");
-    mr_code rc = mr__file_read_named(path, &(mr_file_read_opts){.cancel = cancel}, &b, &size, st);
+    char *given = mr_strndup(name->data, name->size), *path = NULL;
+    mr_code rc = given ? mr__file_name(given, &path, st) : mr_fail_memory(st, name->size, "a path");
+    if (rc == MR_OK)
+        rc = mr__file_read_named(path, &(mr_file_read_opts){.cancel = cancel}, &b, &size, st);
+    mr_free(given);
     mr_free(path);
     MR_TRY(rc);
     *z = (mr_bytes){mr_buffer_data(b), size};

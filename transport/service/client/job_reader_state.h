@@ -43,6 +43,7 @@ typedef struct mr__r_stream {
     size_t end_position_bytes;
     bool elsewhere;    /* local_workers: its worker is on another host */
     uint32_t refused;  /* consecutive connections to its worker that did not satisfy the options */
+    uint32_t damaged;  /* consecutive connections that ended with a block that cannot be decoded */
     uint32_t misses;   /* moves because of a missing file, since the last arrival */
     uint64_t window;   /* bytes that may be outstanding */
     uint64_t held;     /* bytes received and not released by the consumer */

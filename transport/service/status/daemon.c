@@ -65,8 +65,12 @@ static void guest_closed(mr__connection *c, const mr_status *why)
     if (why->code != MR_OK && why->code != MR_END) {
         bool usual = d->may_leave && g->is_ready && why->code == MR_UNAVAILABLE;
         mr_status_format(why, text, sizeof text);
-        mr_log(usual ? MR_LOG_DEBUG : MR_LOG_WARNING, "the connection from %s was closed: %s",
-               g->from, text);
+        if (g->is_ready)
+            mr_log(usual ? MR_LOG_DEBUG : MR_LOG_WARNING, "the connection from %s was closed: %s",
+                   g->from, text);
+        else
+            mr__stranger_log_add(&d->strangers, mr__loop_now(d->loop), MR_LOG_WARNING,
+                                 "the connection from %s was closed: %s", g->from, text);
     }
     if (g->prev)
         g->prev->next = g->next;
@@ -108,7 +112,8 @@ static bool make_room(mr__daemon *d)
         return true;
     }
     if (!d->said_full)
-        mr_log(MR_LOG_WARNING, "connections are refused: there are %d", MOST_CONNECTIONS);
+        mr__stranger_log_add(&d->strangers, mr__loop_now(d->loop), MR_LOG_WARNING,
+                             "connections are refused: there are %d", MOST_CONNECTIONS);
     d->said_full = true;
     return false;
 }
@@ -126,7 +131,8 @@ static void take_in(mr__daemon *d, int fd)
     mr__guest *g = mr_calloc(1, d->guest_bytes);
     if (!g) {
         mr__sys->close(fd);
-        mr_log(MR_LOG_WARNING, "a connection was refused: out of memory");
+        mr__stranger_log_add(&d->strangers, mr__loop_now(d->loop), MR_LOG_WARNING,
+                             "a connection was refused: out of memory");
         return;
     }
     strcpy(g->from, "an unknown peer");
@@ -143,7 +149,8 @@ static void take_in(mr__daemon *d, int fd)
     else
         rc = mr__connection_accept(&g->c, d->loop, fd, d->role, d->token, d->local_name, &st);
     if (rc != MR_OK) {
-        mr_log(MR_LOG_WARNING, "the connection from %s was refused: %s", g->from, st.message);
+        mr__stranger_log_add(&d->strangers, mr__loop_now(d->loop), MR_LOG_WARNING,
+                             "the connection from %s was refused: %s", g->from, st.message);
         mr__id_map_remove(&d->by_id, g->id);
         mr_free(g);
         return;
@@ -317,6 +324,7 @@ bool mr__daemon_stop(mr__daemon *d)
 void mr__daemon_end(mr__daemon *d, bool closed)
 {
     mr__id_map_reset(&d->by_id);
+    mr__stranger_log_end(&d->strangers);
     if (d->loop)
         mr__timer_clear(d->loop, &d->finish);
     if (closed)

@@ -10,6 +10,7 @@
  *
  * thread   the loop's */
 #include "transport/net/alarm.h"
+#include "transport/net/stranger_log.h"
 #include "pipeline/memory/id_map.h"
 #include "transport/service/status/status_page.h"
 #include "transport/wire/connection.h"
@@ -50,6 +51,7 @@ struct mr__daemon {
     uint64_t last_id;
     mr__id_map by_id;
     bool said_full;
+    mr__stranger_log strangers;
     mr__status_page *page; /* NULL: none */
     mr__timer finish;
     bool is_draining, is_over; /* is_over: drops everything still queued */

@@ -87,6 +87,7 @@ static mr_code open_all(mr_service_worker *w, const mr_service_worker_opts *o, m
                                      .loop = o->no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,
                                      .cancel = w->thread.stop,
                                      .draining = o->draining,
+                                     .ready = o->ready,
                                      .ctx = o->ctx};
     MR_TRY(mr__worker_run_open(&w->run, &run, st));
     if (o->status)

@@ -48,7 +48,9 @@ typedef struct mr_service_worker_opts {
     mr_cancel *cancel;     /* stops it when triggered; NULL: none. Borrowed until close */
     void (*draining)(void *ctx); /* called once when it begins to stop, in the thread that runs it;
                                     NULL: none */
-    void *ctx;                   /* for draining */
+    void (*ready)(void *ctx);    /* called once when the dispatcher has first accepted it, in the
+                                    thread that runs it; NULL: none */
+    void *ctx;                   /* for draining and ready */
 } mr_service_worker_opts;
 
 /* Listens; clients can connect, and are served once it runs. Strings are borrowed during the call.
