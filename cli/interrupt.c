@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a Unix tool does when it starts: its standard streams are open, and signals (SIGINT, SIGTERM,
- * SIGHUP, SIGPIPE) are handled. */
+/* What a Unix tool does when it starts: it opens standard streams that are closed, and handles
+ * signals (SIGINT, SIGTERM, SIGHUP, SIGPIPE). */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -129,6 +129,11 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .value = &o.run.token_file,
          .what = "FILE",
          .help = "file with the service's token; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "any-user",
+         .kind = CLI_SWITCH,
+         .value = &o.run.any_user,
+         .help = "without a token, serve every user that can connect; default: only your own "
+                 "processes on this host"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
          .value = &o.run.no_uring,

@@ -32,7 +32,7 @@ class Asker(threading.Thread):
             time.sleep(0.2)
 
 
-d = kit.Dispatcher("--state", "state", "--status", "127.0.0.1:0")
+d = kit.Dispatcher("--state", "state", "--status", "127.0.0.1:0", "--any-user")
 load = kit.load(d.at, jobs=4, streams=8, workers=4, every=5)
 kit.until(lambda: (kit.ask(d.at, "status") or {}).get("streams") == 32)
 asker = Asker(d)

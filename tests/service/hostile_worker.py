@@ -42,8 +42,8 @@ def shake(s, role=CLIENT):
 
 
 # ---- strangers who say they are clients
-d = kit.Dispatcher()
-w = kit.Daemon("worker", "--dispatcher", d.at, name="worker")
+d = kit.Dispatcher("--any-user")
+w = kit.Daemon("worker", "--dispatcher", d.at, "--any-user", name="worker")
 with kit.connect(w.at) as s:
     local, _ = shake(s)
 result("a_worker_names_its_local_socket", re.fullmatch("@millrace-[0-9a-f]{32}", local) is not None, local)
@@ -215,7 +215,7 @@ of_strings = {
 }
 for name, (memory, attack, word) in {**attacks, **of_strings}.items():
     graph, want = (STRINGS, WANT_STRINGS) if name in of_strings else (GRAPH, WANT)
-    d = kit.Dispatcher(name="d-" + name)
+    d = kit.Dispatcher("--any-user", name="d-" + name)
     bad = Worker(d.at, memory, attack)
     bad.start()
     kit.until(lambda: len(kit.ask(d.at, "workers") or []) == 1)
@@ -226,7 +226,7 @@ for name, (memory, attack, word) in {**attacks, **of_strings}.items():
                        capture_output=True, timeout=kit.PATIENCE)))
     t.start()
     kit.until(lambda: bad.closed > 0)
-    w = kit.Daemon("worker", "--dispatcher", d.at, name="w-" + name)
+    w = kit.Daemon("worker", "--dispatcher", d.at, "--any-user", name="w-" + name)
     bad.link.close()
     t.join()
     p = out[0]

@@ -16,6 +16,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
+#include "trainer/collective/processes/tcp_user.h"
 #include "transport/net/address.h"
 #include "transport/net/shared_memory.h"
 #include "transport/net/stranger_log.h"
@@ -261,6 +262,16 @@ static mr_code accept_one(rendezvous *m, int listener, bool local, connection **
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
             return mr_fail_errno(st, errno, "cannot accept a connection");
+        return MR_OK;
+    }
+    int64_t user;
+    if (!local && !m->o->any_user && !mr__tcp_peer_is_admitted(fd, &user)) {
+        mr__sys->close(fd);
+        mr__stranger_log_add(&m->strangers, m->now_ns, MR_LOG_WARNING,
+                             "refused a connection of user %" PRId64
+                             " on this host (-1: unknown): the ranks on a host belong to one user, "
+                             "unless --any-user",
+                             user);
         return MR_OK;
     }
     /* Strangers may connect, but must not exhaust resources. */

@@ -36,6 +36,8 @@ static void guest_ready(mr__connection *c)
 {
     mr__guest *g = (mr__guest *)c;
     g->is_ready = true;
+    if (c->socket.is_local)
+        snprintf(g->from, sizeof g->from, "process %u on this host", c->handshake.process);
     if (g->daemon->is_draining)
         return;
     g->is_known = true;
@@ -123,6 +125,7 @@ static void take_in(mr__daemon *d, int fd)
     struct sockaddr_storage from;
     socklen_t size = sizeof from;
     mr__address address;
+    int64_t user;
     mr_status st;
     if (d->is_draining || !make_room(d)) {
         mr__sys->close(fd);
@@ -139,6 +142,8 @@ static void take_in(mr__daemon *d, int fd)
     if (mr__sys->getpeername(fd, (struct sockaddr *)&from, &size) == 0) {
         mr__address_of((struct sockaddr *)&from, size, &address);
         memcpy(g->from, address.text, sizeof g->from);
+        if (from.ss_family == AF_UNIX && (mr__address_is_own_user(fd, &user) || user >= 0))
+            snprintf(g->from, sizeof g->from, "user %" PRId64 " on this host", user);
     }
     g->daemon = d;
     g->id = ++d->last_id;
@@ -212,24 +217,44 @@ mr_code mr__daemon_listen(mr__daemon *d, const char *listen, mr_status *st)
     return rc;
 }
 
-void mr__daemon_listen_locally(mr__daemon *d)
+static void say_whom_it_admits(const mr__daemon *d)
 {
-    uint64_t name[2];
-    mr__address at;
-    mr_status st;
-    if (mr__sys->getrandom(name, sizeof name, 0) != (ssize_t)sizeof name)
+    const char *at = d->listener.address.text;
+    if (mr__address_is_loopback(&d->listener.address) || d->token.data)
         return;
-    snprintf(d->local_name, sizeof d->local_name, "@millrace-%016" PRIx64 "%016" PRIx64, name[0],
-             name[1]);
+    if (d->token.any_user)
+        mr_log(MR_LOG_WARNING,
+               "%s is open to other hosts and requires no token (--any-user): whoever can connect "
+               "acts with this process's rights; set a token file (--token-file)",
+               at);
+    else
+        mr_log(MR_LOG_WARNING,
+               "%s is open to other hosts, but without a token they are refused; set a token file "
+               "(--token-file)",
+               at);
+}
+
+mr_code mr__daemon_listen_locally(mr__daemon *d, mr_status *st)
+{
+    mr__address at;
+    mr_status why;
     d->local.accepted = accepted_locally;
     d->local.closed = local_closed;
-    if (mr__address_resolve(d->local_name, &at, &st) == MR_OK &&
-        mr__listen(d->loop, &d->local, &at, &st) == MR_OK) {
+    mr_code rc = mr__address_new_local(&at, &why);
+    if (rc == MR_OK)
+        rc = mr__listen(d->loop, &d->local, &at, &why);
+    if (rc == MR_OK) {
         d->is_listening_locally = true;
-        return;
+        memcpy(d->local_name, at.text, sizeof d->local_name);
+    } else if (d->token.data || d->token.any_user) {
+        mr_log(MR_LOG_INFO, "peers on this host connect by TCP: %s", why.message);
+    } else {
+        if (st)
+            *st = why;
+        return rc;
     }
-    d->local_name[0] = '\0';
-    mr_log(MR_LOG_INFO, "peers on this host connect by TCP: %s", st.message);
+    say_whom_it_admits(d);
+    return MR_OK;
 }
 
 /* Cancelled, from another thread or a signal handler. */

@@ -20,7 +20,7 @@
 #define SECOND          ((int64_t)1000000000)
 #define BACKOFF_FIRST   ((int64_t)50000000)
 #define BACKOFF_MOST    (5 * SECOND)
-#define SILENT_NS       SECOND /* for the dispatcher to accept it, before the log says that it waits */
+#define SILENT_NS       SECOND /* without being accepted, before the log says that it waits */
 #define MEASURE_SECONDS 0.1    /* interval for measuring how fast a client reads */
 #define MEASURE_BYTES   65536.0
 /* 1 / LENT_PART of a memory limit is shared with clients on this host, in multiples of LEAST_LENT
@@ -525,9 +525,9 @@ static void ready(mr__guest *x)
     mr__worker_run *r = (mr__worker_run *)x->daemon;
     mr_status st;
     int fd;
-    if (!x->c.socket.is_local || x->c.handshake.peer_role != MR__WIRE__ROLE__CLIENT)
+    if (!x->c.socket.is_local || x->c.handshake.peer_role != MR__WIRE__ROLE__CLIENT ||
+        x->c.handshake.no_memory)
         return;
-    snprintf(x->from, sizeof x->from, "process %u on this host", x->c.handshake.process);
     size_t bytes = lendable(r);
     if (!bytes) {
         mr_log(MR_LOG_INFO, "%s shares no memory with this worker: its memory limit leaves none",
@@ -657,7 +657,7 @@ static mr_code open_all(mr__worker_run *r, mr_status *st)
     if (mr__sys->getrandom(&r->random, sizeof r->random, 0) != (ssize_t)sizeof r->random)
         return mr_fail(st, MR_INTERNAL, "cannot read random bytes");
     MR_TRY(mr__daemon_listen(&r->base, r->o.listen, st));
-    mr__daemon_listen_locally(&r->base);
+    MR_TRY(mr__daemon_listen_locally(&r->base, st));
     MR_TRY(mr__address_reached(&r->base.listener.address, r->o.dispatcher, r->address, st));
     r->status.started = now_of(r);
     MR_TRY(mr__daemon_show(&r->base, r->o.status, "worker", r->address, mr__worker_view, report, r,
