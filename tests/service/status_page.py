@@ -234,6 +234,35 @@ for s in [kit.connect(at) for _ in range(60)]:
 result("served_beside_those_that_do_not_read", [get(at, "/")[0] for _ in range(20)] == [200] * 20)
 for s in idle + storm + drips + readers:
     s.close()
+
+
+def trickles(first, size, write):
+    """Whether a client that writes (or reads) a byte now and then is cut off, in how many seconds."""
+    begin = time.monotonic()
+    with kit.connect(at) as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        s.sendall(first)
+        try:
+            while time.monotonic() - begin < kit.PATIENCE:
+                time.sleep(0.2)
+                if write:
+                    s.sendall(b"x")
+                    s.setblocking(False)
+                    try:
+                        if not s.recv(1):
+                            return time.monotonic() - begin
+                    except BlockingIOError:
+                        pass
+                    s.setblocking(True)
+                elif not s.recv(size):
+                    return time.monotonic() - begin
+        except OSError:
+            return time.monotonic() - begin
+    return None
+
+
+slow = trickles(b"GET / HTTP/1.1\r\nHost: x\r\nX: ", 1, True)
+result("a_request_that_trickles_is_cut_off", slow is not None, f"{slow} s")
 result("closed_connections_are_gone", kit.until(lambda: d.connections() < 40), str(d.connections()))
 result("each_is_a_line_of_the_log", kit.until(lambda: "the status page: the connection from 127.0.0.1" in d.log()),
        d.log()[-2000:])
