@@ -2,6 +2,7 @@
 #include "pipeline/system/name_scope.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static _Thread_local mr__name_scope scope;
 
@@ -15,6 +16,11 @@ MR_API mr__name_scope mr__name_scope_set(mr__name_scope s)
 MR_API mr__name_scope mr__name_scope_get(void)
 {
     return scope;
+}
+
+MR_API bool mr__name_scope_here(char *out, size_t size)
+{
+    return getcwd(out, size) != NULL;
 }
 
 static bool is_of_process(const char *name)

@@ -9,6 +9,7 @@
  *
  * thread   any; the scope is thread-local */
 #include <stdbool.h>
+#include <stddef.h>
 #include "pipeline/status.h"
 
 typedef struct mr__name_scope {
@@ -19,6 +20,8 @@ typedef struct mr__name_scope {
 /* Returns the previous one. */
 mr__name_scope mr__name_scope_set(mr__name_scope s);
 mr__name_scope mr__name_scope_get(void);
+/* out = this process's working directory. false: the system does not tell it. */
+bool mr__name_scope_here(char *out, size_t size);
 /* errors   MR_INVALID_ARGUMENT: the scope is a service's, and the name means standard input or
  *          another open descriptor of this process */
 mr_code mr__name_scope_check(mr__name_scope s, const char *name, mr_status *st) MR_NODISCARD;

@@ -36,8 +36,9 @@ typedef struct mr_server_opts {
 /* Serves until the coordinator ends it. Its callers can make it read any file: without a token it
  * listens on loopback addresses only, and serves its own user only, unless any_user.
  * errors   MR_INVALID_ARGUMENT: the task is neither worker nor ps · MR_FAILED_PRECONDITION: an
- *          address that other hosts reach, and neither a token nor any_user · MR_ALREADY_EXISTS: the address is in
- *          use · MR_UNAVAILABLE: the coordinator is gone · MR_CANCELLED */
+ *          address that other hosts reach, and neither a token nor any_user ·
+ *          MR_ALREADY_EXISTS: the address is in use · MR_UNAVAILABLE: the coordinator is gone ·
+ *          MR_CANCELLED */
 MR_API mr_code mr_server_run(const mr_server_opts *opts, mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus
