@@ -82,4 +82,26 @@ refused input_as_an_element 'from_tensor_slices(["-"]).flat_map(f => text_line(f
 refused input_of_a_function 'from_tensor_slices(["-"]).map(f => read_file(f))'
 refused input_as_a_vocabulary 'from_tensor_slices(["x"]).map(x => lookup(x, "-"))'
 expect none_is_registered 2 '' 'a graph for a service cannot read' -- "$m" service register 'text_line("-")' --dispatcher "$service"
+
+# ---- the data of a parameter server's workers: the coordinator is the client
+if "$m" train --help >/dev/null 2>&1; then
+    read -r ps wk < <(python3 "$tests/ports.py" 2)
+    cluster="{\"cluster\": {\"ps\": [\"127.0.0.1:$ps\"], \"worker\": [\"127.0.0.1:$wk\"]}"
+    for task in ps worker; do
+        start "task-$task" env -C worker TF_CONFIG="$cluster, \"task\": {\"type\": \"$task\", \"index\": 0}}" "$m" server --gone 3600
+    done
+    rows='.map(x => ([1.0], [1.0])).batch(2)'
+    train() {
+        (cd client && TF_CONFIG="$cluster}" timeout $patience "$m" train --strategy parameter_server --model 'dense(1)' \
+            --loss mse --optimizer 'sgd(0.01)' --steps 2 --log json --keep-servers --data "$1" >"$dir/out" 2>"$dir/err" </dev/null)
+    }
+    train "text_line(\"part-*.txt\")$rows"
+    result training_reads_the_files_of_the_coordinator $? "$(cat out err)"
+    train "from_tensor_slices([\"part-0.txt\", \"part-1.txt\"]).map(f => read_file(f))$rows"
+    result also_in_functions $? "$(cat out err)"
+    train "from_tensor_slices([\"-\", \"-\"]).map(f => read_file(f))$rows"
+    result but_not_the_input_of_a_worker "$([ $? = 1 ] && grep -q 'a graph for a service cannot read' err; echo $?)" "$(cat out err)"
+else
+    skip training_reads_the_files_of_the_coordinator 'millrace-train is not here'
+fi
 finish
