@@ -105,7 +105,7 @@ class Worker(threading.Thread):
 
     def __init__(self, at, memory, attack):
         super().__init__(daemon=True)
-        self.memory, self.attack, self.opened, self.closed = memory, attack, 0, 0
+        self.memory, self.attack, self.attacks, self.opened, self.closed = memory, attack, 1, 0, 0
         self.name = "@hostile-%d-%d" % (os.getpid(), random.randrange(1 << 40))
         self.doors = [socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)]
         self.doors[1].bind("\0" + self.name[1:])
@@ -130,7 +130,10 @@ class Worker(threading.Thread):
 
     def talk(self, s, local):
         try:
-            self.attack_client(s, local)
+            if self.closed < self.attacks:
+                self.attack_client(s, local)
+            else:
+                s.close()
         except (OSError, StopIteration):
             pass  # the client has ended the connection
 
@@ -235,4 +238,21 @@ for name, (memory, attack, word) in {**attacks, **of_strings}.items():
     result("and_the_streams_go_on " + name, p.returncode == 0 and p.stdout == want, p.stderr.decode()[-800:])
     d.stop()
     w.stop()
+
+# ---- one that sends nothing else
+for name in ("of_another_size", "in_two_places", "in_the_middle_of_a_page"):
+    memory, attack, word = attacks[name]
+    d = kit.Dispatcher("--any-user", name="for-ever-" + name)
+    bad = Worker(d.at, memory, attack)
+    bad.attacks = 100
+    bad.start()
+    kit.until(lambda: len(kit.ask(d.at, "workers") or []) == 1)
+    p = subprocess.run([kit.millrace, "show", f'{GRAPH}.distribute("{d.at}", {OPTIONS}, match="client")'],
+                       capture_output=True, timeout=kit.PATIENCE)
+    said = p.stderr.decode()
+    result("the_job_fails_after_three_attempts " + name, p.returncode == 1 and p.stdout == b"" and
+           len(re.findall(f"worker {bad.at} is lost: .*{word}", said)) == 3 and "3 attempts failed" in said and
+           f"the last one from worker {bad.at}: " in said, said[-800:])
+    bad.link.close()
+    d.stop()
 kit.end()
