@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=full
-# Without a token every daemon serves the processes of its own user only: dispatcher, worker,
-# parameter server, and the ranks of a job. Needs root, to be two users.
+# Without a token every daemon serves only the processes of the user that runs it: dispatcher,
+# worker, parameter server, and the ranks of a job. Needs root, to be two users.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 . "$tests/daemons.sh"
 
