@@ -824,6 +824,7 @@ static void arrived(mr__job_reader *r, mr__r_stream *s, int64_t now)
                  "stream %" PRIu32 " resumes at worker %s, %.3f s after it was lost", s->index,
                  s->worker->address, (double)(now - s->lost_since) * 1e-9);
     s->lost_since = 0;
+    s->has_come = true;
     s->backoff = 0;
     s->misses = 0;
     s->elsewhere = false;
@@ -853,7 +854,12 @@ void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const
                 mr__note(r->out.note, r->ctx, MR_LOG_WARNING, "stream %" PRIu32 " moves: %s: %s",
                          s->index, why.file, why.message);
             }
+            bool fresh = !s->has_come && !s->lost_since;
             lose(r, s, now);
+            if (fresh) { /* its worker had not heard of it yet: nothing was lost */
+                s->lost_since = 0;
+                s->begun = false;
+            }
         } else if (e->fatal) {
             fail(r, &why);
         } else if (e->first > s->received) {

@@ -20,6 +20,7 @@ typedef struct mr__r_stream {
     uint64_t generation;
     mr__r_worker *worker; /* NULL: no worker hosts it at present */
     bool begun;           /* Open was sent to some worker */
+    bool has_come;        /* something of it has arrived */
     bool opened;          /* Open was sent to `worker`, on its current connection */
     bool lost;            /* Lost is due or was sent for this generation */
     int64_t lost_at;      /* when Lost is due; INT64_MAX: it was sent */
