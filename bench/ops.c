@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops over values in memory, one thread, each against the simplest loop that does the same:
  *
- *     filter         random int64, half of them kept, batches of 1000
+ *     filter         random int64, half of them kept, batches of 1000; x % 2 is a constant divisor
+ *     map            a division by a constant, batches of 1000
  *     padded_batch   64 rows of 4 to 64 floats, from a cache
  *     cache          replays rows of 784 bytes in batches of 256, reading every byte
  *
@@ -61,36 +62,129 @@ static void run(mr_iterator *it, size_t n, size_t want, bool whole)
     mr_block_reset(&b);
 }
 
-/* ---- filter ---- */
+/* ---- filter, map ---- */
+
+typedef struct numbers {
+    const char *fn;
+    uint64_t mask, bits; /* of the values that the filter keeps */
+    int64_t *v;
+} numbers;
+
+static mr_dataset *dataset_of(const numbers *x)
+{
+    mr_status st;
+    mr_array a = {.dtype = MR_INT64, .rows = VALUES, .data = x->v};
+    bench_must(mr_buffer_wrap(&a.owner, x->v, VALUES * sizeof *x->v, true, NULL, NULL, &st), &st);
+    mr_dataset *ds = mr_from_arrays(&a, NULL, 1);
+    mr_buffer_unref(a.owner);
+    return ds;
+}
 
 static double filter(void *ctx)
 {
-    mr_status st;
-    mr_array a = {.dtype = MR_INT64, .rows = VALUES, .data = ctx};
-    bench_must(mr_buffer_wrap(&a.owner, ctx, VALUES * sizeof(int64_t), true, NULL, NULL, &st), &st);
-    mr_dataset *ds = mr_from_arrays(&a, NULL, 1);
-    mr_buffer_unref(a.owner);
+    const numbers *x = ctx;
     mr_iterator *it =
-        open_one(mr_batch(mr_filter(ds, mr_fn_text("x => x < 0"), NULL), BATCH, NULL));
+        open_one(mr_batch(mr_filter(dataset_of(x), mr_fn_text(x->fn), NULL), BATCH, NULL));
     run(it, SIZE_MAX, 32, false);
     mr_iterator_close(it);
     return VALUES;
 }
 
+#ifdef __x86_64__
+#include <immintrin.h>
+
+/* Both return the number of values kept; `to` has room for 8 more. */
+__attribute__((target("avx512f"))) static size_t keep_8(const int64_t *v, size_t n, uint64_t mask,
+                                                        uint64_t bits, int64_t *to)
+{
+    size_t kept = 0;
+    __m512i m = _mm512_set1_epi64((long long)mask), b = _mm512_set1_epi64((long long)bits);
+    for (size_t i = 0; i < n; i += 8) {
+        __m512i x = _mm512_loadu_si512(v + i);
+        __mmask8 k = _mm512_cmpeq_epi64_mask(_mm512_and_si512(x, m), b);
+        _mm512_storeu_si512(to + kept, _mm512_maskz_compress_epi64(k, x));
+        kept += (size_t)__builtin_popcount(k);
+    }
+    return kept;
+}
+
+__attribute__((target("avx2"))) static size_t keep_4(const int64_t *v, size_t n, uint64_t mask,
+                                                     uint64_t bits, int64_t *to)
+{
+    static uint32_t order[16][8]; /* the kept of four values first */
+    for (uint32_t k = 0; k < 16; k++)
+        for (uint32_t lane = 0, at = 0; lane < 4; lane++)
+            if (k >> lane & 1) {
+                order[k][at++] = 2 * lane;
+                order[k][at++] = 2 * lane + 1;
+            }
+    size_t kept = 0;
+    __m256i m = _mm256_set1_epi64x((long long)mask), b = _mm256_set1_epi64x((long long)bits);
+    for (size_t i = 0; i < n; i += 4) {
+        __m256i x = _mm256_loadu_si256((const __m256i *)(v + i));
+        __m256i same = _mm256_cmpeq_epi64(_mm256_and_si256(x, m), b);
+        int k = _mm256_movemask_pd(_mm256_castsi256_pd(same));
+        __m256i first = _mm256_loadu_si256((const __m256i *)order[k]);
+        _mm256_storeu_si256((__m256i *)(to + kept), _mm256_permutevar8x32_epi32(x, first));
+        kept += (size_t)__builtin_popcount((unsigned)k);
+    }
+    return kept;
+}
+#endif
+
+static size_t keep(const int64_t *v, size_t n, uint64_t mask, uint64_t bits, int64_t *to)
+{
+    size_t kept = 0;
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f"))
+        return keep_8(v, n, mask, bits, to);
+    if (__builtin_cpu_supports("avx2"))
+        return keep_4(v, n, mask, bits, to);
+#endif
+    for (size_t i = 0; i < n; i++) {
+        to[kept] = v[i];
+        kept += ((uint64_t)v[i] & mask) == bits;
+    }
+    return kept;
+}
+
 static double compact(void *ctx)
 {
-    enum { BLOCK = 32 * BATCH };
-    static int64_t kept[BLOCK];
-    const int64_t *v = ctx;
-    size_t n = 0;
-    for (size_t i = 0; i < VALUES; i++) {
-        kept[n] = v[i];
-        n += v[i] < 0;
-        if (n == BLOCK) {
-            for (size_t k = 0; k < BLOCK; k += BATCH)
-                looked += (uint64_t)kept[k];
-            n = 0;
+    enum { BLOCK = 16 * BATCH };
+    static int64_t kept[BLOCK + 8];
+    const numbers *x = ctx;
+    for (size_t i = 0; i < VALUES; i += BLOCK) {
+        size_t n = keep(x->v + i, BLOCK, x->mask, x->bits, kept);
+        for (size_t k = 0; k < n; k += BATCH)
+            looked += (uint64_t)kept[k];
+    }
+    return VALUES;
+}
+
+static double map(void *ctx)
+{
+    const numbers *x = ctx;
+    mr_iterator *it =
+        open_one(mr_batch(mr_map(dataset_of(x), mr_fn_text(x->fn), NULL), BATCH, NULL));
+    run(it, SIZE_MAX, 32, false);
+    mr_iterator_close(it);
+    return VALUES;
+}
+
+/* The compiler multiplies and shifts. */
+static double divide(void *ctx)
+{
+    enum { BLOCK = 16 * BATCH };
+    static int64_t quotients[BLOCK];
+    const numbers *x = ctx;
+    for (size_t i = 0; i < VALUES; i += BLOCK) {
+        for (size_t k = 0; k < BLOCK; k++) {
+            int64_t v = x->v[i + k];
+            quotients[k] = v / 1000 - (v < 0 && v % 1000 != 0);
         }
+        for (size_t k = 0; k < BLOCK; k += BATCH)
+            looked += (uint64_t)quotients[k];
+        __asm__ volatile("" : : : "memory");
     }
     return VALUES;
 }
@@ -167,7 +261,8 @@ static double look(void *ctx)
 
 int main(void)
 {
-    uint64_t x = 88172645463325252u, *values = malloc(VALUES * sizeof *values);
+    uint64_t x = 88172645463325252u;
+    int64_t *values = malloc(VALUES * sizeof *values);
     float *rows = malloc((size_t)ROWS * LONGEST * sizeof *rows);
     uint8_t *bytes = malloc((size_t)ROWS * IMAGE);
     char text[256];
@@ -175,12 +270,17 @@ int main(void)
         return 1;
     for (size_t i = 0; i < VALUES; i++) {
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
-        values[i] = x;
+        values[i] = (int64_t)x;
     }
     for (size_t i = 0; i < (size_t)ROWS * LONGEST; i++)
         rows[i] = 1;
     memset(bytes, 0, (size_t)ROWS * IMAGE);
-    bench_in_turns("filter, every second stays", "M/s", 1e-6, 9, filter, compact, values);
+    numbers negative = {"x => x < 0", 1ull << 63, 1ull << 63, values};
+    numbers even = {"x => x % 2 == 0", 1, 0, values};
+    numbers thousands = {.fn = "x => x // 1000", .v = values};
+    bench_in_turns("filter(x => x < 0)", "M/s", 1e-6, 9, filter, compact, &negative);
+    bench_in_turns("filter(x => x % 2 == 0)", "M/s", 1e-6, 9, filter, compact, &even);
+    bench_in_turns("map(x => x // 1000)", "M/s", 1e-6, 9, map, divide, &thousands);
     snprintf(text, sizeof text,
              "range(%d).map(x => ones([x * 7919 %% %d + 4])).cache().repeat().padded_batch(%d)",
              ROWS, LONGEST - 3, PADDED);

@@ -88,6 +88,9 @@ int cli_help(FILE *f, const cli_command *cmd, const cli_flag *const *tables, con
 const char **cli_words(int argc);
 /* The bytes of a size such as 512M (CLI_SIZE); 0: text is not a size. */
 int64_t cli_size(const char *text);
+/* From here on standard output is written line by line, each in one call: it may be a pipe that
+ * other processes write to. */
+void cli_print_whole_lines(void);
 /* Prints "millrace show: <message>" on stderr (cmd NULL: "millrace: <message>"), with unprintable
  * characters escaped; returns status. */
 int cli_error(const cli_command *cmd, int status, const char *fmt, ...) MR_PRINTF(3, 4);

@@ -117,25 +117,42 @@ static mr_code measure(mr_dataset *ds, const bench_opts *o, mr_iterator **kept, 
     return MR_OK;
 }
 
+/* No op is below it: what it waits for is a file, a pipe or another producer outside. */
+static bool is_source(const result *r, size_t at)
+{
+    size_t n = strlen(r->ops[at].path);
+    for (size_t i = 0; i < r->n_ops; i++)
+        if (strncmp(r->ops[i].path, r->ops[at].path, n) == 0 && r->ops[i].path[n] == '/')
+            return false;
+    return true;
+}
+
+/* What the op takes while others may run: its work, and of a source also the wait for its data. */
+static double takes(const result *r, size_t at)
+{
+    const mr_op_stats *s = &r->ops[at];
+    return s->busy_seconds + (is_source(r, at) ? s->wait_seconds : 0);
+}
+
 static const char *slowest(const result *r)
 {
     size_t at = 0;
     for (size_t i = 1; i < r->n_ops; i++)
-        if (r->ops[i].busy_seconds > r->ops[at].busy_seconds)
+        if (takes(r, i) > takes(r, at))
             at = i;
     return r->n_ops ? r->ops[at].path : "";
 }
 
 /* The op that would save the most time if it were twice as fast; *saves = an upper bound in
  * seconds. Without threads, both working and waiting count. With threads, ops overlap: only work
- * counts, up to the duration of the run. NULL: nothing ran. */
+ * counts, and a source's wait for its data, up to the duration of the run. NULL: nothing ran. */
 static const mr_op_stats *what_helps(const result *r, bool threads, double *saves)
 {
     const mr_op_stats *best = NULL;
     *saves = 0;
     for (size_t i = 0; i < r->n_ops; i++) {
         const mr_op_stats *s = &r->ops[i];
-        double own = threads ? s->busy_seconds : s->busy_seconds + s->wait_seconds;
+        double own = threads ? takes(r, i) : s->busy_seconds + s->wait_seconds;
         own = own < r->seconds ? own : r->seconds;
         if (own / 2 > *saves) {
             *saves = own / 2;
@@ -164,7 +181,7 @@ static void print_json(const result *r, int64_t run, bool threads)
         cli_print_double(stdout, s->busy_seconds);
         fputs(", \"wait_seconds\": ", stdout);
         cli_print_double(stdout, s->wait_seconds);
-        putchar('}');
+        printf(", \"dropped\": %" PRId64 "}", s->dropped);
     }
     printf("], \"slowest\": \"%s\"", slowest(r));
     double saves;
@@ -209,7 +226,10 @@ static void print_table(const result *r, int64_t run, int64_t runs, bool threads
                (double)o->bytes * 1e-6, o->busy_seconds, o->wait_seconds);
         if (bars)
             print_bar(o, most);
-        puts(o->path == slow ? "  <- slowest" : "");
+        if (o->dropped)
+            printf("  %" PRId64 " dropped", o->dropped);
+        bool waits = o->path == slow && is_source(r, i) && o->wait_seconds > o->busy_seconds;
+        puts(waits ? "  <- slowest: waits for its data" : o->path == slow ? "  <- slowest" : "");
     }
     const mr_op_stats *helps = what_helps(r, threads, &saves);
     if (helps)

@@ -14,13 +14,13 @@
 #include <millrace/pipeline/memory/alloc.h>
 #include "cli.h"
 
-enum { OP_FIELDS = 13, MOST_REPORT = 64 << 20, PATIENCE = 10 /* seconds to wait for a report */ };
+enum { OP_FIELDS = 14, MOST_REPORT = 64 << 20, PATIENCE = 10 /* seconds to wait for a report */ };
 
 typedef struct op {
     const char *path, *name;
     int64_t elements, blocks, bytes;
     double busy_seconds, wait_seconds;
-    int64_t queued_elements, queued_blocks, queued_bytes, room_elements, room_blocks;
+    int64_t queued_elements, queued_blocks, queued_bytes, room_elements, room_blocks, dropped;
 } op;
 
 typedef struct pipeline {
@@ -194,7 +194,8 @@ static int64_t whole(const char *s)
     return strtoll(s, NULL, 10);
 }
 
-static void take_op(report *r, const char *const *f)
+/* Processes of 0.1 do not report what was dropped. */
+static void take_op(report *r, const char *const *f, size_t n)
 {
     r->ops[r->n_ops++] = (op){.path = f[1],
                               .name = f[2],
@@ -207,7 +208,8 @@ static void take_op(report *r, const char *const *f)
                               .queued_blocks = whole(f[9]),
                               .queued_bytes = whole(f[10]),
                               .room_elements = whole(f[11]),
-                              .room_blocks = whole(f[12])};
+                              .room_blocks = whole(f[12]),
+                              .dropped = n > 13 ? whole(f[13]) : 0};
     r->pipelines[r->n_pipelines - 1].n_ops++;
 }
 
@@ -226,8 +228,8 @@ static bool take_line(report *r, char *line)
                                                     .first_op = r->n_ops};
     else if (strcmp(f[0], "graph") == 0 && n == 2 && r->n_pipelines)
         r->pipelines[r->n_pipelines - 1].graph = f[1];
-    else if (strcmp(f[0], "op") == 0 && n == OP_FIELDS && r->n_pipelines)
-        take_op(r, f);
+    else if (strcmp(f[0], "op") == 0 && n >= OP_FIELDS - 1 && r->n_pipelines)
+        take_op(r, f, n);
     else
         return false;
     return true;
@@ -358,8 +360,9 @@ static void put_json_op(const op *o, const op *d, double seconds)
     put_number("waiting_threads", rate(d->wait_seconds, seconds));
     printf(", \"queued_elements\": %" PRId64 ", \"queued_blocks\": %" PRId64
            ", \"queued_bytes\": %" PRId64 ", \"room_elements\": %" PRId64
-           ", \"room_blocks\": %" PRId64 "}",
-           o->queued_elements, o->queued_blocks, o->queued_bytes, o->room_elements, o->room_blocks);
+           ", \"room_blocks\": %" PRId64 ", \"dropped\": %" PRId64 "}",
+           o->queued_elements, o->queued_blocks, o->queued_bytes, o->room_elements, o->room_blocks,
+           o->dropped);
 }
 
 static void print_json(int64_t pid, const char *command, const report *r, const report *before)
@@ -398,6 +401,8 @@ static void put_fill(const op *o)
                o->queued_blocks, o->room_blocks);
     if (o->queued_bytes)
         printf(", %.1f MB", (double)o->queued_bytes * 1e-6);
+    if (o->dropped)
+        printf("  %" PRId64 " dropped", o->dropped);
 }
 
 static void print_ops(const report *r, const pipeline *p, const report *before)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <millrace/pipeline/files/glob.h>
 #include <millrace/pipeline/formats/tfrecord/example.h>
 #include <millrace/pipeline/formats/images/idx.h>
 #include <millrace/pipeline/formats/shards/shard_writer.h>
@@ -300,9 +301,11 @@ static int write_all(write_opts *o, mr_dataset *ds, cli_jsonl *j)
     int64_t records = mr_shard_writer_records(w);
     if (mr_shard_writer_close(w, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
+    char *prefix = mr_glob_quote(o->out); /* the pattern can be read as it is printed */
     printf("%" PRId64 " record%s in %" PRId64 " file%s: %s-*-of-%05" PRId64 ".%s\n", records,
-           records == 1 ? "" : "s", o->shards, o->shards == 1 ? "" : "s", o->out, o->shards,
-           mr_shard_ending(o->shard_format));
+           records == 1 ? "" : "s", o->shards, o->shards == 1 ? "" : "s", prefix ? prefix : o->out,
+           o->shards, mr_shard_ending(o->shard_format));
+    mr_free(prefix);
     /* The files are published: failing to print the report is not a failure of the command. */
     cli_flush(CLI_OK);
     return CLI_OK;

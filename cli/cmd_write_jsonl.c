@@ -236,13 +236,63 @@ static mr_code write_object(cli_jsonl *j, json_t *object, mr_shard_writer *w, mr
     return rc;
 }
 
+/* NaN, Infinity and -Infinity, which Python writes, as the strings that mean the same here. *out is
+ * owned; NULL: out of memory, or the line has no such value. */
+static char *respell(const char *line, size_t n, size_t *size)
+{
+    static const struct {
+        const char *word, *to;
+    } words[] = {{"NaN", "\"nan\""}, {"Infinity", "\"inf\""}, {"-Infinity", "\"-inf\""}};
+    char *out = mr_malloc(2 * n + 1), *to = out;
+    bool within = false, found = false;
+    for (size_t i = 0; out && i < n;) {
+        size_t k = 0;
+        while (k < 3 && (within || n - i < strlen(words[k].word) ||
+                         memcmp(line + i, words[k].word, strlen(words[k].word)) != 0))
+            k++;
+        if (k < 3) {
+            to = stpcpy(to, words[k].to);
+            i += strlen(words[k].word);
+            found = true;
+            continue;
+        }
+        if (within && line[i] == '\\' && i + 1 < n)
+            *to++ = line[i++];
+        else if (line[i] == '"')
+            within = !within;
+        *to++ = line[i++];
+    }
+    *size = (size_t)(to - out);
+    if (!found) {
+        mr_free(out);
+        return NULL;
+    }
+    return out;
+}
+
+static json_t *parse(const char *line, size_t n, json_error_t *why)
+{
+    enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL };
+    size_t size;
+    json_t *object = json_loadb(line, n, FLAGS, why);
+    char *other = object ? NULL : respell(line, n, &size);
+    if (other)
+        object = json_loadb(other, size, FLAGS, why);
+    mr_free(other);
+    return object;
+}
+
 static mr_code write_line(cli_jsonl *j, const char *line, size_t n, mr_shard_writer *w,
                           mr_status *st)
 {
     json_error_t why;
-    json_t *object = json_loadb(line, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    const char *zero = memchr(line, '\0', n); /* jansson passes over it after a number */
+    json_t *object = zero ? NULL : parse(line, n, &why);
     mr_code rc;
-    if (!object && json_error_code(&why) == json_error_numeric_overflow)
+    if (zero)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "not JSON: a byte of zero at column %td",
+                     zero - line + 1);
+    else if (!object && json_error_code(&why) == json_error_numeric_overflow)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
                      "%s: integers go from -9223372036854775808 to 9223372036854775807", why.text);
     else if (!object)
@@ -273,25 +323,54 @@ static FILE *open_spool(const char *path)
     return fd >= 0 ? fdopen(fd, "w+b") : tmpfile(); /* not every file system has O_TMPFILE */
 }
 
+/* The lines of a text that ends with \n or at the end of the file; in it they may end with \r. */
+static mr_code write_lines(cli_jsonl *j, const char *text, size_t n, mr_shard_writer *w,
+                           mr_status *st)
+{
+    static const char mark[] = "\xEF\xBB\xBF"; /* before a text, without a meaning */
+    const char *end = text + n;
+    if (j->line == 1 && n >= 2 &&
+        (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0))
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "the file is UTF-16; convert it to UTF-8, as with 'iconv -f UTF-16 -t UTF-8'");
+    while (text < end) {
+        size_t skip = end - text >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
+        const char *stop = memchr(text, '\r', (size_t)(end - text));
+        stop = stop ? stop : end;
+        size_t size = (size_t)(stop - text);
+        size_t blank = skip;
+        while (blank < size && strchr(" \t\n", text[blank]) && text[blank])
+            blank++;
+        if (blank < size)
+            MR_TRY(write_line(j, text + skip, size - skip, w, st));
+        bool two = end - stop > 1 && stop[1] == '\n';
+        text = stop == end ? end : stop + 1 + two;
+        j->line++;
+    }
+    return MR_OK;
+}
+
 static mr_code read_lines(cli_jsonl *j, FILE *f, FILE *copy, mr_shard_writer *w, mr_status *st)
 {
-    char *line = NULL;
+    char *text = NULL;
     size_t room = 0;
     ssize_t n;
     mr_code rc = MR_OK;
-    for (j->line = 1; rc == MR_OK && (n = getline(&line, &room, f)) >= 0; j->line++) {
+    j->line = 1;
+    while (rc == MR_OK && (n = getline(&text, &room, f)) >= 0) {
         if (cli_interrupted())
             rc = mr_fail(st, MR_CANCELLED, "interrupted");
-        else if (copy && fwrite(line, 1, (size_t)n, copy) != (size_t)n)
+        else if (copy && fwrite(text, 1, (size_t)n, copy) != (size_t)n)
             rc = mr_fail_errno(st, errno, "cannot write a copy");
-        else if (strspn(line, " \t\r\n") != (size_t)n)
-            rc = write_line(j, line, (size_t)n, w, st);
+        else
+            rc = write_lines(j, text, (size_t)n, w, st);
     }
     if (rc == MR_OK && copy && fflush(copy) != 0)
         rc = mr_fail_errno(st, errno, "cannot write a copy");
     if (rc == MR_OK && ferror(f))
         rc = mr_fail_errno(st, errno, "cannot read the file");
-    free(line);
+    free(text);
     return rc;
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -30,6 +31,16 @@ static void fill_standard_streams(void)
             _exit(CLI_FAILED); /* there is nowhere to say why */
 }
 
+/* interleave may hold many files open: the limit is what the user may have, not the usual 1,024. */
+static void allow_open_files(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0)
+        return;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files); /* if it fails, an error names what could not be opened */
+}
+
 void cli_start(char **argv)
 {
     mr_status st;
@@ -39,6 +50,7 @@ void cli_start(char **argv)
      * reaches its size limit is an error that can be reported. */
     signal(SIGPIPE, SIG_DFL);
     signal(SIGXFSZ, SIG_IGN);
+    allow_open_files();
     struct sigaction act = {.sa_handler = on_interrupt};
     if (mr_cancel_new(NULL, &cancel, NULL) == MR_OK)
         sigaction(SIGINT, &act, NULL);

@@ -38,6 +38,12 @@ int cli_fail(const mr_status *st, int status)
     return status;
 }
 
+void cli_print_whole_lines(void)
+{
+    static char line[1 << 16]; /* a longer line is written in parts */
+    setvbuf(stdout, line, _IOLBF, sizeof line);
+}
+
 int cli_flush(int status)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

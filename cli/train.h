@@ -21,6 +21,14 @@ void train_devices_reset(train_devices *d);
  * the program, and are cut in place. */
 void train_split_at_commas(cli_texts *t);
 
+/* Adds each word of `more` to t as weighted(WORD): mr_malloc, at the end of t. */
+void train_add_weighted(cli_texts *t, const cli_texts *more);
+
+/* "1.0,5.0", the weights of the classes from 0 on, or "1:5.0,3:2.0", of some, the others 1; either
+ * may be in brackets. *weights: owned, mr_free. */
+mr_code train_read_class_weights(const char *text, double **weights, size_t *n,
+                                 mr_status *st) MR_NODISCARD;
+
 /* Says which of the flags an error is of. Returns rc. */
 mr_code train_of_graph(const char *flag, mr_code rc, mr_status *st) MR_NODISCARD;
 /* What an evaluator task does: evaluates each checkpoint that a checkpoint callback of training

@@ -112,7 +112,7 @@ static void print_page(void)
 {
     puts("# Layers, losses, optimizers, schedules, metrics and callbacks\n\n"
          "The components of models and training, printed from the tables of descriptors by "
-         "`millrace components --page`. Names and defaults are Keras's. [trainer.md](trainer.md) "
+         "`millrace components --page`. Names and defaults are Keras's. [models.md](models.md) "
          "and [callbacks.md](callbacks.md) describe how to combine them; a component that you add "
          "has a descriptor of the same form (`trainer/component.h`).\n");
     for (mr_component_group g = MR_LAYERS; g < MR_COMPONENT_GROUPS; g++) {

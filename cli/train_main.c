@@ -32,10 +32,11 @@ static const cli_command command = {
     .usage =
         "--data EXPR --model MODEL --loss LOSS --optimizer OPT\n"
         "    [--loss-weights WEIGHTS] [--validation EXPR] [--eval EXPR] [--steps-per-epoch N]\n"
-        "    [--callback CALL...]\n"
+        "    [--validation-steps N] [--class-weights WEIGHTS] [--callback CALL...]\n"
         "    [--replicas N | --devices LIST] [--epochs N] [--steps N] [--metrics NAME...]\n"
+        "    [--weighted-metrics NAME...]\n"
         "    [--strategy S] [--from-function] [--auto-shard POLICY] [--check-replicas]\n"
-        "    [--init DIR] [--save DIR] [--trace FILE]",
+        "    [--init DIR] [--save DIR] [--resume-changed] [--trace FILE]",
     .details =
         "--data yields (features, labels), batched with the global batch size. --steps alone\n"
         "passes over the data as often as needed, --epochs alone stops after that many; with\n"
@@ -45,8 +46,9 @@ static const cli_command command = {
         "  {\"step\": 1, \"epoch\": 1, \"loss\": 0.9024367}\n"
         "In a cluster (TF_CONFIG, a Slurm step, torchrun or mpirun) each process trains on its\n"
         "share of the data, and gradients are summed over all of them. They find each other, and\n"
-        "compare their options, before the first step. All print the same with\n"
-        "--log json; otherwise only the chief prints.",
+        "compare their options, before the first step. Only the chief prints, except that with\n"
+        "TF_CONFIG and --log json all print the same. torchrun has options that begin with\n"
+        "--log: write -- before the command, torchrun ... --no-python -- millrace train ...",
     .run = train,
 };
 
@@ -55,13 +57,17 @@ typedef struct train_opts {
     const char *data, *eval, *validation, *model, *loss, *loss_weights, *optimizer, *devices, *log;
     const char *strategy, *communication, *cross_device_ops, *auto_shard, *init, *save,
         *partitioner, *ledger, *trace;
-    int64_t replicas, epochs, steps, steps_per_epoch, connect_timeout, peer_timeout;
-    cli_texts metrics, callbacks;
+    int64_t replicas, epochs, steps, steps_per_epoch, validation_steps, connect_timeout,
+        peer_timeout;
+    const char *class_weights;
+    double *weights;           /* of the classes */
+    size_t n_weights, n_added; /* metrics that are weighted(...) of weighted_metrics */
+    cli_texts metrics, weighted_metrics, callbacks;
     mr_cluster cluster;
     bool has_replicas, json, bar;
     bool silent; /* the chief prints */
     bool check_replicas, keep_servers, any_user, from_function, mixed_precision;
-    bool no_cuda_graph;
+    bool no_cuda_graph, resume_changed;
 } train_opts;
 
 static mr_code evaluate(const train_opts *o, mr_strategy *s, mr_model *m, mr_dataset *ds,
@@ -71,10 +77,12 @@ static mr_code evaluate(const train_opts *o, mr_strategy *s, mr_model *m, mr_dat
     mr_fit_opts all = *opts;
     all.steps = 0;
     MR_TRY(mr_evaluate(s, m, ds, loss, &all, &r, st));
-    if (o->json)
-        train_print_evaluation(&r, opts->metrics, opts->n_metrics);
-    if (o->json || o->silent)
+    if (o->silent)
         return MR_OK;
+    if (o->json) {
+        train_print_evaluation(&r, opts->metrics, opts->n_metrics);
+        return MR_OK;
+    }
     printf("test: loss %.4f", train_number((double)r.loss));
     train_print_results("", &r, opts->metrics, opts->n_metrics, false);
     printf("  (%" PRId64 " examples)\n", r.rows);
@@ -144,6 +152,10 @@ static mr_code parse_parts(train_opts *o, parts *p, mr_status *st)
     if (o->loss_weights)
         MR_TRY(train_of_graph("--loss-weights", mr_loss_weigh(p->loss, o->loss_weights, st), st));
     MR_TRY(train_of_graph("--optimizer", mr_optimizer_parse(&p->optimizer, o->optimizer, st), st));
+    if (o->class_weights)
+        MR_TRY(train_of_graph(
+            "--class-weights",
+            train_read_class_weights(o->class_weights, &o->weights, &o->n_weights, st), st));
     return parse_lists(o, p, st);
 }
 
@@ -200,6 +212,7 @@ static mr_code open_named(const train_opts *o, parts *p, const mr_strategy_opts 
                           mr_status *st)
 {
     char seed[24] = "none", epochs[24], steps[24], per_epoch[24], metrics[512], callbacks[4096];
+    char validation_steps[24];
     join(&o->metrics, metrics, sizeof metrics);
     join(&o->callbacks, callbacks, sizeof callbacks);
     if (o->run.opts.has_seed)
@@ -207,6 +220,7 @@ static mr_code open_named(const train_opts *o, parts *p, const mr_strategy_opts 
     snprintf(epochs, sizeof epochs, "%" PRId64, o->epochs);
     snprintf(steps, sizeof steps, "%" PRId64, o->steps);
     snprintf(per_epoch, sizeof per_epoch, "%" PRId64, o->steps_per_epoch);
+    snprintf(validation_steps, sizeof validation_steps, "%" PRId64, o->validation_steps);
     const mr_job_fact facts[] = {{"strategy", "multi_worker_mirrored"},
                                  {"data", o->data},
                                  {"kind of data", o->from_function ? "a function" : "a dataset"},
@@ -219,6 +233,8 @@ static mr_code open_named(const train_opts *o, parts *p, const mr_strategy_opts 
                                  {"number of steps", steps},
                                  {"number of steps in an epoch", per_epoch},
                                  {"validation", o->validation ? o->validation : "none"},
+                                 {"number of validation steps", validation_steps},
+                                 {"class weights", o->class_weights ? o->class_weights : "none"},
                                  {"list of metrics", metrics},
                                  {"list of callbacks", callbacks},
                                  {"evaluation", o->eval ? o->eval : "none"},
@@ -360,6 +376,9 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
                         .steps = o->steps,
                         .steps_per_epoch = o->steps_per_epoch,
                         .validation = p->validation,
+                        .validation_steps = o->validation_steps,
+                        .class_weights = o->weights,
+                        .n_class_weights = o->n_weights,
                         .evaluation = p->eval,
                         .metrics = o->metrics.v,
                         .n_metrics = o->metrics.n,
@@ -371,7 +390,8 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
                         .iterator = &read_opts,
                         .mixed_precision = o->mixed_precision,
                         .check_replicas = o->check_replicas,
-                        .no_cuda_graph = o->no_cuda_graph};
+                        .no_cuda_graph = o->no_cuda_graph,
+                        .resume_changed = o->resume_changed};
     if (o->from_function) {
         opts.input = make_data;
         opts.input_ctx = o;
@@ -446,7 +466,9 @@ static int find_cluster(train_opts *o)
         return cli_fail(&st, CLI_USAGE);
     if (mr_cluster_worker(&o->cluster, &rank, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
-    o->silent = wants_workers(o) && !mr_cluster_is_chief(&o->cluster);
+    /* The processes of a launcher write to one place. Those of TF_CONFIG do not. */
+    bool apart = o->json && o->cluster.source == MR_CLUSTER_TF_CONFIG;
+    o->silent = wants_workers(o) && !mr_cluster_is_chief(&o->cluster) && !apart;
     return -1;
 }
 
@@ -477,6 +499,7 @@ static int train(int argc, char **argv)
     static const char *const policies[] = {"auto", "file", "data", "off", "hint", "range", NULL};
     train_opts o = {.replicas = 1, .connect_timeout = 60, .peer_timeout = 20};
     o.metrics.v = cli_words(argc);
+    o.weighted_metrics.v = cli_words(argc);
     o.callbacks.v = cli_words(argc);
     cli_flag run_flags[CLI_RUN_FLAGS];
     cli_run_flags(&o.run, run_flags, false);
@@ -522,6 +545,17 @@ static int train(int argc, char **argv)
          .value = &o.metrics,
          .what = "NAME...",
          .help = "for example accuracy; of one of several outputs a.accuracy"},
+        {.name = "weighted-metrics",
+         .kind = CLI_TEXTS,
+         .value = &o.weighted_metrics,
+         .what = "NAME...",
+         .help = "the same with sample and class weights: weighted(accuracy) in --metrics"},
+        {.name = "class-weights",
+         .kind = CLI_TEXT,
+         .value = &o.class_weights,
+         .what = "WEIGHTS",
+         .help = "what the losses of each class count in training: 1.0,5.0 from class 0 on, or "
+                 "1:5.0,3:2.0 for some, the others 1"},
         {.name = "replicas",
          .kind = CLI_INT,
          .value = &o.replicas,
@@ -634,6 +668,12 @@ static int train(int argc, char **argv)
          .value = &o.callbacks,
          .what = "CALL...",
          .help = "for example 'early_stopping(patience=3)'; may be given several times"},
+        {.name = "resume-changed",
+         .kind = CLI_SWITCH,
+         .value = &o.resume_changed,
+         .help = "continue from a backup of a run with another seed or other settings of the "
+                 "model, the "
+                 "loss or the optimizer, with the new ones"},
         {.name = "init",
          .kind = CLI_TEXT,
          .value = &o.init,
@@ -651,6 +691,13 @@ static int train(int argc, char **argv)
          .min = 1,
          .max = INT64_MAX,
          .help = "steps that make an epoch (default: a pass over the data)"},
+        {.name = "validation-steps",
+         .kind = CLI_INT,
+         .value = &o.validation_steps,
+         .what = "N",
+         .min = 1,
+         .max = INT64_MAX,
+         .help = "batches of --validation that are evaluated (default: all)"},
         {.name = "log",
          .kind = CLI_TEXT,
          .value = &o.log,
@@ -669,14 +716,19 @@ static int train(int argc, char **argv)
         status = cli_usage(&command, "unexpected '%s'", rest[0]);
     if (status < 0) {
         train_split_at_commas(&o.metrics);
+        train_split_at_commas(&o.weighted_metrics);
+        train_add_weighted(&o.metrics, &o.weighted_metrics);
+        o.n_added = o.weighted_metrics.n;
         status = missing(&o);
     }
     if (status < 0) {
+        o.json = o.log && strcmp(o.log, "json") == 0;
+        if (o.json)
+            cli_print_whole_lines();
         cli_run_start(&o.run);
         status = find_cluster(&o);
     }
     if (status < 0) {
-        o.json = o.log && strcmp(o.log, "json") == 0;
         o.bar = !o.json && !o.silent && isatty(STDOUT_FILENO);
         status = parse_parts(&o, &p, &st) == MR_OK ? run_parts(&o, &p) : cli_fail(&st, CLI_USAGE);
     }
@@ -695,7 +747,11 @@ static int train(int argc, char **argv)
     mr_free(p.callbacks);
     mr_free(o.callbacks.v);
     mr_free(rest);
+    for (size_t i = 0; i < o.n_added; i++) /* they are the last */
+        mr_free((void *)(uintptr_t)o.metrics.v[o.metrics.n - 1 - i]);
     mr_free(o.metrics.v);
+    mr_free(o.weighted_metrics.v);
+    mr_free(o.weights);
     return status;
 }
 

@@ -60,6 +60,16 @@ static void print_loss(const char *prefix, const char *name, float v, bool json)
         print_value(prefix, name, (double)v, false);
 }
 
+/* The rate of the next update, as in Keras's logs. */
+static void print_rate(const mr_train_event *e, bool json)
+{
+    double rate = mr_optimizer_learning_rate(e->optimizer);
+    if (json)
+        print_value("", "learning_rate", rate, true);
+    else
+        printf("  lr %.3g", rate);
+}
+
 static void print_outputs(const char *prefix, const mr_output_losses *l, bool json)
 {
     char name[128];
@@ -179,7 +189,7 @@ static void show_bar(train_progress *p, const mr_train_event *e)
         printf("  %.0f s left", share < 1 ? (t - began) / share * (1 - share) : 0);
     printf("  loss %.4f", train_number((double)e->loss));
     print_metrics(e, false);
-    printf("  lr %.3g", mr_optimizer_learning_rate(e->optimizer));
+    print_rate(e, false);
     if (e->seconds > 0)
         printf("  waiting %.0f %%", 100 * e->waited_seconds / e->seconds);
     fflush(stdout);
@@ -196,7 +206,7 @@ static mr_code on_batch_result(void *ctx, const mr_train_event *e, mr_status *st
 {
     train_progress *p = ctx;
     (void)st;
-    if (p->json) {
+    if (p->json && !p->silent) {
         printf("{\"step\": %" PRId64 ", \"epoch\": %" PRId64 ", \"loss\": ", e->step, e->epoch);
         cli_print_float(stdout, e->loss);
         puts("}");
@@ -210,11 +220,12 @@ static mr_code on_epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
     train_progress *p = ctx;
     (void)st;
     p->steps_in_epoch = e->step - p->epoch_first_step;
-    if (p->json) {
+    if (p->json && !p->silent) {
         printf("{\"epoch\": %" PRId64 ", \"loss\": ", e->epoch);
         cli_print_float(stdout, e->loss);
         print_metrics(e, true);
         print_validation(e, true);
+        print_rate(e, true);
         puts("}");
     } else if (!p->silent) {
         double s = mr_iter_now() - p->epoch_began;
@@ -225,6 +236,7 @@ static mr_code on_epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
                train_number((double)e->loss));
         print_metrics(e, false);
         print_validation(e, false);
+        print_rate(e, false);
         putchar('\n');
     }
     fflush(stdout);
@@ -237,6 +249,11 @@ static mr_code on_train_end(void *ctx, const mr_train_event *e, mr_status *st)
     train_progress *p = ctx;
     mr_status why;
     (void)st;
+    if (e->stopping && !p->silent)
+        fprintf(stderr,
+                "%smillrace: interrupted after step %" PRId64 ", in epoch %" PRId64
+                "; the same command continues there\n",
+                p->bar ? "\n" : "", e->step, e->epoch);
     if (p->trace && e->error == MR_OK && train_trace_write(p->trace, e, &why) != MR_OK) {
         mr_status_prefix(&why, "--trace");
         p->failed = cli_fail(&why, CLI_FAILED) != CLI_OK;
@@ -269,9 +286,11 @@ mr_callback train_progress_callback(train_progress *p)
 void train_progress_print(void *progress, const char *text, const char *json)
 {
     const train_progress *p = progress;
+    if (p->silent)
+        return;
     if (p->json)
         puts(json);
-    else if (!p->silent)
+    else
         printf("%s%s\n", p->bar ? "\r\033[K" : "", text);
     fflush(stdout);
 }

@@ -27,8 +27,7 @@ static mr_code step(mr_replica *r, void *ctx, mr_status *st)
     MR_TRY(mr_replica_scratch(r, sizeof(double), &sum, st));
     mr_loss_opts how = {.scale = 1.0 / (double)l->rows, .sum = sum};
     MR_TRY(mr_model_forward(l->model, r, &x, &(mr_forward_opts){.training = true}, &predicted, st));
-    MR_TRY(mr_loss_compute(l->loss, r, &y, &predicted, &how, NULL,
-                           mr_model_output_gradient(l->model, r), st));
+    MR_TRY(mr_model_loss(l->model, r, 0, l->loss, &y, &how, NULL, st));
     MR_TRY(mr_model_backward(l->model, r, st));
     MR_TRY(mr_model_apply_gradients(l->model, r, l->optimizer, st));
     return mr_stream_copy(mr_replica_stream(r), l->share.values[id].data, sum, sizeof(double), st);

@@ -39,4 +39,7 @@ def ports(n=1):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] and sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        sys.exit()
     print(*ports(int(sys.argv[1]) if len(sys.argv) > 1 else 1))

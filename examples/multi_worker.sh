@@ -4,6 +4,11 @@
 # replicas each; then the same with mpirun, if it is installed. On several machines, start each task
 # separately, with addresses that all of them can reach.
 #   examples/multi_worker.sh [MILLRACE]      default: build/millrace
+case ${1:-} in -h | --help)
+    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+    ;;
+esac
 set -euo pipefail
 millrace=${1:-$(dirname "$0")/../build/millrace}
 read -r a b c < <(python3 "$(dirname "$0")/free_ports.py" 3)

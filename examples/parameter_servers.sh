@@ -5,6 +5,11 @@
 # steps. On several machines, start each task separately, with addresses that all of them can reach and
 # a token (MILLRACE_TOKEN_FILE).
 #   examples/parameter_servers.sh [MILLRACE]      default: build/millrace
+case ${1:-} in -h | --help)
+    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+    ;;
+esac
 set -euo pipefail
 millrace=${1:-$(dirname "$0")/../build/millrace}
 read -r -a port < <(python3 "$(dirname "$0")/free_ports.py" 5)

@@ -5,6 +5,11 @@
 #   examples/quickstart.sh [--data DIR] [--out DIR] [--epochs N] [--replicas N] [--seed N] [--program FILE]
 # --data: directory of {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz (default: Debian's Fashion-MNIST).
 # --out: output directory (default: build/quickstart). --program: use this millrace, and build nothing.
+case ${1:-} in -h | --help)
+    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+    ;;
+esac
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=/usr/share/datasets/fashion-mnist out=build/quickstart epochs=5 replicas=2 seed=1 program=

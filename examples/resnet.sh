@@ -4,6 +4,11 @@
 # bytes, which the model's first layer converts to floats. Batch normalization is synchronized over all
 # replicas; the learning rate follows a cosine schedule.
 #   examples/resnet.sh [MILLRACE]      default: build/millrace
+case ${1:-} in -h | --help)
+    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+    ;;
+esac
 set -euo pipefail
 millrace=${1:-$(dirname "$0")/../build/millrace}
 rows=$(for i in 0 1 2 3 4 5 6 7; do for _ in 1 2 3 4 5 6 7 8; do printf '%s, ' $i; done; done)

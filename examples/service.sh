@@ -6,6 +6,11 @@
 # --data: directory of {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz (default: Debian's Fashion-MNIST).
 # --out: directory for the shards, the account and the logs (default: build/service). --program: use this
 # millrace; installs and builds nothing.
+case ${1:-} in -h | --help)
+    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+    ;;
+esac
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=/usr/share/datasets/fashion-mnist out=build/service epochs=2 seed=1 program=

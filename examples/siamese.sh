@@ -4,6 +4,11 @@
 # whether two points are on the same side of a line.
 #
 #     examples/siamese.sh [MILLRACE]      default: build/millrace
+case ${1:-} in -h | --help)
+    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+    ;;
+esac
 set -eu
 millrace=${1:-build/millrace}
 model='left = input(2); right = input(2);

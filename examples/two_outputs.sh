@@ -4,6 +4,11 @@
 # the origin. Each output has a separate loss, weight and metric.
 #
 #     examples/two_outputs.sh [MILLRACE]      default: build/millrace
+case ${1:-} in -h | --help)
+    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+    ;;
+esac
 set -eu
 millrace=${1:-build/millrace}
 saved=$(mktemp -d)

@@ -89,6 +89,21 @@ static mr_code code_of_errno(int err)
     }
 }
 
+/* No element is at fault: the process or the machine lacks something. */
+static bool system_lacks(int err)
+{
+    switch (err) {
+    case ENOMEM:
+    case ENOSPC:
+    case EDQUOT:
+    case EMFILE:
+    case ENFILE:
+        return true;
+    default:
+        return false;
+    }
+}
+
 void mr_status_prefix(mr_status *st, const char *fmt, ...)
 {
     if (!st)
@@ -111,6 +126,7 @@ mr_code mr_fail_errno(mr_status *st, int err, const char *fmt, ...)
     mr_failv(st, code, fmt, ap);
     va_end(ap);
     if (st) {
+        st->element = system_lacks(err) ? MR_OF_NO_ELEMENT : -1;
         size_t used = strlen(st->message);
         /* _GNU_SOURCE: the strerror_r that returns the text. */
         char room[128];
@@ -133,8 +149,10 @@ mr_code mr_fail_memory(mr_status *st, size_t bytes, const char *what)
         mr_fail(st, MR_RESOURCE_EXHAUSTED,
                 "out of memory: cannot allocate %zu bytes for %s; use smaller buffers or batches",
                 bytes, what);
-    if (st)
+    if (st) {
         st->sys_errno = ENOMEM;
+        st->element = MR_OF_NO_ELEMENT;
+    }
     return MR_RESOURCE_EXHAUSTED;
 }
 
@@ -172,6 +190,11 @@ void mr_status_of_no_element(mr_status *st)
 {
     if (st && st->code < 0)
         st->element = MR_OF_NO_ELEMENT;
+}
+
+bool mr_status_is_of_no_element(const mr_status *st)
+{
+    return st->code < 0 && st->element == MR_OF_NO_ELEMENT;
 }
 
 void mr_status_set_op(mr_status *st, const char *op_path)

@@ -60,7 +60,8 @@ typedef struct mr_status {
                           ones; -1 if unknown, or MR_OF_NO_ELEMENT */
 } mr_status;
 
-/* A value of `element`: the error does not belong to an element, e.g. the service is unreachable.
+/* A value of `element`: the error belongs to no element, but to the environment: no file matches, a
+ * disk is full, the service is unreachable. Such an error ends the pipeline, whatever ops follow.
  * ignore_errors does not suppress it. */
 #define MR_OF_NO_ELEMENT INT64_C(-2)
 
@@ -82,10 +83,11 @@ MR_API mr_code mr_failv(mr_status *st, mr_code code, const char *fmt, va_list ap
 
 /* Like mr_fail, for a failed system call: err determines the code (ENOENT: NOT_FOUND, EACCES:
  * PERMISSION_DENIED, ENOSPC: RESOURCE_EXHAUSTED, ...), and ": <strerror(err)>" is appended to the
- * message. */
+ * message. If err says that the system lacks something (memory, room on a disk, entries in a table
+ * of open files), the error belongs to no element. */
 MR_API mr_code mr_fail_errno(mr_status *st, int err, const char *fmt, ...) MR_PRINTF(3, 4);
 
-/* Fails with MR_RESOURCE_EXHAUSTED: could not allocate `bytes` bytes for `what`. */
+/* Fails with MR_RESOURCE_EXHAUSTED, of no element: could not allocate `bytes` bytes for `what`. */
 MR_API mr_code mr_fail_memory(mr_status *st, size_t bytes, const char *what);
 
 /* Prepends formatted text and ": " to the message of st (NULL: no-op). A message that becomes too
@@ -101,6 +103,9 @@ MR_API void mr_status_set_element(mr_status *st, int64_t element);
 
 /* Marks the error as belonging to no element. */
 MR_API void mr_status_of_no_element(mr_status *st);
+
+/* true: st is an error that belongs to no element. */
+MR_API bool mr_status_is_of_no_element(const mr_status *st);
 
 /* Sets the op path unless it is already set. */
 MR_API void mr_status_set_op(mr_status *st, const char *op_path);

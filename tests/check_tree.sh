@@ -138,7 +138,7 @@ fi
             # A private header is for its own library, and these are for the libraries above it too:
             #   pipeline/ itself and system/   system calls, waits, small inline functions
             #   memory/hash_index.h, id_map.h  containers, all inline
-            #   *_internal.h                   options that only our own layers set
+            #   *_internal.h                   options that only our own layers set, functions that only they call
             #   transport/net/ and wire/       objects that the trainer is linked with as well
             if (f[1] != w[1] && !(want in public) && to != "root" && to != "system" && want !~ /_internal\.h$|^pipeline\/memory\/(hash_index|id_map)\.h$/ &&
                 !(f[1] == "trainer" && (to == "transport/net" || to == "transport/wire")))
@@ -218,6 +218,8 @@ fi
     grep -E '\.([ch]|md)$' "$tmp/all" | xargs grep -nwiE \
         'behind|told|hands? on|handed on|pass(es|ed)? by|one by one|answers? (for|of)|lets? go|hand(s|ed)? over' /dev/null |
         sed 's/\(:[0-9]*\):.*/\1: words that plain English has a better one for/'
+    # Nor does what users read have the grammar of translated English.
+    grep -E '\.(c|h|cu|def|proto|md|sh|py|in)$' "$tmp/all" | grep -v '^tests/' | xargs python3 tests/check_words.py
     # A benchmark or an example bears the name of its subject.
     grep -vE '^(bench|examples)/' "$tmp/product" | sed 's|.*/||' | sort | uniq -d | while read -r name; do
         echo "$name: two files of that name: $(grep -E "(^|/)$name\$" "$tmp/product" | tr '\n' ' ')"

@@ -130,6 +130,7 @@ CALL(ssize_t, write, (int fd, const void *buf, size_t n), (fd, buf, n), call_fai
 CALL(off_t, lseek, (int fd, off_t offset, int whence), (fd, offset, whence), quick_call_fails)
 CALL(int, fstat, (int fd, struct stat *out), (fd, out), quick_call_fails)
 CALL(int, stat, (const char *path, struct stat *out), (path, out), quick_call_fails)
+CALL(int, lstat, (const char *path, struct stat *out), (path, out), quick_call_fails)
 CALL(int, fsync, (int fd), (fd), call_fails)
 CALL(int, rename, (const char *from, const char *to), (from, to), quick_call_fails)
 CALL(int, rename_exchange, (const char *a, const char *b), (a, b), quick_call_fails)
@@ -326,6 +327,7 @@ static const mr__system fault_table = {
     .lseek = fault_lseek,
     .fstat = fault_fstat,
     .stat = fault_stat,
+    .lstat = fault_lstat,
     .fsync = fault_fsync,
     .rename = fault_rename,
     .rename_exchange = fault_rename_exchange,

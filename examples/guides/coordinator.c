@@ -15,8 +15,7 @@ static mr_code scaled(mr_replica *r, const mr_worker_step *w, mr_status *st)
     mr_array y;
     mr_loss_opts how = {.scale = atof(w->ctx) / (double)w->rows, .sum = w->value};
     MR_TRY(mr_model_forward(w->model, r, w->columns, &(mr_forward_opts){.training = true}, &y, st));
-    MR_TRY(mr_loss_compute(w->loss, r, w->columns + 1, &y, &how, NULL,
-                           mr_model_output_gradient(w->model, r), st));
+    MR_TRY(mr_model_loss(w->model, r, 0, w->loss, w->columns + 1, &how, NULL, st));
     return mr_model_backward(w->model, r, st); /* the gradients go to the server */
 }
 

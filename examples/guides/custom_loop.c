@@ -33,8 +33,7 @@ static mr_code train_step(mr_replica *r, void *ctx, mr_status *st)
     const mr_forward_opts training = {.training = true};
     const mr_loss_opts how = {.scale = 1.0 / GLOBAL_BATCH, .sum = sums};
     MR_TRY(mr_model_forward(l->model, r, &features, &training, &predictions, st));
-    MR_TRY(mr_loss_compute(l->loss, r, &labels, &predictions, &how, NULL,
-                           mr_model_output_gradient(l->model, r), st));
+    MR_TRY(mr_model_loss(l->model, r, 0, l->loss, &labels, &how, NULL, st));
     MR_TRY(mr_model_regularization_loss(l->model, r, (double *)sums + 1, st));
     MR_TRY(mr_model_backward(l->model, r, st)); /* sums gradients over the replicas */
     MR_TRY(mr_model_apply_gradients(l->model, r, l->optimizer, st));

@@ -22,8 +22,7 @@ static mr_code judge(mr_replica *r, const mr_array *x, const mr_array *label, mr
     const mr_loss_opts how = {.scale = 1.0 / 64};
     mr_array says;
     MR_TRY(mr_model_forward(discriminator, r, x, &(mr_forward_opts){.training = true}, &says, st));
-    return mr_loss_compute(loss, r, label, &says, &how, NULL,
-                           mr_model_output_gradient(discriminator, r), st);
+    return mr_model_loss(discriminator, r, 0, loss, label, &how, NULL, st);
 }
 
 static mr_code learn(mr_replica *r, const mr_array *x, const mr_array *label, mr_status *st)

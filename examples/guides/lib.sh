@@ -2,6 +2,11 @@
 # shellcheck shell=bash
 # Common functions of the scripts in this directory. Each is called with the build directory (default:
 # build in this source tree) and ends with `finish`: 0 if all results were those of the guide.
+case ${1:-} in -h | --help)
+    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
+    exit
+    ;;
+esac
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "${1:-$root/build}" && pwd) || exit 2

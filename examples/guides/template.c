@@ -99,8 +99,7 @@ static mr_code replica_step(mr_replica *r, void *ctx, mr_status *st)
     for (size_t i = 0; i < MODELS; i++) {
         const mr_loss_opts loss = {.scale = 1.0 / (double)p->rows, .sum = (double *)sums + i};
         MR_TRY(mr_model_forward(models[i], r, &x, &how, &answer[i], st));
-        float *gradient = p->training ? mr_model_output_gradient(models[i], r) : NULL;
-        MR_TRY(mr_loss_compute(loss_object, r, &y, &answer[i], &loss, NULL, gradient, st));
+        MR_TRY(mr_model_loss(models[i], r, 0, loss_object, &y, &loss, NULL, st));
         if (p->training)
             MR_TRY(mr_model_backward(models[i], r, st));
     }

@@ -18,7 +18,7 @@
 
 /* ---- segments ---- */
 
-static size_t segment_bytes(const mr_destination *destination, size_t column)
+size_t mr__segment_bytes(const mr_destination *destination, size_t column)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < destination->n_segments; i++)
@@ -52,7 +52,7 @@ static bool has_room(const mr_destination *destination, size_t column, const mr_
 {
     size_t bytes = mr_array_row_bytes(a);
     return a->storage == MR_DENSE && bytes && !__builtin_mul_overflow(bytes, rows, &bytes) &&
-           bytes <= segment_bytes(destination, column);
+           bytes <= mr__segment_bytes(destination, column);
 }
 
 void mr__place(mr_block *out)

@@ -43,6 +43,8 @@ bool mr__can_group(const mr_block *b);
 /* out = `groups` rows, each of n consecutive rows of src from `from` on. No copy. */
 mr_code mr__group(mr_block *out, const mr_block *src, size_t from, size_t groups, size_t n,
                   mr_status *st) MR_NODISCARD;
+/* Total size of the consumer's segments for a column. */
+size_t mr__segment_bytes(const mr_destination *destination, size_t column);
 /* Copies the columns of out that fill the consumer's segments completely into these. */
 void mr__place(mr_block *out);
 /* The spec of batches of elements `in`: axis 0 of `size` (-1: unknown).

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "pipeline/columns/batch_builder.h"
 #include "pipeline/memory/object.h"
 
 enum {
@@ -478,21 +479,13 @@ static void gather(const mr__store_column *c, const uint32_t *slots, size_t n, c
     }
 }
 
-static size_t total(const mr_destination *destination, size_t column)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < destination->n_segments; i++)
-        bytes += destination->segments[column * destination->n_segments + i].bytes;
-    return bytes;
-}
-
 /* Straight into the consumer's segments, if each takes whole rows and the rows fill all. */
 static bool gather_into(const mr__store_column *c, const uint32_t *slots, size_t n,
                         const mr_destination *destination, size_t column)
 {
     size_t bytes = mr_array_row_bytes(&c->like);
     if (!destination || column >= destination->n_columns || bytes == 0 ||
-        n * bytes != total(destination, column))
+        n * bytes != mr__segment_bytes(destination, column))
         return false;
     const mr_segment *s = &destination->segments[column * destination->n_segments];
     for (size_t i = 0; i < destination->n_segments; i++)

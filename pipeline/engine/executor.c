@@ -10,6 +10,7 @@
 
 #include "pipeline/engine/work_clock.h"
 #include "pipeline/log.h"
+#include "pipeline/system/cgroup.h"
 #include "pipeline/system/spin_once.h"
 #include "pipeline/wait/wait.h"
 
@@ -233,12 +234,12 @@ void mr_executor_free(mr_executor *ex)
     mr_free(ex);
 }
 
-int mr__usable_cpus(void)
+int mr_usable_cpus(void)
 {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    int n = CPU_COUNT(&set);
+    int most = mr__cgroup_limits()->cpus;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    n = n < most ? n : most;
     return n > 0 ? n : 1;
 }
 

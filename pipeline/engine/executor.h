@@ -63,8 +63,6 @@ mr_executor *mr__executor_none(void);
  * result of mr__executor_enter. */
 mr__sleep_watch mr__executor_enter(mr_executor *ex);
 void mr__executor_leave(mr_executor *ex, mr__sleep_watch before);
-/* CPUs that this process may use. */
-int mr__usable_cpus(void);
 /* Threads in the pool. */
 int mr__executor_threads(const mr_executor *ex);
 /* From now on a sleeping task keeps its place, so that no more tasks are started than there are

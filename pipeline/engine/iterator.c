@@ -7,9 +7,11 @@
  *   4       4     zlib crc32 of all that follows, little-endian
  *   8       ...   bytes: text of the graph (its list of ops if it has no text)
  *                 number: rows to skip after the state (0 except for mr_iterator_save_at)
- *                 bytes: state of the root iterator (engine/position.c)
+ *                 bytes: state of the root iterator (engine/op_position.c)
  *                 block: rows to deliver before the state; only for mr_iterator_save_at, if the
- *                        graph would not produce the same rows again */
+ *                        graph would not produce the same rows again
+ *                 names: of the files of these rows (engine/position.c); only in a run with a
+ *                        ledger */
 #include "pipeline/engine/iterator.h"
 
 #include <inttypes.h>
@@ -25,12 +27,13 @@
 #include "pipeline/engine/watch.h"
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/functions/compiler/draws.h"
+#include "pipeline/log.h"
 
 struct mr_iterator {
     mr_run run;
-    mr_dataset *graph; /* the user's dataset, for its text */
     mr_dataset *instance;
     mr_iter *root;
+    bool settles;    /* the last pull gave rows: what it left open may be settled */
     char *signature; /* made when first needed */
     mr__watched watched;
     mr_buffer *before; /* state before and after the last block, if positions are on */
@@ -74,6 +77,47 @@ static mr_code open_root(mr_iterator *it, mr_status *st)
     return mr__iter_open(&it->run, &place, it->instance, &it->root, st);
 }
 
+static mr_code pull_root(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
+{
+    mr_executor *ex = it->run.executor; /* NULL: not needed yet */
+    mr__sleep_watch before = {0};
+    if (ex)
+        before = mr__executor_enter(ex);
+    mr__name_scope outer = mr__name_scope_set(it->run.names);
+    mr_code rc = mr_iter_next(it->root, want, b, st);
+    mr__name_scope_set(outer);
+    if (ex)
+        mr__executor_leave(ex, before);
+    return rc;
+}
+
+/* An op that writes a file may have had all elements of its input without having met the end, which
+ * completes the file: one more pull shows it. Not after an error, nor where the pull could wait for
+ * an outside producer. It does not count as an opening of sources. */
+static void settle(mr_iterator *it)
+{
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_state_w w = {0};
+    mr__scope *scope = it->run.opts.identities ? &it->run.scope : NULL;
+    /* Relaxed: set by pulls that have returned. */
+    if (!it->settles || mr_cancel_is_cancelled(it->run.cancel) ||
+        atomic_load_explicit(&it->run.wait_for_end, memory_order_relaxed) == 0 ||
+        atomic_load_explicit(&it->run.reads_pipe, memory_order_relaxed) ||
+        (mr__dataset_all_props(it->instance) & MR_OP_MAY_BLOCK))
+        return;
+    it->settles = false;
+    uint64_t sources = mr__dataset_n_sources(it->instance);
+    if (mr__scope_save(&it->run, scope, 0, sources, &w, &st) == MR_OK) {
+        (void)pull_root(it, 1, &b, &st);
+        mr_block_reset(&b);
+        mr_state_r r = {.at = w.data, .end = w.data + w.size};
+        if (mr__scope_restore(&it->run, scope, 0, sources, &r, &st) != MR_OK)
+            mr_log(MR_LOG_WARNING, "the epochs of later passes may be too high: %s", st.message);
+    }
+    mr__state_w_reset(&w);
+}
+
 static void keep_position(mr_iterator *it)
 {
     mr_buffer_unref(it->before);
@@ -108,7 +152,7 @@ static mr_code open_iterator(mr_iterator **out, mr_dataset *ds, const mr_iterato
     /* In the calling thread alone, all times add up to the elapsed time. */
     mr__stats_init(&it->run.stats, opts->executor ? mr__executor_threads(opts->executor) > 0
                                                   : !opts->has_threads || opts->threads > 0);
-    it->graph = mr_dataset_ref(ds);
+    it->run.graph = mr_dataset_ref(ds);
     int deterministic = 1;
     int64_t memory_limit = 0;
     mr_code rc = mr_cancel_new(opts->cancel, &it->run.cancel, st);
@@ -118,7 +162,8 @@ static mr_code open_iterator(mr_iterator **out, mr_dataset *ds, const mr_iterato
         rc = find_options(ds, &deterministic, &memory_limit, st);
     if (rc == MR_OK)
         rc = mr__memory_start(&it->run.memory, ds, opts, memory_limit, st);
-    it->run.opts.memory_limit = it->run.memory.limit; /* for the iterators that ops open */
+    /* For the iterators that ops open, which find the control group's by themselves. */
+    it->run.opts.memory_limit = it->run.memory.of_group ? 0 : it->run.memory.limit;
     it->run.deterministic =
         opts->deterministic == MR_DEFAULT ? deterministic != 0 : opts->deterministic == MR_YES;
     /* Random functions draw from the identities of an element. */
@@ -140,7 +185,7 @@ static mr_code open_iterator(mr_iterator **out, mr_dataset *ds, const mr_iterato
     if (opts->positions)
         keep_position(it);
     if (opts->watch)
-        mr__watch_start(&it->watched, &it->run, it->graph);
+        mr__watch_start(&it->watched, &it->run, it->run.graph);
     *out = it;
     return MR_OK;
 }
@@ -194,25 +239,33 @@ static mr_code enter_rows(mr_ledger *ledger, const mr_block *b, mr_status *st)
     return MR_OK;
 }
 
+/* true: what is pulled may have effects on the next pass, which may begin before the end of this
+ * one. */
+static bool pulls_count(const mr_iterator *it)
+{
+    return it->run.internal.opened_again &&
+           (mr__dataset_all_props(it->instance) & (MR__OPENS_RANDOM | MR_OP_REMEMBERS));
+}
+
 mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
 {
-    mr_executor *ex = it->run.executor; /* NULL: not needed yet */
-    mr__sleep_watch before = {0};
-    if (ex)
-        before = mr__executor_enter(ex);
-    mr__name_scope outer = mr__name_scope_set(it->run.names);
-    mr_code rc = mr_iter_next(it->root, want, b, st);
-    mr__name_scope_set(outer);
-    if (ex)
-        mr__executor_leave(ex, before);
+    if (pulls_count(it))
+        want = 1;                 /* the rest of a block might never be used */
+    if (it->root->priv->failed) { /* reported; a consumer that continues must not get it forever */
+        mr_block_clear(b);
+        return MR_END;
+    }
+    mr_code rc = pull_root(it, want, b, st);
+    it->settles = rc == MR_OK;
     if (rc == MR_OK && it->run.opts.ledger && !mr_ledger_takes_steps(it->run.opts.ledger)) {
         rc = enter_rows(it->run.opts.ledger, b, st);
         if (rc != MR_OK)
             mr_block_clear(b);
     }
     b->names = mr_spec_leaf_names(it->root->spec);
-    /* If a wait was cancelled, the last delivered block remains the last one. */
-    bool given_up = rc == MR_CANCELLED && mr_cancel_is_cancelled(it->run.cancel);
+    /* If a wait was cancelled or the pass failed, the last delivered block remains the last one. */
+    bool given_up =
+        (rc == MR_CANCELLED && mr_cancel_is_cancelled(it->run.cancel)) || it->root->priv->failed;
     if (it->run.opts.positions && !given_up) {
         keep_position(it);
         if (rc == MR_OK && it->after)
@@ -224,6 +277,7 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
 mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
 {
     mr__name_scope outer = mr__name_scope_set(it->run.names);
+    settle(it);
     mr_code rc = open_root(it, st);
     mr__name_scope_set(outer);
     if (rc == MR_OK && it->run.opts.positions)
@@ -249,24 +303,27 @@ static mr_code list_ops(const mr_dataset *ds, mr_state_w *w, mr_status *st)
     return rc;
 }
 
-static mr_code sign(mr_iterator *it, mr_status *st)
+mr_code mr__graph_signature(const mr_dataset *ds, char **out, mr_status *st)
 {
-    if (it->signature)
-        return MR_OK;
     mr_status why;
-    mr_code rc = mr_dataset_to_text(it->graph, &it->signature, &why);
+    mr_code rc = mr_dataset_to_text(ds, out, &why);
     if (rc != MR_FAILED_PRECONDITION) {
         if (rc != MR_OK && st)
             *st = why;
         return rc;
     }
     mr_state_w w = {0};
-    rc = list_ops(it->graph, &w, st);
+    rc = list_ops(ds, &w, st);
     if (rc == MR_OK)
-        it->signature = (char *)w.data;
+        *out = (char *)w.data;
     else
         mr__state_w_reset(&w);
     return rc;
+}
+
+static mr_code sign(mr_iterator *it, mr_status *st)
+{
+    return it->signature ? MR_OK : mr__graph_signature(it->run.graph, &it->signature, st);
 }
 
 /* b NULL: skip `rows` rows after the state; else deliver the rows of b from `rows` on before it. */
@@ -294,8 +351,12 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
         rc = mr_state_put_u64(&w, b ? 0 : rows, st);
     if (rc == MR_OK)
         rc = mr_state_put_bytes(&w, mr_buffer_data(state), mr_buffer_size(state), st);
-    if (rc == MR_OK && b)
+    if (rc == MR_OK && b) {
+        w.ledger = it->run.opts.ledger;
         rc = mr__state_put_rows(&w, b, rows, st);
+        if (rc == MR_OK)
+            rc = mr__state_put_names(&w, st);
+    }
     if (rc != MR_OK) {
         mr__state_w_reset(&w);
         return rc;
@@ -319,7 +380,7 @@ mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, voi
         return mr_fail(st, MR_INVALID_ARGUMENT, "row %zu of a block of %zu", rows, b->rows);
     if (rows == b->rows)
         return mr_iterator_save(it, bytes, size, st);
-    if (mr_iter_replays(it->root))
+    if (mr_iter_replays(it->root) && !pulls_count(it))
         return write_position(it, it->before, NULL, rows, bytes, size, st);
     return write_position(it, it->after, b, rows, bytes, size, st);
 }
@@ -347,6 +408,8 @@ static mr_code put_back(mr_iterator *it, mr_state_r *r, mr_status *st)
     mr_block rows = MR_BLOCK_EMPTY;
     mr_code rc = mr_state_get_block(r, it->root->spec, &rows, st);
     if (rc == MR_OK && r->at != r->end)
+        rc = mr__state_get_names(r, it->run.opts.ledger, st);
+    if (rc == MR_OK && r->at != r->end)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: %zu bytes are left over",
                      (size_t)(r->end - r->at));
     if (rc == MR_OK)
@@ -365,7 +428,7 @@ static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_statu
     mr__store_le(sum, mr__zlib.crc32_z(0, p + 8, size - 8), 4);
     if (memcmp(sum, p + 4, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
-    mr_state_r r = {p + 8, p + size};
+    mr_state_r r = {.at = p + 8, .end = p + size, .graph = it->run.graph};
     const void *text, *state;
     size_t text_size, state_size;
     uint64_t skip;
@@ -377,6 +440,7 @@ static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_statu
         return another_graph(it, text, text_size, st);
     if (skip > INT32_MAX || (skip && r.at != r.end))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: out of range");
+    it->settles = false;
     MR_TRY(open_root(it, st));
     MR_TRY(mr_iter_restore_position(it->root, state, state_size, st));
     mr_block b = MR_BLOCK_EMPTY;
@@ -411,6 +475,7 @@ void mr_iterator_close(mr_iterator *it)
     if (!it)
         return;
     mr__watch_stop(&it->watched);
+    settle(it);
     if (it->run.cancel)
         mr_iterator_cancel(it);
     mr_iter_close(it->root);
@@ -418,7 +483,7 @@ void mr_iterator_close(mr_iterator *it)
         mr_executor_free(it->run.executor);
     mr_cancel_unref(it->run.cancel);
     mr_dataset_unref(it->instance);
-    mr_dataset_unref(it->graph);
+    mr_dataset_unref(it->run.graph);
     mr__stats_reset(&it->run.stats);
     mr__memory_stop(&it->run.memory);
     pthread_mutex_destroy(&it->run.lock);

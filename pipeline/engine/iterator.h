@@ -12,7 +12,10 @@
  *     mr_iterator_close(it);            rc is MR_END, or an error that st describes
  *
  * An error occupies one position in the order: the rows before it are delivered first, then the
- * error is returned once, and the next call continues after it if the op can. MR_END is sticky.
+ * error is returned once, and the next call continues after it if the op can. An error that belongs
+ * to no element (mr_status_is_of_no_element) ends the pass: it is returned once, then MR_END. A
+ * position saved after it is that of the last block delivered, so that a restored iterator tries
+ * again. Only a lack of memory (sys_errno ENOMEM) does not end the pass. MR_END is sticky.
  *
  * thread   one at a time per iterator; mr_iterator_cancel from any
  * since    0.1 */
@@ -29,10 +32,15 @@ typedef struct mr_iterator mr_iterator;
 typedef struct mr_executor mr_executor;
 
 /* A pool of threads for the tasks of iterators. n_threads 0: everything runs in the calling thread,
- * in one fixed order. errors MR_RESOURCE_EXHAUSTED */
+ * in one fixed order. If the system refuses threads, the pool has fewer and a warning is logged.
+ * errors   MR_INVALID_ARGUMENT: n_threads is not 0 to 1024; MR_RESOURCE_EXHAUSTED: out of memory */
 MR_API mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st) MR_NODISCARD;
-MR_API int mr_executor_threads(const mr_executor *ex); /* how many it has */
+MR_API int mr_executor_threads(const mr_executor *ex); /* number of its threads */
 MR_API void mr_executor_free(mr_executor *ex); /* after all iterators that use it are closed */
+
+/* The number of processors that this thread may use: by its affinity and by the control group's
+ * cpu.max, rounded up; at least 1. since 0.2 */
+MR_API int mr_usable_cpus(void);
 
 struct mr__iterator_internal;
 
@@ -72,7 +80,9 @@ typedef struct mr_iterator_opts {
 
     /* ---- memory ---- */
     int64_t memory_limit; /* maximum resident bytes of this process; overrides with_options of the
-                             graph. 0: that of the graph; negative: MR_INVALID_ARGUMENT */
+                             graph. 0: that of the graph, or else nine tenths of the control group's
+                             memory.max, which never refuses a graph and also applies instead of a
+                             higher limit; negative: MR_INVALID_ARGUMENT */
     int64_t memory_slots; /* batches that the consumer keeps in its slots; a limit must leave room
                              for them */
     int64_t
@@ -91,18 +101,19 @@ typedef struct mr_iterator_opts {
     const struct mr__iterator_internal *internal; /* set by Millrace's own layers; else NULL */
 } mr_iterator_opts;
 
-/* Makes an iterator at the first element of ds (a reference is kept). opts NULL: all defaults.
- * errors   what ds carries; what the ops meet when opened; MR_INVALID_ARGUMENT: a memory_limit
- *          below mr_memory_needed. *out is untouched then */
+/* Opens an iterator, positioned before the first element of ds; it keeps a reference to ds. opts
+ * NULL: all defaults.
+ * errors   the error that ds carries; errors of its ops while they open; MR_INVALID_ARGUMENT: a
+ *          memory_limit below mr_memory_needed. After an error *out is unchanged */
 MR_API mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
                                 mr_status *st) MR_NODISCARD;
 
-/* *bytes = the minimum memory_limit that ds runs with: the process's present memory, blocks in
- * flight, file buffers, elements held by ops, and the consumer's slots. It follows from the graph
- * and from the number of threads, memory_slots and memory_taken in opts (NULL: the defaults).
- * *unknown = the name of an op that holds elements of a size that the graph does not determine;
- * *bytes does not include them (static; NULL: no such op). With a limit, such an op fails with
- * MR_RESOURCE_EXHAUSTED when the memory for it is used up.
+/* *bytes = the smallest memory_limit with which ds can run: the memory that the process uses now,
+ * blocks in flight, file buffers, elements held by ops, and the consumer's slots. It depends on the
+ * graph and on the number of threads, memory_slots and memory_taken in opts (NULL: the defaults).
+ * *unknown = the name (static) of an op that holds elements whose size the graph does not
+ * determine, and which *bytes does not include; NULL: no such op. Under a limit, such an op fails
+ * with MR_RESOURCE_EXHAUSTED when the memory for it is used up.
  * errors   the error that ds carries */
 MR_API mr_code mr_memory_needed(const mr_dataset *ds, const mr_iterator_opts *opts, int64_t *bytes,
                                 const char **unknown, mr_status *st) MR_NODISCARD;
@@ -172,6 +183,7 @@ typedef struct mr_op_stats {
      * all of them are taken. Bytes are those of values, if the op bounds them; else 0. */
     int64_t queued_elements, queued_blocks, queued_bytes;
     int64_t room_elements, room_blocks; /* capacity of the queues; 0: not bounded that way */
+    int64_t dropped;                    /* failed elements that it left out (ignore_errors) */
 } mr_op_stats;
 /* Fills up to `capacity` entries, sink first; returns the total number of ops. Each op is followed
  * by those below it: first the ops of the datasets that its function made, added up, as in

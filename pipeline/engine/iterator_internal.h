@@ -12,6 +12,9 @@ typedef struct mr__iterator_internal {
     /* With a memory limit: the needs of all iterators with this flag are added up; opening one that
      * no longer fits fails with MR_RESOURCE_EXHAUSTED. */
     bool shares_memory;
+    /* An op of another iterator rewinds this one, maybe before its end: what a pass draws, counts
+     * or records must not depend on rows that were not requested. */
+    bool opened_again;
     const mr_read_slots *read_slots; /* for the files that sources read (mr_file_opts); borrowed
                                         until the iterator is closed; may be NULL */
 } mr__iterator_internal;

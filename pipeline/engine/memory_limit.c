@@ -19,6 +19,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/params/infer.h"
+#include "pipeline/system/cgroup.h"
 #include "pipeline/system/system.h"
 
 #define MIB ((int64_t)1 << 20)
@@ -197,7 +198,7 @@ static int64_t threads_of(const mr_iterator_opts *o)
 {
     if (o->executor)
         return mr__executor_threads(o->executor);
-    return o->has_threads ? o->threads : mr__usable_cpus();
+    return o->has_threads ? o->threads : mr_usable_cpus();
 }
 
 /* The process as it is, with the threads of a run. */
@@ -332,6 +333,13 @@ static void give_back_large(void)
     mallopt(M_TRIM_THRESHOLD, MIB);
 }
 
+/* Nine tenths of memory.max, which counts pages of the kernel too; 0: none. */
+static int64_t limit_of_group(void)
+{
+    int64_t most = mr__cgroup_limits()->memory_max;
+    return most == INT64_MAX ? 0 : most - most / 10;
+}
+
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                          int64_t limit_of_graph, mr_status *st)
 {
@@ -339,24 +347,37 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
     if (limit < 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "memory_limit must be 0 (none) or more bytes, not %" PRId64, limit);
+    int64_t most = limit_of_group();
+    if (most && (limit == 0 || limit > most)) {
+        if (limit)
+            mr_log(MR_LOG_WARNING,
+                   "the memory limit of %" PRId64 " bytes is more than the control group allows; "
+                   "%" PRId64 " apply",
+                   limit, most);
+        limit = most;
+        m->of_group = true;
+    }
     if (limit == 0)
         return MR_OK;
-    MR_TRY(mr__iterator_internal_of(opts)->shares_memory
-               ? start_beside(m, ds, opts, limit, &needed, st)
-               : start_alone(ds, opts, limit, &needed, st));
+    if (!m->of_group)
+        MR_TRY(mr__iterator_internal_of(opts)->shares_memory
+                   ? start_beside(m, ds, opts, limit, &needed, st)
+                   : start_alone(ds, opts, limit, &needed, st));
     m->limit = limit;
-    give_back_large();
     atomic_init(&m->for_ahead, limit > needed ? limit - needed : 0);
     m->of_batch = batch_bytes(ds);
     m->threads = threads_of(opts);
-    mr__buffer_pool_limit(1, POOL_KEEPS);
+    if (!m->of_group) {
+        give_back_large();
+        mr__buffer_pool_limit(1, POOL_KEEPS);
+    }
     return MR_OK;
 }
 
 void mr__memory_stop(mr__memory *m)
 {
     assert((!m->limit || m->ahead == 0) && "what was counted as ahead is counted back");
-    if (m->limit)
+    if (m->limit && !m->of_group)
         mr__buffer_pool_limit(-1, POOL_KEEPS);
     stop_beside(m);
     m->limit = 0;
@@ -440,7 +461,7 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
     /* Relaxed: figures; other threads may check at the same time, so memory for one block per
      * thread of each limited run stays free. */
     int64_t ahead = atomic_load_explicit(&m->ahead, memory_order_relaxed);
-    int64_t runs = mr__buffer_pool_limits();
+    int64_t runs = mr__buffer_pool_limits() + m->of_group;
     int64_t free_for_all = times(one, (m->threads + 1) * runs);
     free_for_all = add(free_for_all, m->beside ? times(OF_BESIDE, runs) : 0);
     if (add(ahead, one) > atomic_load_explicit(&m->for_ahead, memory_order_relaxed))
@@ -466,12 +487,14 @@ mr_code mr__memory_check(const mr_iter *it, mr_status *st)
     if (now <= m->limit)
         return MR_OK;
     mr_fail(st, MR_RESOURCE_EXHAUSTED,
-            "the memory limit of %" PRId64 " bytes is reached: %" PRId64
-            " bytes are in use, and '%s' needs to hold more; raise memory_limit, or hold fewer "
+            "the memory limit of %" PRId64 " bytes%s is reached: %" PRId64
+            " bytes are in use, and '%s' needs to hold more; raise %s, or hold fewer "
             "elements",
-            m->limit, now, it->op->name);
+            m->limit, m->of_group ? " that the control group sets" : "", now, it->op->name,
+            m->of_group ? "the group's memory.max" : "memory_limit");
     if (st)
         st->sys_errno = ENOMEM; /* a retry may succeed */
+    mr_status_of_no_element(st);
     return MR_RESOURCE_EXHAUSTED;
 }
 

@@ -25,6 +25,7 @@ enum { MR__LARGE_BLOCK = 1 << 20 };
 
 typedef struct mr__memory {
     int64_t limit;                 /* 0: no limit */
+    bool of_group;                 /* the control group's: needs are not refused, nor subtracted */
     atomic_int_fast64_t for_ahead; /* limit minus needs, minus the bytes reserved of that */
     int64_t of_batch;              /* bytes of a batch; 0: not known */
     int64_t beside;                /* with shares_memory: this run's needs; else 0 */
@@ -36,7 +37,8 @@ typedef struct mr__memory {
     atomic_bool has_warned; /* about an element that is too large */
 } mr__memory;
 
-/* Reads the limit from opts (0: from the graph).
+/* Reads the limit from opts (0: from the graph); without one, or if the control group allows less,
+ * the limit is of the group.
  * errors   MR_INVALID_ARGUMENT: ds needs more
  *          MR_RESOURCE_EXHAUSTED: with shares_memory, the other iterators leave too little */
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,

@@ -11,12 +11,12 @@ mr_executor *mr_iter_executor(mr_iter *it)
         return mr__executor_none();
     pthread_mutex_lock(&run->lock);
     if (!run->executor) {
-        int n = run->opts.has_threads ? (int)run->opts.threads : mr__usable_cpus();
+        int n = run->opts.has_threads ? (int)run->opts.threads : mr_usable_cpus();
         if (mr_executor_new(n, &run->executor, NULL) == MR_OK ||
             mr_executor_new(0, &run->executor, NULL) == MR_OK)
             run->own_executor = true;
     }
-    if (run->executor && run->memory.limit)
+    if (run->executor && run->memory.limit && !run->memory.of_group)
         mr__executor_keep_places(run->executor);
     /* If the pool cannot be allocated, use the calling thread. */
     mr_executor *ex = run->executor ? run->executor : mr__executor_none();
@@ -29,25 +29,29 @@ bool mr__iter_counts_exactly(const struct mr_iter_private *p, const mr_dataset *
     return p->scope && p->again && (mr__dataset_all_props(node) & MR_OP_OPENS_LATER);
 }
 
-static bool records(const mr_iter *it)
-{
-    bool some = it->priv->records;
-    for (size_t i = 0; i < it->n_inputs && !some; i++)
-        some = it->inputs[i] && records(it->inputs[i]);
-    return some;
-}
-
 bool mr_iter_pulls_count(const mr_iter *it)
 {
     const struct mr_iter_private *p = it->priv;
     uint32_t props = mr__dataset_all_props(it->node);
+    /* Relaxed: what is below may be pulled in another thread, which decides when it is done. */
     return mr__iter_counts_exactly(p, it->node) ||
-           (p->again && ((props & MR__OPENS_RANDOM) || ((props & MR_OP_REMEMBERS) && records(it))));
+           (p->again && ((props & MR__OPENS_RANDOM) ||
+                         ((props & MR_OP_REMEMBERS) &&
+                          atomic_load_explicit(&p->recording, memory_order_relaxed) > 0)));
+}
+
+bool mr_iter_opened_again(const mr_iter *it)
+{
+    return it->priv->again;
 }
 
 void mr_iter_set_records(mr_iter *it, bool does)
 {
+    if (it->priv->records == does)
+        return;
     it->priv->records = does;
+    for (mr_iter *i = it; i; i = i->priv->place == SIZE_MAX ? NULL : i->priv->parent)
+        atomic_fetch_add_explicit(&i->priv->recording, does ? 1 : -1, memory_order_relaxed);
 }
 
 bool mr_iter_replays(const mr_iter *it)

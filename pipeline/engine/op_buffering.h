@@ -22,7 +22,7 @@ MR_API mr_executor *mr_iter_executor(mr_iter *it); /* never NULL; may have 0 thr
  * called on the same thread. */
 typedef struct mr_iter_work {
     int64_t began, waited, inner, inner_waited, entered; /* the engine's */
-    const mr_iter *above;
+    const mr_iter *above, *outer;
     size_t bound; /* the limit of one allocation before begin */
 } mr_iter_work;
 MR_API void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w);
@@ -46,6 +46,8 @@ MR_API mr_code mr_iter_restore_position(mr_iter *it, const void *bytes, size_t n
  * and it draws, is counted or recorded. Only rows that the consumer requested may have such
  * effects, so save the rows instead of pulling them again. thread the one that pulls `it` */
 MR_API bool mr_iter_pulls_count(const mr_iter *it);
+/* true: an op above opens `it` again, maybe before its end. */
+MR_API bool mr_iter_opened_again(const mr_iter *it);
 /* Called by an op with MR_OP_REMEMBERS: whether it records the elements that are pulled. */
 MR_API void mr_iter_set_records(mr_iter *it, bool does);
 /* false: this iterator or one below it, ever opened, cannot emit the same elements again

@@ -20,6 +20,9 @@ MR_API mr_code mr_iter_open_dataset(mr_iter *parent, mr_dataset *ds, const mr_id
  * with the identities of `it`. */
 MR_API mr_code mr_iter_open_replacement(mr_iter *it, mr_dataset *ds, mr_iter **out,
                                         mr_status *st) MR_NODISCARD;
+/* Call in open if the datasets that `it` opens stand for a source, each for a part of it: the names
+ * of their files are given as those of the source are (op_source.h). */
+MR_API void mr_iter_set_stands_for_source(mr_iter *it);
 MR_API mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st) MR_NODISCARD;
 MR_API void mr_iter_close(mr_iter *it); /* NULL: nothing */
 

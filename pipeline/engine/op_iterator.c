@@ -3,6 +3,7 @@
 #include "pipeline/engine/op_iterator.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,8 +78,10 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
     p->scope = place->scope;
     p->owns_scope = place->owns_scope;
     p->number = place->number;
-    p->again = parent && !place->owns_scope &&
-               (parent->priv->again || (parent->op->props & MR_OP_OPENS_LATER));
+    p->again = parent ? !place->owns_scope &&
+                            (parent->priv->again || (parent->op->props & MR_OP_OPENS_LATER))
+                      : run->internal.opened_again;
+    p->names = place->names ? place->names : parent ? parent->priv->names : MR__NAMES_GIVEN;
     p->in_turn = parent ? parent->priv->in_turn : 1;
     if (parent && p->place == SIZE_MAX && parent->priv->takes &&
         __builtin_mul_overflow(p->in_turn, parent->priv->takes, &p->in_turn))
@@ -110,6 +113,7 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
         mr_iter_close(it);
         return rc;
     }
+    p->running = true;
     *out = it;
     return MR_OK;
 }
@@ -128,7 +132,10 @@ mr_code mr_iter_open_input(mr_iter *it, size_t i, mr_status *st)
                              .seed = mr__mix_text(mr__mix(p->seed, i + 1), it->op->name),
                              .scope = p->scope,
                              .number = mr__iter_first_source(it, i)};
-    return mr__iter_open(it->run, &place, mr_dataset_input(it->node, i), &it->inputs[i], st);
+    mr_code rc = mr__iter_open(it->run, &place, mr_dataset_input(it->node, i), &it->inputs[i], st);
+    if (rc < 0 && p->running) /* in mid-stream: it would fail again at each pull */
+        mr_status_of_no_element(st);
+    return rc;
 }
 
 void mr_iter_close_input(mr_iter *it, size_t i)
@@ -160,6 +167,7 @@ void mr_iter_close(mr_iter *it)
     for (size_t i = 0; i < it->n_inputs; i++)
         mr_iter_close_input(it, i);
     mr__iter_drop_pending(it->priv);
+    mr_iter_set_records(it, false);
     if (it->priv->owns_scope)
         mr__scope_free(it->priv->scope);
     mr_dataset_unref(it->node);
@@ -181,10 +189,13 @@ static mr_code deliver_pending(mr_iter *it, size_t want, mr_block *out, mr_statu
             return rc;
         p->at += n;
     } else {
-        const mr_status *e = &p->errors.v[p->error_at++].status;
+        const mr_status *e = &p->errors.v[p->error_at].status;
         rc = e->code;
         if (st)
             *st = *e;
+        if (mr_status_is_of_no_element(e) && e->sys_errno != ENOMEM)
+            return rc; /* the iterator stays failed here */
+        p->error_at++;
     }
     if (p->at == p->rows.rows && p->error_at == p->errors.n)
         mr__iter_drop_pending(p);
@@ -213,6 +224,20 @@ mr_code mr_iter_emit(mr_iter *it, size_t want, mr_block *rows, mr_row_errors *er
     p->at = p->error_at = 0;
     p->pending = true;
     return deliver_pending(it, want, out, st);
+}
+
+void mr_iter_dropped(mr_iter *it)
+{
+    struct mr_iter_private *p = it->priv;
+    p->dropped++;
+    /* Relaxed: statistics order nothing. */
+    if (p->counters)
+        atomic_fetch_add_explicit(&p->counters->dropped, 1, memory_order_relaxed);
+}
+
+uint64_t mr_iter_n_dropped(const mr_iter *it)
+{
+    return it->priv->dropped;
 }
 
 void mr_iter_defer(mr_iter *it, const mr_status *error)
@@ -246,20 +271,40 @@ static void name_place(mr_iter *it, mr_code rc, mr_status *st)
     struct mr_iter_private *p = it->priv;
     char path[sizeof st->op];
     bool own = !st->op[0] && it->n_inputs > 0; /* not an input's; sources name records */
-    /* A temporary lack of system resources is not the error of an element. */
-    bool of_system = rc == MR_RESOURCE_EXHAUSTED && st->sys_errno;
     iter_path(it, path, sizeof path);
     mr_status_set_op(st, path);
-    if (own && !of_system && rc != MR_CANCELLED)
+    if (own && !mr_status_is_of_no_element(st) && rc != MR_CANCELLED)
         mr_status_set_element(st, (int64_t)p->delivered++);
+}
+
+/* A permanent error of no element: the iterator stays failed, so that no op takes what follows for
+ * the end. A lack of memory is temporary. */
+static void stay_failed(mr_iter *it, mr_code rc, const mr_status *st)
+{
+    struct mr_iter_private *p = it->priv;
+    if (!mr_status_is_of_no_element(st) || st->sys_errno == ENOMEM || rc == MR_CANCELLED)
+        return;
+    p->failed = true;
+    p->error = *st;
+}
+
+static mr_code fail_again(const mr_iter *it, mr_status *st)
+{
+    *st = it->priv->error;
+    return st->code;
 }
 
 mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
 {
     struct mr_iter_private *p = it->priv;
+    mr_status own; /* ops always have a status, to tell errors of no element by */
+    if (!st)
+        st = &own;
     mr_block_clear(b);
     if (mr_iter_cancelled(it))
         return mr_iter_fail_cancelled(st);
+    if (p->failed)
+        return fail_again(it, st);
     if (p->guarded)
         MR_TRY(mr__memory_check(p->parent, st));
     if (want == 0)
@@ -275,8 +320,7 @@ mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
     else if (p->deferred) {
         p->deferred = false;
         rc = p->error.code;
-        if (st)
-            *st = p->error;
+        *st = p->error;
     } else if (p->ended)
         rc = MR_END;
     else
@@ -285,8 +329,10 @@ mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
         mr_block_clear(b);
         if (rc == MR_END)
             p->ended = true;
-        else if (st)
+        else {
             name_place(it, rc, st);
+            stay_failed(it, rc, st);
+        }
     }
     assert(rc != MR_OK || (b->rows >= 1 && b->rows <= want));
     p->delivered += b->rows;
@@ -304,15 +350,20 @@ mr_code mr_iter_skip_input(mr_iter *it, size_t i, uint64_t n, uint64_t *skipped,
 {
     mr_iter *input = it->inputs[i];
     struct mr_iter_private *p = input->priv;
+    mr_status own;
+    if (!st)
+        st = &own;
     *skipped = 0;
-    if (!input->op->skip || p->pending || p->deferred || p->ended)
+    if (!input->op->skip || p->pending || p->deferred || p->ended || p->failed)
         return MR_OK;
     mr_iter_work work;
     mr_iter_work_begin(input, &work);
     mr_code rc = input->op->skip(input, n, skipped, st);
     p->delivered += *skipped;
-    if (rc != MR_OK && st)
+    if (rc != MR_OK) {
         name_place(input, rc, st);
+        stay_failed(input, rc, st);
+    }
     mr_iter_work_end(input, &work);
     return rc;
 }

@@ -17,6 +17,10 @@
  *   - If it has more rows than `want`, it passes them to mr_iter_emit, which keeps the rest.
  *   - It pulls no more from its inputs than the requested rows need, except into buffers that the
  *     user requested by name (shuffle, prefetch, parallel calls, cycle).
+ *   - An error of no element (status.h) ends the pipeline. The op takes nothing from its state for
+ *     it, as if the call had not been made: a position saved then continues with another try. The
+ *     engine returns it from every later call of next, so that no op above takes what follows for
+ *     the end; only after a lack of memory (ENOMEM) it calls the op again.
  *   - If rows do not change, the input may write them straight to out->destination (block.h).
  *
  * These are the slots of first(count), the op in the head of graph/op.h. Its state is the number of
@@ -111,6 +115,10 @@ MR_API void mr_iter_defer(mr_iter *it, const mr_status *error);
  * only with at least one row: with neither rows nor errors it returns MR_INTERNAL. */
 MR_API mr_code mr_iter_emit(mr_iter *it, size_t want, mr_block *rows, mr_row_errors *errors,
                             mr_block *out, mr_status *st) MR_NODISCARD;
+/* Counts an element that the op drops because it failed: in the statistics, and in
+ * mr_iter_n_dropped, which is part of the position. */
+MR_API void mr_iter_dropped(mr_iter *it);
+MR_API uint64_t mr_iter_n_dropped(const mr_iter *it);
 /* How many rows of row_bytes to put in a block, at most want: bounded by the user's block_rows and
  * by about 256 KiB; at least 1. */
 MR_API size_t mr_iter_block_rows(const mr_iter *it, size_t want, size_t row_bytes);
@@ -176,6 +184,10 @@ MR_API mr_code mr_state_get_block(mr_state_r *r, const mr_spec *spec, mr_block *
                                   mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_state_put_status(mr_state_w *w, const mr_status *e, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_state_get_status(mr_state_r *r, mr_status *e, mr_status *st) MR_NODISCARD;
+
+/* true in restore_shared: 0.1 wrote the position, where an op that has shared state only since 0.2
+ * has none. */
+MR_API bool mr_state_is_of_0_1(const mr_state_r *r);
 
 /* Save input i's state, including whether it is open, and restore it: opens or closes it as saved.
  */

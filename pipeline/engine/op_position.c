@@ -10,18 +10,21 @@
 
 /* One iterator:
  *   op's name (bytes)
- *   flags     1 ended, 2 an error is due, 4 rows are pending, 8 shared state follows
+ *   flags     1 ended, 2 an error is due, 4 rows are pending, 8 shared state follows, 16 it dropped
+ *             elements
  *   epoch; 0 except for a source
  *   elements delivered
+ *   [number of dropped elements] if 16
  *   [status] if 2
  *   [block, number of errors, (row, status)...] if 4
  *   [op's shared state] if 8
  *   the op's state, or that of its inputs if it has none
-  * An open input: flag 1 and its state. A closed one: flag 0, the shared states below it, and how
+ * An open input: flag 1 and its state. A closed one: flag 2, the shared states below it, and how
  * often the sources below it were opened: the number of opened ones, (index of the source below the
- * input, times)... */
+ * input, times)... 0.1 wrote flag 0, and no shared state of `distribute`. */
 
-enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8 };
+enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8, DROPPED = 16 };
+enum { CLOSED_IN_0_1, OPEN, CLOSED };
 
 /* Puts rows before the pending ones, in one block. */
 static mr_code join_pending(struct mr_iter_private *p, const mr_block *rows, mr_status *st)
@@ -65,10 +68,13 @@ mr_code mr_iter_save(mr_iter *it, mr_state_w *w, mr_status *st)
     MR_TRY(mr_state_put_bytes(w, it->op->name, strlen(it->op->name), st));
     MR_TRY(mr_state_put_u64(w,
                             (p->ended ? ENDED : 0) | (p->deferred ? DEFERRED : 0) |
-                                (p->pending ? PENDING : 0) | (shared ? SHARED : 0),
+                                (p->pending ? PENDING : 0) | (shared ? SHARED : 0) |
+                                (p->dropped ? DROPPED : 0),
                             st));
     MR_TRY(mr_state_put_u64(w, p->epoch, st));
     MR_TRY(mr_state_put_u64(w, p->delivered, st));
+    if (p->dropped)
+        MR_TRY(mr_state_put_u64(w, p->dropped, st));
     if (p->deferred)
         MR_TRY(mr_state_put_status(w, &p->error, st));
     if (p->pending)
@@ -100,9 +106,14 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     if (it->n_inputs == 0 && p->scope)
         MR_TRY(mr__scope_set(it->run, p->scope, p->number, p->epoch + 1, st));
     bool shared = it->op->restore_shared != NULL;
-    if (flags > (ENDED | DEFERRED | PENDING | SHARED) || shared != !!(flags & SHARED))
+    /* Shared state may be missing: 0.1 had none of some ops. */
+    if (flags > (ENDED | DEFERRED | PENDING | SHARED | DROPPED) || (!shared && (flags & SHARED)))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: flags %" PRIu64, flags);
+    p->dropped = 0;
+    if (flags & DROPPED)
+        MR_TRY(mr_state_get_u64(r, &p->dropped, st));
     mr__iter_drop_pending(p);
+    p->failed = false;
     p->ended = flags & ENDED;
     p->deferred = flags & DEFERRED;
     if (p->deferred)
@@ -110,7 +121,7 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     if (flags & PENDING)
         MR_TRY(mr__state_get_rows_errors(r, it->spec, &p->rows, &p->errors, st));
     p->pending = flags & PENDING;
-    if (shared)
+    if (flags & SHARED)
         MR_TRY(it->op->restore_shared(it->node, r, st));
     if (it->op->restore)
         return it->op->restore(it, r, st);
@@ -119,38 +130,31 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return MR_OK;
 }
 
-/* Shared states of node and the nodes below it: each node once, after its inputs. */
-static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
+/* Saves the shared states of node and the nodes below it to w, each node once and after its inputs;
+ * w NULL: restores them from r. */
+static mr_code each_shared(mr_dataset *node, mr_state_w *w, mr_state_r *r, mr_status *st)
 {
     mr__nodes nodes;
     MR_TRY(mr__nodes_of(node, &nodes, st));
     mr_code rc = MR_OK;
-    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++)
-        if (mr_dataset_op(nodes.v[i])->save_shared)
-            rc = mr_dataset_op(nodes.v[i])->save_shared(nodes.v[i], w, st);
-    mr__nodes_reset(&nodes);
-    return rc;
-}
-
-static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
-{
-    mr__nodes nodes;
-    MR_TRY(mr__nodes_of(node, &nodes, st));
-    mr_code rc = MR_OK;
-    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++)
-        if (mr_dataset_op(nodes.v[i])->restore_shared)
-            rc = mr_dataset_op(nodes.v[i])->restore_shared(nodes.v[i], r, st);
+    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
+        const mr_op *op = mr_dataset_op(nodes.v[i]);
+        if (w && op->save_shared)
+            rc = op->save_shared(nodes.v[i], w, st);
+        else if (!w && op->restore_shared)
+            rc = op->restore_shared(nodes.v[i], r, st);
+    }
     mr__nodes_reset(&nodes);
     return rc;
 }
 
 mr_code mr_iter_save_input(mr_iter *it, size_t i, mr_state_w *w, mr_status *st)
 {
-    MR_TRY(mr_state_put_u64(w, it->inputs[i] != NULL, st));
+    MR_TRY(mr_state_put_u64(w, it->inputs[i] ? OPEN : CLOSED, st));
     if (it->inputs[i])
         return mr_iter_save(it->inputs[i], w, st);
     mr_dataset *node = mr_dataset_input(it->node, i);
-    MR_TRY(save_shared(node, w, st));
+    MR_TRY(each_shared(node, w, NULL, st));
     return mr__scope_save(it->run, it->priv->scope, mr__iter_first_source(it, i),
                           mr__dataset_n_sources(node), w, st);
 }
@@ -159,12 +163,13 @@ mr_code mr_iter_restore_input(mr_iter *it, size_t i, mr_state_r *r, mr_status *s
 {
     uint64_t open;
     MR_TRY(mr_state_get_u64(r, &open, st));
-    if (open > 1)
+    if (open > CLOSED)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: input flag %" PRIu64, open);
     mr_iter_close_input(it, i);
-    if (!open) {
+    if (open != OPEN) {
         mr_dataset *node = mr_dataset_input(it->node, i);
-        MR_TRY(restore_shared(node, r, st));
+        r->is_of_0_1 = open == CLOSED_IN_0_1;
+        MR_TRY(each_shared(node, NULL, r, st));
         return mr__scope_restore(it->run, it->priv->scope, mr__iter_first_source(it, i),
                                  mr__dataset_n_sources(node), r, st);
     }
@@ -177,8 +182,10 @@ mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st)
     *position = NULL;
     if (!mr_iter_keeps_positions(it))
         return MR_OK;
-    mr_state_w w = {0};
+    mr_state_w w = {.ledger = it->run->opts.ledger};
     mr_code rc = mr_iter_save(it, &w, st);
+    if (rc == MR_OK)
+        rc = mr__state_put_names(&w, st);
     if (rc == MR_OK)
         rc = mr_buffer_alloc(position, w.size, st);
     if (rc == MR_OK)
@@ -189,8 +196,10 @@ mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st)
 
 mr_code mr_iter_restore_position(mr_iter *it, const void *bytes, size_t n, mr_status *st)
 {
-    mr_state_r r = {bytes, (const unsigned char *)bytes + n};
+    mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + n, .graph = it->run->graph};
     MR_TRY(mr_iter_restore(it, &r, st));
+    if (r.at != r.end)
+        MR_TRY(mr__state_get_names(&r, it->run->opts.ledger, st));
     if (r.at != r.end)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: %zu bytes are left over",
                        (size_t)(r.end - r.at));

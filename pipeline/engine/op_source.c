@@ -2,8 +2,10 @@
 /* Identities of rows, and the scopes in which sources are numbered. */
 #include "pipeline/engine/op_source.h"
 
+#include <errno.h>
 #include <string.h>
 
+#include "pipeline/engine/inputs_read.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/files/file_name.h"
 #include "pipeline/wait/wait.h"
@@ -112,6 +114,33 @@ mr_code mr_iter_name_file(mr_iter *it, const mr_identity *id, const char *path, 
 
 /* ---- files ---- */
 
+bool mr_iter_names_given(const mr_iter *it)
+{
+    return it->priv->names != MR__NAMES_OF_VALUES || mr__dataset_is_literal(it->node);
+}
+
+mr_code mr_iter_fail_given(const mr_iter *it, mr_code rc, mr_status *st)
+{
+    if (mr_iter_names_given(it))
+        mr_status_of_no_element(st);
+    return rc;
+}
+
+mr_code mr_iter_fail_open(const mr_iter *it, mr_code rc, mr_status *st)
+{
+    switch (st->sys_errno) {
+    case ENOENT:
+    case ENOTDIR:
+    case ENAMETOOLONG:
+    case ELOOP:
+    case EACCES:
+    case EPERM:
+        return mr_iter_fail_given(it, rc, st);
+    default:
+        return rc;
+    }
+}
+
 size_t mr_iter_in_turn(const mr_iter *it)
 {
     return it->priv->in_turn;
@@ -124,7 +153,13 @@ bool mr_iter_no_uring(const mr_iter *it)
 
 mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out, mr_status *st)
 {
-    return mr__file_name_in(it->run->names, path, out, st);
+    MR_TRY(mr__file_name_in(it->run->names, path, out, st));
+    mr_code rc = mr__iter_note_file(it, *out, st);
+    if (rc != MR_OK) {
+        mr_free(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 void mr_iter_add_wait(mr_iter *it, double seconds)

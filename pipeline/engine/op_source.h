@@ -35,7 +35,17 @@ MR_API uint64_t mr_iter_epoch(const mr_iter *it);
 
 /* ---- files ---- */
 
-/* *out = the path to open, resolved against mr_iterator_opts.directory; owned, mr_free.
+/* true: the graph contains the names of the files that this source reads. false: they are elements,
+ * as f is in list_files(p).flat_map(f => tfrecord(f)). */
+MR_API bool mr_iter_names_given(const mr_iter *it);
+/* For a file or a pattern that this source was given and that cannot be used at all: if its name is
+ * an element, the error in *st is that element's, else it belongs to none. Returns rc. */
+MR_API mr_code mr_iter_fail_given(const mr_iter *it, mr_code rc, mr_status *st);
+/* The same after a file could not be opened or read: only if it is missing or forbidden, which
+ * st->sys_errno tells. */
+MR_API mr_code mr_iter_fail_open(const mr_iter *it, mr_code rc, mr_status *st);
+/* *out = the path to open, resolved against mr_iterator_opts.directory; owned, mr_free. An op above
+ * that keeps elements in a file records that the file was read.
  * errors   MR_INVALID_ARGUMENT: "-" in a graph that another process sent; MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out,
                                  mr_status *st) MR_NODISCARD;

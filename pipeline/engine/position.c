@@ -10,6 +10,7 @@
  *                 RAGGED    each row: shape, has splits, [splits], values as above
  *                 DATASETS  each graph in its protobuf form, as bytes
  *               identities: each row the number of its identities, then four numbers for each
+ *   names       number of files, then source, file and name (bytes) of each
  *
  * Every length is checked against the remaining bytes before memory is allocated. */
 #include <inttypes.h>
@@ -17,6 +18,7 @@
 
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/position.h"
+#include "pipeline/functions/descriptor.h"
 #include "pipeline/memory/object.h"
 #include "pipeline/varint.h"
 
@@ -27,9 +29,15 @@ mr_code mr_state_damaged(mr_status *st, const char *what)
     return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: %s", what);
 }
 
+bool mr_state_is_of_0_1(const mr_state_r *r)
+{
+    return r->is_of_0_1;
+}
+
 void mr__state_w_reset(mr_state_w *w)
 {
     mr_free(w->data);
+    mr__ledger_names_reset(&w->names);
     memset(w, 0, sizeof *w);
 }
 
@@ -178,12 +186,30 @@ static mr_code put_datasets(mr_state_w *w, const mr_array *a, mr_status *st)
     for (size_t i = 0; i < a->rows; i++) {
         void *bytes;
         size_t n;
+        MR_TRY(mr__stored_dataset_writes(refs[i], st));
         MR_TRY(mr_dataset_to_proto(refs[i], &bytes, &n, st));
         mr_code rc = mr_state_put_bytes(w, bytes, n, st);
         mr_free(bytes);
         MR_TRY(rc);
     }
     return MR_OK;
+}
+
+/* Notes the name that the run's ledger has for the file of id, if any. */
+static mr_code note_name(mr_state_w *w, const mr_identity *id, mr_status *st)
+{
+    const mr__ledger_file *added;
+    if (w->looked_up && w->source == id->source && w->file == id->file)
+        return MR_OK;
+    w->looked_up = true;
+    w->source = id->source;
+    w->file = id->file;
+    const char *name = mr__ledger_names_find(&w->names, id->source, id->file)
+                           ? NULL
+                           : mr_ledger_name_set(w->ledger, id);
+    return name ? mr__ledger_names_add(&w->names, id->source, id->file, name, strlen(name), &added,
+                                       st)
+                : MR_OK;
 }
 
 static mr_code put_identities(mr_state_w *w, const mr_block *b, mr_status *st)
@@ -198,6 +224,8 @@ static mr_code put_identities(mr_state_w *w, const mr_block *b, mr_status *st)
             MR_TRY(mr_state_put_u64(w, id->file, st));
             MR_TRY(mr_state_put_u64(w, id->ordinal, st));
             MR_TRY(mr_state_put_u64(w, id->epoch, st));
+            if (w->ledger)
+                MR_TRY(note_name(w, id, st));
         }
     }
     return MR_OK;
@@ -337,6 +365,18 @@ static mr_code get_ragged_row(mr_state_r *r, mr_array *a, mr_row *row, int64_t *
     return rc;
 }
 
+static bool reads_files(const char *name)
+{
+    const mr_function *f = mr_function_find(name);
+    return f && (f->props & MR_FUNCTION_READS);
+}
+
+static mr_code check_stored(const mr_state_r *r, const mr_dataset *ds, mr_status *st)
+{
+    MR_TRY(mr__stored_dataset_writes(ds, st));
+    return r->trusted ? MR_OK : mr__stored_dataset_reads(ds, r->graph, reads_files, st);
+}
+
 static mr_code get_column(mr_state_r *r, const mr_leaf *leaf, size_t rows, mr_array *a,
                           mr_status *st)
 {
@@ -379,6 +419,7 @@ static mr_code get_column(mr_state_r *r, const mr_leaf *leaf, size_t rows, mr_ar
             MR_TRY(mr_dataset_from_proto(bytes, n, &ds, st));
             ((mr_dataset **)a->data)[i] = ds;
             MR_TRY(mr_dataset_check(ds, st));
+            MR_TRY(check_stored(r, ds, st));
             if (!mr_spec_same_types(mr_dataset_spec(ds), leaf->element))
                 return mr_state_damaged(st, "a dataset is of another type");
         }
@@ -463,7 +504,7 @@ mr_code mr_block_to_bytes(const mr_block *b, void **bytes, size_t *size, mr_stat
 mr_code mr_block_from_bytes(const void *bytes, size_t size, const mr_spec *spec, mr_block *b,
                             mr_status *st)
 {
-    mr_state_r r = {bytes, (const unsigned char *)bytes + size};
+    mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + size};
     MR_TRY(mr_state_get_block(&r, spec, b, st));
     if (r.at == r.end)
         return MR_OK;
@@ -490,9 +531,55 @@ mr_code mr__state_read(const void *bytes, size_t n,
                        mr_code (*get)(void *ctx, mr_state_r *r, mr_status *st), void *ctx,
                        mr_status *st)
 {
-    mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + n};
+    mr_state_r r = {.at = bytes, .end = (const unsigned char *)bytes + n, .trusted = true};
     MR_TRY(get(ctx, &r, st));
     return r.at == r.end ? MR_OK : mr_state_damaged(st, "bytes follow what was expected");
+}
+
+/* ---- names of files ---- */
+
+mr_code mr__state_put_names(mr_state_w *w, mr_status *st)
+{
+    if (w->names.n == 0)
+        return MR_OK;
+    MR_TRY(mr_state_put_u64(w, w->names.n, st));
+    for (size_t i = 0; i < w->names.n; i++) {
+        const mr__ledger_file *f = &w->names.v[i];
+        MR_TRY(mr_state_put_u64(w, f->source, st));
+        MR_TRY(mr_state_put_u64(w, f->file, st));
+        MR_TRY(mr_state_put_bytes(w, f->name, strlen(f->name), st));
+    }
+    mr__ledger_names_reset(&w->names);
+    return MR_OK;
+}
+
+static mr_code get_name(mr_state_r *r, mr_ledger *ledger, mr_status *st)
+{
+    mr_identity of = {0};
+    const void *bytes;
+    size_t n;
+    MR_TRY(mr_state_get_u64(r, &of.source, st));
+    MR_TRY(mr_state_get_u64(r, &of.file, st));
+    MR_TRY(mr_state_get_bytes(r, &bytes, &n, st));
+    if (n == 0 || memchr(bytes, 0, n))
+        return mr_state_damaged(st, "the name of a file");
+    if (!ledger)
+        return MR_OK;
+    char *name = mr_strndup(bytes, n);
+    if (!name)
+        return mr_fail_memory(st, n, "the name of a file");
+    mr_code rc = mr_ledger_name(ledger, &of, name, st);
+    mr_free(name);
+    return rc;
+}
+
+mr_code mr__state_get_names(mr_state_r *r, mr_ledger *ledger, mr_status *st)
+{
+    uint64_t n;
+    MR_TRY(mr_state_get_u64(r, &n, st));
+    for (uint64_t i = 0; i < n; i++)
+        MR_TRY(get_name(r, ledger, st));
+    return MR_OK;
 }
 
 /* ---- rows with errors ---- */

@@ -4,10 +4,13 @@
 /* Uses the encoding of positions (position.c) for other data: numbers, bytes and blocks. */
 #include "pipeline/engine/op_iterator.h"
 
+/* *out = the text of the graph; its list of ops if it has no text. Owned. */
+mr_code mr__graph_signature(const mr_dataset *ds, char **out, mr_status *st) MR_NODISCARD;
 /* *out = the bytes that `put` writes, owned. */
 mr_code mr__state_bytes(mr_code (*put)(void *ctx, mr_state_w *w, mr_status *st), void *ctx,
                         mr_buffer **out, mr_status *st) MR_NODISCARD;
-/* Calls `get` to read n bytes, which it must consume completely. */
+/* Calls `get` to read n bytes, which it must consume completely. They are of a file that the user
+ * trusts: datasets in it may read files. */
 mr_code mr__state_read(const void *bytes, size_t n,
                        mr_code (*get)(void *ctx, mr_state_r *r, mr_status *st), void *ctx,
                        mr_status *st) MR_NODISCARD;

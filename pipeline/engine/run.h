@@ -16,6 +16,7 @@
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/engine/statistics.h"
 #include "pipeline/fnv.h"
+#include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/splitmix.h"
 #include "pipeline/system/name_scope.h"
@@ -37,6 +38,7 @@ typedef struct mr__scope {
 } mr__scope;
 
 struct mr_run {
+    mr_dataset *graph; /* the user's dataset */
     mr_iterator_opts opts;
     mr__iterator_internal internal; /* opts.internal points to it */
     mr__name_scope names;
@@ -47,28 +49,45 @@ struct mr_run {
     pthread_mutex_t lock; /* guards the creation of the executor and the counts of scopes */
     mr_executor *executor;
     bool own_executor;
-    mr__scope scope; /* of the graph */
+    mr__scope scope;         /* of the graph */
+    atomic_int wait_for_end; /* ops whose files only the end of their input completes */
+    atomic_bool reads_pipe;  /* an op below one that writes a file does */
 };
+
+/* Where the names of the files that a source reads come from. */
+typedef enum mr__names {
+    MR__NAMES_AS_ABOVE,  /* of a place: as those of its parent */
+    MR__NAMES_GIVEN,     /* the graph contains them */
+    MR__NAMES_OF_VALUES, /* the dataset is a value: they are elements, unless its text has them */
+    MR__NAMES_REPLACED,  /* the dataset stands for a source whose names are given */
+} mr__names;
 
 struct mr_iter_private {
     mr_iter *parent;
     size_t place;     /* which input of the parent; SIZE_MAX: a dataset that is a value */
     mr__scope *scope; /* NULL: identities are not requested */
     bool owns_scope;
-    bool again;                /* an op above opens inputs while running */
-    bool records;              /* set by mr_iter_set_records */
-    uint64_t number;           /* of the first source of this iterator, in the scope */
-    uint64_t epoch;            /* of a source */
-    uint64_t seed;             /* hash of this place in the graph */
-    size_t takes;              /* number of inner datasets that it interleaves; 0: one */
+    bool again;             /* an op above opens inputs while running */
+    bool records;           /* set by mr_iter_set_records */
+    atomic_int recording;   /* how many iterators do, among this one and those below it */
+    bool running;           /* it is open */
+    bool stands_for_source; /* set by mr_iter_set_stands_for_source */
+    mr__names names;        /* of the files that sources read */
+    uint64_t number;        /* of the first source of this iterator, in the scope */
+    uint64_t epoch;         /* of a source */
+    uint64_t seed;          /* hash of this place in the graph */
+    size_t takes;           /* number of inner datasets that it interleaves; 0: one */
+    struct mr__inputs_read *inputs_read; /* records what is read below; NULL: nothing does */
     size_t in_turn;            /* number of datasets interleaved with the one that contains this */
     size_t most_rows;          /* maximum requested of a next; 0: any number */
     uint64_t delivered;        /* elements so far, including its own failed ones */
+    uint64_t dropped;          /* failed elements that the op dropped */
     mr__op_counters *counters; /* NULL: the allocation failed */
     atomic_bool no_replay;     /* set by mr_iter_set_no_replay */
     bool ended;
     bool guarded;    /* the op above holds elements of unknown size, and memory is limited */
     bool deferred;   /* `error` is to be returned next */
+    bool failed;     /* `error`, of no element, is returned from now on */
     bool pending;    /* rows and errors not yet delivered */
     size_t at;       /* rows of `rows` delivered */
     size_t error_at; /* errors of `errors` delivered */
@@ -85,6 +104,7 @@ typedef struct mr__place {
     mr__scope *scope; /* NULL: no scope */
     bool owns_scope;  /* the scope is freed with the iterator, also if opening it fails */
     uint64_t number;  /* of the first source */
+    mr__names names;
 } mr__place;
 /* Opens an iterator of node (a reference is taken). */
 mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_iter **out,
@@ -125,11 +145,26 @@ mr_code mr__iter_put_back(mr_iter *it, mr_block *rows, mr_status *st) MR_NODISCA
 struct mr_state_w {
     unsigned char *data;
     size_t size, capacity;
+    /* Of the run; NULL: none. The files that it names of the rows in the position are collected for
+     * mr__state_put_names. */
+    mr_ledger *ledger;
+    mr__ledger_names names;
+    uint64_t source, file; /* looked up last */
+    bool looked_up;
 };
 struct mr_state_r {
     const unsigned char *at, *end;
+    bool is_of_0_1;
+    const mr_dataset *graph; /* that the state is of; NULL: none. Datasets in the state may reach
+                                what it does */
+    bool trusted;            /* they may reach everything */
 };
 void mr__state_w_reset(mr_state_w *w);
+/* Ends a state with the names of the files that its rows are from: a restored run may never open
+ * them again. Writes nothing if no name is known. */
+mr_code mr__state_put_names(mr_state_w *w, mr_status *st) MR_NODISCARD;
+/* Reads them and puts them into the ledger (NULL: drops them). */
+mr_code mr__state_get_names(mr_state_r *r, mr_ledger *ledger, mr_status *st) MR_NODISCARD;
 
 /* Hashes h with a number or a text: for the seeds of places in a graph, and the numbers of sources
  * in functions. */

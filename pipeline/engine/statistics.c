@@ -16,6 +16,7 @@
 static _Thread_local struct {
     int64_t worked, waited;
     const mr_iter *traced; /* the op of this thread's current frame, if a trace is kept; or NULL */
+    const mr_iter *now;    /* whose frame it is; NULL: none */
 } within;
 
 double mr_iter_now(void)
@@ -150,6 +151,7 @@ static size_t read_counters(const mr__op_counters *c, double per, mr_op_stats *o
                 .queued_bytes = value_of(&c->queued_bytes),
                 .room_elements = value_of(&c->room_elements),
                 .room_blocks = value_of(&c->room_blocks),
+                .dropped = value_of(&c->dropped),
             };
         n++;
         for (size_t i = 0; i <= c->n_inputs; i++)
@@ -243,6 +245,11 @@ size_t mr__stats_read_trace(mr__stats *s, mr_op_span *out, size_t capacity, doub
                     : 0;
 }
 
+const mr_iter *mr__iter_working(void)
+{
+    return within.now;
+}
+
 void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w)
 {
     int64_t entered, waited;
@@ -252,7 +259,9 @@ void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w)
                         .waited = waited,
                         .began = began,
                         .entered = entered,
-                        .above = within.traced};
+                        .above = within.traced,
+                        .outer = within.now};
+    within.now = it;
     within.worked = within.waited = 0;
     within.traced = it->run->stats.trace ? it : NULL;
     if (it->run->memory.limit)
@@ -275,6 +284,7 @@ void mr_iter_work_end(mr_iter *it, mr_iter_work *w)
     }
     if (c && it->run->stats.trace)
         mr__trace_add(it->run->stats.trace, c, false, w->entered, now);
+    within.now = w->outer;
     within.traced = w->above;
     within.worked = w->inner + worked;
     within.waited = w->inner_waited + waited;

@@ -22,7 +22,7 @@ struct mr__op_counters {
     size_t n_inputs;
     mr__op_counters *next; /* another op in the same place */
     const mr_op *op;
-    atomic_int_fast64_t elements, blocks, bytes, busy_ticks, wait_ticks;
+    atomic_int_fast64_t elements, blocks, bytes, busy_ticks, wait_ticks, dropped;
     /* in queues of the op now, and the capacity of the queues */
     atomic_int_fast64_t queued_elements, queued_blocks, queued_bytes, room_elements, room_blocks;
     /* the tuned parameter; NULL: nothing is tuned */
@@ -63,5 +63,7 @@ void mr__stats_queued(const mr_iter *it, int64_t blocks, int64_t elements, int64
 /* Adds to the capacity of the queues of `it`; values may be negative. thread any */
 void mr__stats_room(const mr_iter *it, int64_t blocks, int64_t elements);
 size_t mr__stats_read_trace(mr__stats *s, mr_op_span *out, size_t capacity, double *left_out);
+/* The iterator that works in the calling thread, its next or a task; NULL: none. */
+const mr_iter *mr__iter_working(void);
 int64_t mr__stats_to_ticks(const mr__stats *s, double seconds);
 #endif

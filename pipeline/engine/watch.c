@@ -41,10 +41,10 @@ static mr_code put_op(mr__text *t, const mr_op_stats *s, mr_status *st)
     MR_TRY(mr__text_puts(t, s->path, st));
     snprintf(figures, sizeof figures,
              "\t%.60s\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%.6f\t%.6f\t%" PRId64 "\t%" PRId64
-             "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\n",
+             "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\n",
              s->op, s->elements, s->blocks, s->bytes, s->busy_seconds, s->wait_seconds,
              s->queued_elements, s->queued_blocks, s->queued_bytes, s->room_elements,
-             s->room_blocks);
+             s->room_blocks, s->dropped);
     return mr__text_puts(t, figures, st);
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pipeline/files/remote.h"
+#include "pipeline/log.h"
 #include "pipeline/system/system.h"
 #include "pipeline/memory/alloc.h"
 
@@ -21,6 +22,25 @@ typedef struct paths {
 bool mr_glob_is_pattern(const char *text)
 {
     return strpbrk(text, "*?[") != NULL;
+}
+
+char *mr_glob_quote(const char *text)
+{
+    char *quoted = mr_malloc(3 * strlen(text) + 1), *to = quoted;
+    if (!quoted)
+        return NULL;
+    for (; *text; text++)
+        if (strchr("*?[", *text)) { /* as Python's glob.escape, which reads no backslash */
+            *to++ = '[';
+            *to++ = *text;
+            *to++ = ']';
+        } else {
+            if (*text == '\\')
+                *to++ = '\\';
+            *to++ = *text;
+        }
+    *to = '\0';
+    return quoted;
 }
 
 void mr_glob_free(char **list, size_t n)
@@ -68,14 +88,34 @@ static void unquote(char *text)
     *to = '\0';
 }
 
-/* Sets *found if path exists; failures for other reasons are errors. */
+static mr_code fail_access(const char *path, mr_status *st)
+{
+    mr_code rc = mr_fail_errno(st, errno, "cannot access %s", path);
+    mr_status_at(st, path, -1, -1);
+    return rc;
+}
+
+/* Sets *found if path exists, also as a link to nothing: opening it then reports that.
+ * Failures for other reasons are errors. */
 static mr_code exists(const char *path, bool *found, mr_status *st)
 {
     struct stat s;
-    *found = mr__sys->stat(path, &s) == 0;
-    if (*found || errno == ENOENT || errno == ENOTDIR || errno == ELOOP)
+    *found = mr__sys->lstat(path, &s) == 0;
+    return *found || errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? MR_OK
+                                                                           : fail_access(path, st);
+}
+
+/* The entry matches a part of the pattern that must be a directory. A link to nothing is an error:
+ * the directory that it stood for is missing. */
+static mr_code check_link(const struct dirent *entry, const char *path, mr_status *st)
+{
+    struct stat s;
+    if ((entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN) || mr__sys->stat(path, &s) == 0)
         return MR_OK;
-    mr_code rc = mr_fail_errno(st, errno, "cannot access %s", path);
+    if (errno != ENOENT && errno != ELOOP)
+        return fail_access(path, st);
+    mr_code rc = mr_fail_errno(
+        st, errno, "this link matches the pattern and leads nowhere; mend or remove it");
     mr_status_at(st, path, -1, -1);
     return rc;
 }
@@ -88,7 +128,7 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
     const char *name = prefix[0] ? prefix : ".";
     DIR *dir = mr__sys->opendir(name);
     if (!dir) {
-        /* A wildcard may match plain files and dangling links, which have no entries. */
+        /* A wildcard may match plain files, which have no entries. */
         if (errno == ENOTDIR || errno == ENOENT || errno == ELOOP)
             return MR_OK;
         rc = mr_fail_errno(st, errno, "cannot list the directory %s", name);
@@ -109,6 +149,10 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
         if (!strcmp(e, ".") || !strcmp(e, "..") || fnmatch(part, e, FNM_PATHNAME) != 0)
             continue;
         char *path = join(prefix, e, strlen(e));
+        if (path && !last && (rc = check_link(entry, path, st)) != MR_OK) {
+            mr_free(path);
+            break;
+        }
         if (path && !last) {
             char *below = join(path, "/", 1);
             mr_free(path);
@@ -121,31 +165,76 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
     return rc;
 }
 
+/* A part of the pattern and the slashes after it. */
+typedef struct part {
+    const char *text, *name; /* as written; without quoting backslashes */
+    const char *slashes;
+    size_t n_slashes;
+    bool wild, quoted;
+} part;
+
+/* Warns that prefix + text exists, so that the other names that it matches are not read. */
+static mr_code warn_of_name(const char *prefix, const part *p, const char *path, mr_status *st)
+{
+    paths all = {0};
+    if (!strpbrk(p->text, "*?"))
+        return MR_OK;
+    mr_code rc = match_part(&all, prefix, p->text, true, st);
+    if (rc == MR_OK && all.n > 1)
+        mr_log(MR_LOG_WARNING,
+               "%s exists, so it is read as a name, not as a pattern: %zu other names that match "
+               "are left out; rename it, or write the pattern differently",
+               path, all.n - 1);
+    mr_glob_free(all.v, all.n);
+    return rc;
+}
+
+/* Adds what p matches in the directory `prefix`: the name as it is written, if it exists. */
+static mr_code step_from(paths *next, const char *prefix, const part *p, mr_status *st)
+{
+    struct stat s;
+    mr_code rc = MR_OK;
+    char *path = join(prefix, p->text, strlen(p->text));
+    if (path && (p->wild || p->quoted)) {
+        if (mr__sys->stat(path, &s) == 0) {
+            rc = warn_of_name(prefix, p, path, st);
+        } else {
+            mr_free(path);
+            if (p->wild)
+                return match_part(next, prefix, p->text, p->n_slashes == 0, st);
+            path = join(prefix, p->name, strlen(p->name));
+        }
+    }
+    if (path && p->n_slashes) {
+        char *below = join(path, p->slashes, p->n_slashes);
+        mr_free(path);
+        path = below;
+    }
+    if (rc == MR_OK)
+        return paths_add(next, path, st);
+    mr_free(path);
+    return rc;
+}
+
 /* Extends all prefixes found so far by one part of the pattern and the slashes after it. */
-static mr_code step(paths *now, paths *next, const char *part, size_t n, const char *slashes,
+static mr_code step(paths *now, paths *next, const char *text, size_t n, const char *slashes,
                     size_t n_slashes, mr_status *st)
 {
-    char *text = mr_strndup(part, n);
-    if (!text)
-        return mr_fail_memory(st, n + 1, "a pattern");
-    mr_code rc = MR_OK;
-    bool wild = mr_glob_is_pattern(text);
-    if (!wild)
-        unquote(text);
-    for (size_t i = 0; i < now->n && rc == MR_OK; i++) {
-        if (wild) {
-            rc = match_part(next, now->v[i], text, n_slashes == 0, st);
-            continue;
-        }
-        char *path = join(now->v[i], text, strlen(text));
-        if (path && n_slashes) {
-            char *below = join(path, slashes, n_slashes);
-            mr_free(path);
-            path = below;
-        }
-        rc = paths_add(next, path, st);
+    char *written = mr_strndup(text, n), *name = mr_strndup(text, n);
+    mr_code rc = written && name ? MR_OK : mr_fail_memory(st, n + 1, "a pattern");
+    if (rc == MR_OK) {
+        unquote(name);
+        const part p = {.text = written,
+                        .name = name,
+                        .slashes = slashes,
+                        .n_slashes = n_slashes,
+                        .wild = mr_glob_is_pattern(written),
+                        .quoted = strcmp(written, name) != 0};
+        for (size_t i = 0; i < now->n && rc == MR_OK; i++)
+            rc = step_from(next, now->v[i], &p, st);
     }
-    mr_free(text);
+    mr_free(written);
+    mr_free(name);
     return rc;
 }
 

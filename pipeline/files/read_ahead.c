@@ -10,6 +10,7 @@
 
 #include "pipeline/files/read_async.h"
 #include "pipeline/files/remote.h"
+#include "pipeline/system/cgroup.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/log.h"
 #include "pipeline/wait/wait.h"
@@ -75,6 +76,7 @@ static mr_code open_input(mr__read_ahead *r, mr_status *st)
     mr_code rc = mr_fail(st, MR_FAILED_PRECONDITION,
                          "standard input is a pipe, which can be read once; write it to a file to "
                          "read it again");
+    mr_status_of_no_element(st);
     mr_status_at(st, r->path, -1, -1);
     return rc;
 }
@@ -107,7 +109,9 @@ static bool is_empty(const mr__read_ahead *r)
 static int64_t half_of_memory(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (int64_t)pages * size / 2 : INT64_MAX;
+    int64_t all = pages > 0 && size > 0 ? (int64_t)pages * size : INT64_MAX;
+    int64_t most = mr__cgroup_limits()->memory_max;
+    return (all < most ? all : most) / 2;
 }
 
 mr_code mr__read_ahead_open(mr__read_ahead **out, const char *path, int64_t start,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/files/whole_file.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "pipeline/files/read_ahead.h"
@@ -103,10 +104,20 @@ mr_code mr_file_read(const char *path, const mr_file_read_opts *opts, void **out
     return MR_OK;
 }
 
+static _Atomic(mr__file_read_fn) watcher;
+
+void mr__file_read_watch(mr__file_read_fn fn)
+{
+    atomic_store(&watcher, fn);
+}
+
 mr_code mr__file_read_named(const char *path, const mr_file_read_opts *opts, mr_buffer **out,
                             size_t *size, mr_status *st)
 {
     mr_status why;
+    mr__file_read_fn fn = atomic_load(&watcher);
+    if (fn)
+        MR_TRY(fn(path, st));
     mr_status_init(&why);
     mr_code rc = mr_file_read_buffer(path, opts, out, size, &why);
     if (rc == MR_OK)

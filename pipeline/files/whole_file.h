@@ -33,6 +33,9 @@ MR_API mr_code mr_file_read_buffer(const char *path, const mr_file_read_opts *op
  * their place is the record that holds it. */
 mr_code mr__file_read_named(const char *path, const mr_file_read_opts *opts, mr_buffer **out,
                             size_t *size, mr_status *st) MR_NODISCARD;
+/* From now on, mr__file_read_named calls fn first, on its thread; an error of fn is its error. */
+typedef mr_code (*mr__file_read_fn)(const char *path, mr_status *st);
+void mr__file_read_watch(mr__file_read_fn fn);
 
 #ifdef __cplusplus
 }

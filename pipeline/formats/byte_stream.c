@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/byte_stream.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "pipeline/bytes.h"
@@ -13,6 +14,7 @@
 #define CHUNK_MAX ((size_t)1 << 20)
 #define PER_CHUNK 8 /* records */
 #define PACKED    ((size_t)128 << 10)
+#define ENOUGH    ((size_t)4 << 10) /* bytes that no text has by chance */
 
 /* Target of empty windows, because arithmetic on NULL is undefined. */
 static uint8_t nothing;
@@ -48,42 +50,105 @@ static void set_window(mr__byte_stream *s, uint8_t *at, uint8_t *end)
     s->end = end;
 }
 
-mr_compression mr__compression_seen(const uint8_t *b, size_t n)
+static bool like_zlib(const uint8_t *b, size_t n)
 {
-    if (n >= 2 && b[0] == 0x1f && b[1] == 0x8b)
-        return MR_COMPRESSION_GZIP;
-    if (n >= 4 && b[0] == 0x28 && b[1] == 0xb5 && b[2] == 0x2f && b[3] == 0xfd)
-        return MR_COMPRESSION_ZSTD;
-    return MR_COMPRESSION_NONE;
+    return n >= 2 && (b[0] & 0x0f) == 8 && (b[0] >> 4) <= 7 && (b[0] * 256 + b[1]) % 31 == 0;
 }
 
 /* Detects the compression from the first bytes. A TFRecord length with a valid checksum means an
  * uncompressed file. */
 static mr_compression compression_of(const uint8_t *b, size_t n)
 {
+    mr_compression seen;
+    bool more;
     if (n >= 12 && mr_crc32c_mask(mr_crc32c(b, 8)) == mr__load_le(b + 8, 4))
         return MR_COMPRESSION_NONE;
-    if (mr__compression_seen(b, n) != MR_COMPRESSION_NONE)
-        return mr__compression_seen(b, n);
-    if (n >= 2 && (b[0] & 0x0f) == 8 && (b[0] >> 4) <= 7 && (b[0] * 256 + b[1]) % 31 == 0)
-        return MR_COMPRESSION_ZLIB;
-    return MR_COMPRESSION_NONE;
+    if (mr__compressor_seen(b, n, &seen, &more))
+        return seen;
+    return like_zlib(b, n) ? MR_COMPRESSION_ZLIB : MR_COMPRESSION_NONE;
 }
 
-/* Detects the compression from the first bytes. For a pipe they are kept: compressed ones to be
- * decoded, others as the window. */
+/* Whether a byte cannot occur in text. */
+static bool has_controls(const uint8_t *b, size_t n)
+{
+    size_t i = 0;
+    while (i < n && b[i] >= '\t')
+        i++;
+    return i < n;
+}
+
+/* Whether bytes that look like the start of a ZLIB stream, as "x^" does too, are one: it is
+ * whole and its checksum right, or at least ENOUGH bytes of it have no error, and not all of them
+ * can be text. */
+static bool is_zlib(const uint8_t *b, size_t n)
+{
+    mr__codec *codec = NULL;
+    mr_code rc = mr__codec_decode_open(&codec, MR_COMPRESSION_ZLIB, NULL);
+    mr__codec_io io = {.in = b, .n_in = n};
+    while (rc == MR_OK && io.n_in) {
+        uint8_t out[4096];
+        io.out = out;
+        io.n_out = sizeof out;
+        rc = codec->class_->step(codec, &io, false, NULL);
+    }
+    mr__codec_close(codec);
+    return rc == MR_END || (rc == MR_OK && n >= ENOUGH && has_controls(b, n));
+}
+
+/* Of many files alike one line is enough. */
+static void say_detected(const mr__byte_stream *s)
+{
+    static atomic_bool said;
+    if (!atomic_exchange(&said, true))
+        mr_log(MR_LOG_WARNING, "%s: no compression is named; read as \"%s\" by its first bytes",
+               s->path, mr_compression_name(s->compression));
+}
+
+/* The compression of a file that may be text or anything else. */
+static mr_code prove(mr__byte_stream *s, const uint8_t *b, size_t n, mr_status *st)
+{
+    bool more;
+    const char *name = mr__compressor_seen(b, n, &s->compression, &more);
+    if (name && s->compression == MR_COMPRESSION_NONE)
+        return mr_fail(
+            st, MR_UNIMPLEMENTED,
+            "the file is compressed with %s; of compression GZIP, ZLIB and ZSTD are read", name);
+    if (!name && like_zlib(b, n) && is_zlib(b, n))
+        s->compression = MR_COMPRESSION_ZLIB;
+    if (s->compression != MR_COMPRESSION_NONE)
+        say_detected(s);
+    return MR_OK;
+}
+
+/* Whether these bytes are too few to tell the compression. A line of text in a pipe should not wait
+ * for more. */
+static bool too_few(const uint8_t *b, size_t n, bool proven)
+{
+    mr_compression c;
+    bool more;
+    if (!proven)
+        return n < 12;
+    if (n >= ENOUGH || mr__compressor_seen(b, n, &c, &more))
+        return false;
+    return n == 0 || more || like_zlib(b, n) || (n == 1 && (b[0] & 0x0f) == 8);
+}
+
+/* Detects the compression from the first bytes. If no other memory has them they are kept:
+ * compressed ones to be decoded, others as the window. */
 static mr_code detect(mr__byte_stream *s, mr_status *st)
 {
     mr_code rc = MR_OK;
     size_t have = 0;
+    bool kept = true, proven = s->compression == MR_COMPRESSION_PROVEN;
     MR_TRY(mr_buffer_alloc(&s->packed, PACKED, st));
     uint8_t *bytes = mr_buffer_data(s->packed);
-    while (rc == MR_OK && have < 12) {
+    while (rc == MR_OK && too_few(bytes, have, proven)) {
         mr_buffer *slot = NULL;
         uint8_t *data = NULL;
         size_t got = 0;
         rc = mr__read_ahead_next(s->source, bytes + have, PACKED - have, &slot, &data, &got, st);
-        if (slot) { /* a regular file is read again from its start */
+        if (slot) { /* the file is read again from its start */
+            kept = false;
             got = got < PACKED - have ? got : PACKED - have;
             memcpy(bytes + have, data, got);
             mr_buffer_unref(slot);
@@ -92,8 +157,11 @@ static mr_code detect(mr__byte_stream *s, mr_status *st)
     }
     if (rc < MR_OK)
         return rc;
-    s->compression = compression_of(bytes, have);
-    if (mr__read_ahead_seekable(s->source))
+    if (proven)
+        MR_TRY(prove(s, bytes, have, st));
+    else
+        s->compression = compression_of(bytes, have);
+    if (!kept)
         return mr__read_ahead_seek(s->source, 0, st);
     if (s->compression == MR_COMPRESSION_NONE) {
         s->chunk = s->packed;
@@ -124,7 +192,7 @@ mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file
         read = (mr__read_opts){opts->direct,  opts->no_uring,    opts->cancel,
                                opts->on_read, opts->on_read_ctx, opts->no_ahead};
     mr_code rc = mr__read_ahead_open(&s->source, path, 0, &read, st);
-    if (rc == MR_OK && s->compression == MR_COMPRESSION_DETECT)
+    if (rc == MR_OK && s->compression >= MR_COMPRESSION_DETECT)
         rc = detect(s, st);
     if (rc == MR_OK && s->compression != MR_COMPRESSION_NONE)
         rc = mr__codec_decode_open(&s->codec, s->compression, st);

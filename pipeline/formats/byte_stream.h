@@ -33,9 +33,6 @@ typedef struct mr__byte_stream {
     mr_status failure; /* error to report once the bytes before it are consumed; MR_OK: none */
 } mr__byte_stream;
 
-/* Compression that the first bytes of a file identify beyond doubt: GZIP, ZSTD or NONE. */
-mr_compression mr__compression_seen(const uint8_t *b, size_t n);
-
 mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file_opts *opts,
                              mr_status *st) MR_NODISCARD;
 void mr__byte_stream_close(mr__byte_stream *s); /* also for a zeroed or closed stream */

@@ -16,7 +16,8 @@ typedef enum mr_compression {
     MR_COMPRESSION_GZIP,
     MR_COMPRESSION_ZLIB,
     MR_COMPRESSION_ZSTD,
-    MR_COMPRESSION_DETECT /* for reading: detected from the first bytes */
+    MR_COMPRESSION_DETECT, /* for reading: detected from the first bytes */
+    MR_COMPRESSION_PROVEN  /* the same for files that may be text, which is never mistaken */
 } mr_compression;
 
 /* Finds a compression by name: "" (or NULL), "GZIP", "ZLIB", "ZSTD", in capitals. false: no such

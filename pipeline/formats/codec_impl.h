@@ -34,6 +34,14 @@ mr_code mr__codec_decode_open(mr__codec **out, mr_compression c, mr_status *st) 
 /* Encoding: step with in_ended returns MR_END when everything is written. */
 mr_code mr__codec_encode_open(mr__codec **out, mr_compression c, mr_status *st) MR_NODISCARD;
 void mr__codec_close(mr__codec *c); /* NULL: no effect */
+
+/* The program that compressed a file which begins with these bytes; NULL: none that is known by
+ * them, or none yet: *more says that further bytes may tell. *c is its compression, or NONE: one
+ * that is not read. zlib leaves no such mark. */
+const char *mr__compressor_seen(const uint8_t *b, size_t n, mr_compression *c, bool *more);
+/* The same of a file that is neither text nor of the format expected, and may be in zlib. */
+const char *mr__compressor_of_table(const uint8_t *b, size_t n);
+
 /* MR_DATA_LOSS for a stream `name` that stops before its end; empty: it has no bytes at all. */
 static inline mr_code mr__codec_cut_short(const char *name, bool empty, mr_status *st)
 {

@@ -59,10 +59,20 @@ static void member_ended(zlib_codec *c)
         c->ended = true;
 }
 
+/* Skips zeros after a member of a gzip file, as tapes and block devices leave them. */
+static void skip_padding(const zlib_codec *c, mr__codec_io *io)
+{
+    if (!c->gzip || !c->at_start || !c->any)
+        return;
+    for (; io->n_in && io->in[0] == 0; io->in++)
+        io->n_in--;
+}
+
 static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_status *st)
 {
     zlib_codec *c = (zlib_codec *)self;
     while (!c->ended) {
+        skip_padding(c, io);
         if (c->at_start && io->n_in == 0 && in_ended && c->any)
             return MR_END;
         if (c->at_start && io->n_in && c->gzip && io->in[0] != 0x1f)

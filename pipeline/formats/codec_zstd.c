@@ -2,6 +2,8 @@
 /* Zstandard (RFC 8878): a sequence of frames. */
 #include "pipeline/formats/codec_impl.h"
 
+#include <string.h>
+
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/memory/alloc.h"
 
@@ -11,6 +13,9 @@ typedef struct zstd_codec {
     ZSTD_CCtx *e;
     bool between_frames;
     bool any; /* true once a byte has been seen */
+    uint8_t
+        head[ZSTD_FRAMEHEADERSIZE_MAX]; /* first bytes of the frame, which name its dictionary */
+    size_t n_head;
 } zstd_codec;
 
 static mr_code fail(size_t rc, const char *doing, mr_code otherwise, mr_status *st)
@@ -18,6 +23,27 @@ static mr_code fail(size_t rc, const char *doing, mr_code otherwise, mr_status *
     if (mr__zstd.ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation)
         return mr_fail_memory(st, 0, doing);
     return mr_fail(st, otherwise, "%s: %s", doing, mr__zstd.ZSTD_getErrorName(rc));
+}
+
+/* Sees the next bytes of a frame; *kept: how many of its first bytes it had. */
+static void see_head(zstd_codec *c, const mr__codec_io *io, size_t *kept)
+{
+    *kept = c->between_frames ? 0 : c->n_head;
+    size_t room = sizeof c->head - *kept, n = io->n_in < room ? io->n_in : room;
+    if (n)
+        memcpy(c->head + *kept, io->in, n);
+    c->n_head = *kept + n;
+}
+
+static mr_code fail_decoding(const zstd_codec *c, size_t rc, mr_status *st)
+{
+    if (mr__zstd.ZSTD_getErrorCode(rc) != ZSTD_error_dictionary_wrong)
+        return fail(rc, "corrupted ZSTD stream", MR_DATA_LOSS, st);
+    return mr_fail(
+        st, MR_FAILED_PRECONDITION,
+        "the ZSTD stream was made with a dictionary, number %u, and whole files are read "
+        "without one; decompress it first, with zstd -d -D FILE",
+        mr__zstd.ZSTD_getDictID_fromFrame(c->head, c->n_head));
 }
 
 static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_status *st)
@@ -28,6 +54,8 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
             return MR_END;
         ZSTD_inBuffer in = {io->in, io->n_in, 0};
         ZSTD_outBuffer out = {io->out, io->n_out, 0};
+        size_t kept;
+        see_head(c, io, &kept);
         size_t rc = mr__zstd.ZSTD_decompressStream(c->d, &out, &in);
         c->any |= in.pos > 0;
         io->in += in.pos;
@@ -35,7 +63,9 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
         io->out += out.pos;
         io->n_out -= out.pos;
         if (mr__zstd.ZSTD_isError(rc))
-            return fail(rc, "corrupted ZSTD stream", MR_DATA_LOSS, st);
+            return fail_decoding(c, rc, st);
+        if (kept + in.pos < c->n_head)
+            c->n_head = kept + in.pos;
         if (in.pos || out.pos)
             c->between_frames = rc == 0;
         if (io->n_out == 0 || (io->n_in == 0 && !in_ended))

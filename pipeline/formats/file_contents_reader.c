@@ -16,18 +16,10 @@ static mr_code start(mr_reader *r, const void *own, mr_status *st)
     return MR_OK;
 }
 
-static const void *start_of(const void *at, const void *p, int64_t *n)
-{
-    (void)p;
-    *n = 0;
-    return at;
-}
-
 /* An error in the bytes names the file; a record number would add nothing. */
 static void set_origin(mr_reader *r)
 {
-    const mr_origin o = {
-        .path = r->path, .at = r->in.at, .offset = -1, .record = -1, .record_of = start_of};
+    const mr_origin o = {.path = r->path, .at = r->in.at, .offset = -1, .record = -1};
     mr_buffer_set_origin(r->in.chunk, &o);
 }
 
@@ -61,13 +53,9 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
         return rc == MR_CANCELLED ? rc : mr__reader_give_up(r, rc, st);
     MR_TRY(mr_array_alloc(&a, MR_STRING, 0, NULL, 1, st));
     size_t n = (size_t)(r->in.end - r->in.at);
-    *(mr_bytes *)a.data = (mr_bytes){n ? (const char *)r->in.at : NULL, n};
-    if (n)
-        set_origin(r);
-    if (n)
-        rc = mr__reader_emit(r, &a, 1, out, st);
-    else
-        *out = a;
+    *(mr_bytes *)a.data = (mr_bytes){(const char *)r->in.at, n};
+    set_origin(r); /* an empty file has a chunk too, for its errors to name it */
+    rc = mr__reader_emit(r, &a, 1, out, st);
     if (rc == MR_OK) {
         r->in.at = r->in.end;
         r->record = 1;

@@ -33,9 +33,10 @@ typedef struct mr_format mr_format;
 /* TFRecord files, see tfrecord.h. A record is the data without its framing. */
 MR_API extern const mr_format mr_format_tfrecord;
 
-/* Lines of a text file, without the \n. Every \r is removed, anywhere in the line. A last line
- * without \n is returned if it contains anything but \r. Blank lines are kept. A line is at most 1
- * GiB long (MR_RESOURCE_EXHAUSTED). */
+/* Lines of a text file, without their ends, which are \n, \r\n or \r, also mixed. A last line
+ * without an end is returned unless it is empty. Blank lines are kept. A byte order mark at the
+ * beginning of the file is skipped; that of UTF-16 is an error (MR_INVALID_ARGUMENT). A line is at
+ * most 1 GiB long (MR_RESOURCE_EXHAUSTED). */
 MR_API extern const mr_format mr_format_text_line;
 
 /* Records of fixed length between a header and a footer. Requires mr_fixed_length_opts.

@@ -12,19 +12,30 @@
  * not pay for it. */
 #include "pipeline/formats/reader.h"
 
-/* Options of mr__format_tar. A record is a row of n strings: the members named names[i], or the key
- * where names[i] is MR__TAR_KEY. A member that the record lacks has mr__tar_missing as its data. */
+/* Options of mr__format_tar. A record is a row of n strings: the members that wanted[i] names, or
+ * the key where wanted[i] is MR__TAR_KEY. Names are separated by ";", and a "?" after them makes
+ * the member optional: "jpg;jpeg", "txt?". Case is folded. The data of a member that the record
+ * lacks are mr__tar_missing, and mr__tar_twice where it has two; an optional one is empty. */
 typedef struct mr__tar_opts {
-    const char *const *names;
+    const char *const *wanted;
     size_t n;
 } mr__tar_opts;
 #define MR__TAR_KEY "__key__"
-extern const char mr__tar_missing[1];
+extern const char mr__tar_missing[1], mr__tar_twice[1];
 
-/* An error of the archive is final. A member that occurs twice in a record is an error. */
+/* Archives that follow one another in a file are read one after another; a record does not
+ * continue in the next one. Damage ends the file. An archive without its end, and bytes after it
+ * that are not an archive, are warned of; errors if `strict`. */
 extern const mr_format mr__format_tar;
 
-/* Returns the names of the members of the file's first record, in order and without duplicates.
+/* The next of the names in `wanted`: *at moves to the one after it. NULL: no more. */
+const char *mr__tar_name(const char **at, size_t *n);
+bool mr__tar_is_optional(const char *wanted);
+/* Whether two names are the same, whatever the case of their letters (ASCII). */
+bool mr__tar_same(const char *a, size_t n, const char *b, size_t m);
+
+/* Returns the names of the members of the file's first record, in order, in small letters and
+ * without duplicates.
  * Owned: free each name and the list with mr_free.
  * errors   those of reading; MR_INVALID_ARGUMENT: the file has no record */
 mr_code mr__tar_members(const char *path, const mr_file_opts *opts, char ***names, size_t *n,

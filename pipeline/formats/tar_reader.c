@@ -16,6 +16,7 @@
 
 #include "pipeline/formats/format.h"
 #include "pipeline/formats/tar.h"
+#include "pipeline/log.h"
 #include "pipeline/system/late_library.h"
 
 /* Loaded late, since it depends on a dozen other libraries. */
@@ -38,21 +39,23 @@ static struct {
 static mr__late_library library =
     MR__LATE_LIBRARY("tar archives are read", "libarchive.so.13", "libarchive13", ARCHIVE, tar);
 
-enum { MOST_ROWS = 64 };
+enum { MOST_ROWS = 64, BLOCK = 512 };
 #define MOST_BYTES ((int64_t)1 << 32)
 /* Limit of all holes of a sparse member: memory may only grow with the bytes of the file. */
 #define MOST_HOLES ((int64_t)64 << 20)
 
-const char mr__tar_missing[1] = "";
+const char mr__tar_missing[1] = "", mr__tar_twice[1] = "";
 
 typedef struct tar_reader {
     mr_reader base;
-    mr__tar_opts opts;           /* names are borrowed from the caller */
+    mr__tar_opts opts;           /* borrowed from the caller */
     struct archive *archive;     /* NULL: to be opened at the position of the stream */
     int64_t origin;              /* offset in the stream where it was opened */
     struct archive_entry *entry; /* NULL: no member is being read */
     char *key, *member; /* of the pending member, in one allocation; NULL: none is pending */
     int64_t offset;     /* of its header */
+    bool first;         /* the pending member is the first of an archive */
+    bool listing;       /* only the members of the first record are read */
     mr_status failure;  /* of the stream, or one to return after the rows before it */
     mr_code due_code;
     bool failed, due, in_member; /* in_member: the last error is in the data of a member */
@@ -96,6 +99,50 @@ static la_ssize_t give_bytes(struct archive *a, void *ctx, const void **bytes)
     return n;
 }
 
+/* ---- names ---- */
+
+const char *mr__tar_name(const char **at, size_t *n)
+{
+    const char *name = *at;
+    if (!name || !*name)
+        return NULL;
+    *n = strcspn(name, ";");
+    *at = name + *n + (name[*n] == ';');
+    *n -= *n && name[*n] == '\0' && name[*n - 1] == '?';
+    return name;
+}
+
+bool mr__tar_is_optional(const char *wanted)
+{
+    size_t n = strlen(wanted);
+    return n && wanted[n - 1] == '?';
+}
+
+/* Not tolower, which the program's locale decides. */
+static char small(char c)
+{
+    return (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
+}
+
+bool mr__tar_same(const char *a, size_t n, const char *b, size_t m)
+{
+    size_t i = 0;
+    while (n == m && i < n && small(a[i]) == small(b[i]))
+        i++;
+    return n == m && i == n;
+}
+
+static bool is_wanted(const char *wanted, const char *member)
+{
+    const char *name;
+    for (size_t n, m = strlen(member); (name = mr__tar_name(&wanted, &n));)
+        if (mr__tar_same(name, n, member, m))
+            return true;
+    return false;
+}
+
+/* ---- errors ---- */
+
 /* The error that libarchive reports, or the error of the stream that caused it. */
 static mr_code damaged(tar_reader *t, mr_status *st)
 {
@@ -107,22 +154,106 @@ static mr_code damaged(tar_reader *t, mr_status *st)
     const char *why = tar.archive_error_string(t->archive);
     if (why && strstr(why, "llocate"))
         return mr_fail_memory(st, 0, "a tar archive");
-    return mr_fail(st, MR_DATA_LOSS, "damaged tar archive: %s", why ? why : "of an unknown kind");
+    return mr_fail(st, MR_DATA_LOSS, "damaged tar archive: %s%s", why ? why : "of an unknown kind",
+                   t->listing ? "" : "; the rest of the file is skipped");
 }
 
 static mr_code open_archive(tar_reader *t, mr_status *st)
 {
+    mr__byte_stream *in = &t->base.in;
     MR_TRY(mr__late_library_need(&library, st));
+    mr_code rc = in->at < in->end ? MR_OK : mr__byte_stream_fill(in, 1, st);
+    if (rc == MR_END)
+        return mr_fail(st, MR_DATA_LOSS,
+                       "the file is empty; even an archive without members has "
+                       "1024 bytes");
+    MR_TRY(rc);
     t->archive = tar.archive_read_new();
     if (!t->archive)
         return mr_fail_memory(st, 0, "a tar archive");
-    t->origin = mr__byte_stream_offset(&t->base.in);
+    t->origin = mr__byte_stream_offset(in);
+    t->first = true;
     tar.archive_read_support_format_tar(t->archive);
     if (tar.archive_read_open(t->archive, t, NULL, give_bytes, NULL) == ARCHIVE_OK)
         return MR_OK;
-    mr_code rc = damaged(t, st);
+    rc = damaged(t, st);
     drop_archive(t);
     return rc;
+}
+
+/* ---- the end of an archive ---- */
+
+/* Reports what is odd about the end of the file; then it ends. */
+static mr_code odd_end(tar_reader *t, const char *what, mr_status *st)
+{
+    if (t->base.strict && !t->listing)
+        return mr_fail(st, MR_DATA_LOSS, "%s", what);
+    if (!t->listing)
+        mr_log(MR_LOG_WARNING, "%s: %s (byte %" PRId64 ")", t->base.in.path, what, t->offset);
+    return MR_END;
+}
+
+/* Skips zeros. MR_END: nothing else follows. */
+static mr_code skip_zeros(mr__byte_stream *in, mr_status *st)
+{
+    for (;;) {
+        while (in->at < in->end && *in->at == 0)
+            in->at++;
+        if (in->at < in->end)
+            return MR_OK;
+        MR_TRY(mr__byte_stream_fill(in, 1, st));
+    }
+}
+
+/* Whether these bytes are the header of a member: it has the sum of its bytes, those of the sum
+ * taken for spaces. Old programs add signed bytes. */
+static bool is_header(const uint8_t *h)
+{
+    enum { AT = 148, DIGITS = 8 };
+    int sum = 0, signed_sum = 0, said = 0;
+    size_t i = AT;
+    for (size_t k = 0; k < BLOCK; k++) {
+        uint8_t c = k >= AT && k < AT + DIGITS ? ' ' : h[k];
+        sum += c;
+        signed_sum += (int8_t)c;
+    }
+    while (i < AT + DIGITS && h[i] == ' ')
+        i++;
+    for (; i < AT + DIGITS && h[i] >= '0' && h[i] <= '7'; i++)
+        said = 8 * said + (h[i] - '0');
+    return said == sum || said == signed_sum;
+}
+
+/* Goes to `at`, from where libarchive was given bytes but has not used them. */
+static mr_code go_back(mr__byte_stream *in, int64_t at, mr_status *st)
+{
+    int64_t too_far = mr__byte_stream_offset(in) - at;
+    if (too_far > in->at - in->base)
+        return mr__byte_stream_seek(in, at, st);
+    in->at -= too_far;
+    return MR_OK;
+}
+
+/* At the end of an archive: continues with the one that follows it, as `cat` joins them. MR_END:
+ * no other follows. */
+static mr_code next_archive(tar_reader *t, mr_status *st)
+{
+    mr__byte_stream *in = &t->base.in;
+    int64_t at = t->origin + tar.archive_filter_bytes(t->archive, 0);
+    if (at == t->offset)
+        return odd_end(t, "the archive has no end and may be cut short", st);
+    MR_TRY(go_back(in, at, st));
+    MR_TRY(skip_zeros(in, st));
+    t->offset = mr__byte_stream_offset(in);
+    if (in->end - in->at < BLOCK) {
+        mr_code rc = mr__byte_stream_fill(in, BLOCK, st);
+        if (rc < MR_OK)
+            return rc;
+    }
+    if ((t->offset - at) % BLOCK || in->end - in->at < BLOCK || !is_header(in->at))
+        return odd_end(t, "bytes that are not an archive follow its end and are not read", st);
+    drop_archive(t);
+    return open_archive(t, st);
 }
 
 /* Splits a path at the first dot of its last component. false: it has none, or starts with one. */
@@ -162,6 +293,8 @@ static mr_code next_member(tar_reader *t, mr_status *st)
 {
     if (!t->archive)
         MR_TRY(open_archive(t, st));
+    else
+        t->first = false;
     mr_free(t->key);
     t->key = NULL;
     for (;;) {
@@ -169,8 +302,10 @@ static mr_code next_member(tar_reader *t, mr_status *st)
         struct archive_entry *entry;
         MR_TRY(leave_member(t, st));
         int said = tar.archive_read_next_header(t->archive, &entry);
-        if (said == ARCHIVE_EOF && !t->failed)
-            return MR_END;
+        if (said == ARCHIVE_EOF && !t->failed) {
+            MR_TRY(next_archive(t, st));
+            continue;
+        }
         if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
             return damaged(t, st);
         t->entry = entry;
@@ -184,22 +319,16 @@ static mr_code next_member(tar_reader *t, mr_status *st)
 
 /* ---- contents of members ---- */
 
-static const void *start_of(const void *at, const void *p, int64_t *n)
-{
-    (void)p;
-    *n = 0;
-    return at;
-}
-
 static void release(void *ctx, void *data)
 {
     (void)ctx;
     mr_free(data);
 }
 
-/* Makes data, which `keeper` keeps (NULL: data is taken), a string of a with an origin. */
+/* Makes data, which `keeper` keeps (NULL: data is taken), a string of a whose origin is the header
+ * at `offset`. */
 static mr_code put_string(const tar_reader *t, mr_array *a, void *data, size_t size,
-                          mr_buffer *keeper, mr_bytes *to, mr_status *st)
+                          mr_buffer *keeper, int64_t offset, mr_bytes *to, mr_status *st)
 {
     mr_buffer *b;
     mr_code rc = mr_buffer_wrap(&b, data, size, true, keeper ? NULL : release, NULL, st);
@@ -208,11 +337,8 @@ static mr_code put_string(const tar_reader *t, mr_array *a, void *data, size_t s
             mr_free(data);
         return rc;
     }
-    const mr_origin o = {.path = t->base.path,
-                         .at = data,
-                         .offset = t->offset,
-                         .record = t->base.record,
-                         .record_of = start_of};
+    const mr_origin o = {
+        .path = t->base.path, .at = data, .offset = offset, .record = t->base.record};
     mr_buffer_set_origin(b, &o);
     if (keeper)
         rc = mr_buffer_hold(b, keeper, st);
@@ -257,26 +383,33 @@ static mr_code gather(tar_reader *t, const void *piece, size_t n, int64_t at, ch
     return MR_OK;
 }
 
+/* An empty string too has an origin. */
+static mr_code put_empty(const tar_reader *t, mr_array *a, int64_t offset, mr_bytes *to,
+                         mr_status *st)
+{
+    char *nothing = mr_calloc(1, 1);
+    return nothing ? put_string(t, a, nothing, 0, NULL, offset, to, st)
+                   : mr_fail_memory(st, 1, "an empty member");
+}
+
 static mr_code read_member(tar_reader *t, mr_array *a, mr_bytes *to, mr_status *st)
 {
     const void *piece = NULL;
     size_t n = 0;
     int64_t at = 0;
     int said = tar.archive_read_data_block(t->archive, &piece, &n, &at);
-    if (said == ARCHIVE_EOF) { /* empty */
-        *to = (mr_bytes){NULL, 0};
-        return MR_OK;
-    }
+    if (said == ARCHIVE_EOF)
+        return put_empty(t, a, t->offset, to, st);
     if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
         return damaged(t, st);
     mr_buffer *chunk = t->base.in.chunk;
     const char *first = chunk ? mr_buffer_data(chunk) : NULL, *p = piece;
     if (at == 0 && (int64_t)n == tar.archive_entry_size(t->entry) && first && p >= first &&
         p + n <= first + mr_buffer_size(chunk))
-        return put_string(t, a, (void *)(uintptr_t)piece, n, chunk, to, st);
+        return put_string(t, a, (void *)(uintptr_t)piece, n, chunk, t->offset, to, st);
     char *all = NULL;
     MR_TRY(gather(t, piece, n, at, &all, &n, st));
-    return put_string(t, a, all, n, NULL, to, st);
+    return put_string(t, a, all, n, NULL, t->offset, to, st);
 }
 
 /* ---- records ---- */
@@ -287,18 +420,18 @@ static mr_code put_key(tar_reader *t, mr_array *a, mr_bytes *to, mr_status *st)
     char *copy = mr_memdup(t->key, n + 1);
     if (!copy)
         return mr_fail_memory(st, n, "a key");
-    return put_string(t, a, copy, n, NULL, to, st);
+    return put_string(t, a, copy, n, NULL, t->offset, to, st);
 }
 
 static mr_code put_member(tar_reader *t, mr_array *a, mr_bytes *row, mr_status *st)
 {
     for (size_t i = 0; i < t->opts.n; i++) {
-        if (strcmp(t->opts.names[i], t->member) != 0)
+        if (!is_wanted(t->opts.wanted[i], t->member))
             continue;
-        if (row[i].data != mr__tar_missing)
-            return mr_fail(st, MR_DATA_LOSS, "member %s.%s appears twice in its record", t->key,
-                           t->member);
-        return read_member(t, a, &row[i], st);
+        if (row[i].data == mr__tar_missing)
+            return read_member(t, a, &row[i], st);
+        row[i] = (mr_bytes){mr__tar_twice, 0};
+        return MR_OK;
     }
     return MR_OK;
 }
@@ -309,6 +442,7 @@ static void keep_failure(tar_reader *t, mr_code rc, const mr_status *why)
     t->due = true;
     t->due_code = rc;
     t->failure = *why;
+    mr_status_at(&t->failure, NULL, t->offset, -1);
     mr_free(t->key);
     t->key = NULL;
 }
@@ -317,16 +451,18 @@ static void keep_failure(tar_reader *t, mr_code rc, const mr_status *why)
  * member is pending. Damage after a member ends the record and is returned after it. */
 static mr_code read_record(tar_reader *t, mr_array *a, mr_bytes *row, mr_status *st)
 {
+    int64_t offset = t->offset;
     for (size_t i = 0; i < t->opts.n; i++) {
         row[i] = (mr_bytes){mr__tar_missing, 0};
-        if (strcmp(t->opts.names[i], MR__TAR_KEY) == 0)
+        if (strcmp(t->opts.wanted[i], MR__TAR_KEY) == 0)
             MR_TRY(put_key(t, a, &row[i], st));
     }
     char *key = mr_strdup(t->key);
     if (!key)
         return mr_fail_memory(st, strlen(t->key), "a key");
     mr_code rc = MR_OK;
-    while (rc == MR_OK && t->key && strcmp(t->key, key) == 0) {
+    bool other = false; /* the pending member is of another archive */
+    while (rc == MR_OK && t->key && !other && strcmp(t->key, key) == 0) {
         mr_status why;
         rc = put_member(t, a, row, st);
         if (rc != MR_OK)
@@ -337,8 +473,12 @@ static mr_code read_record(tar_reader *t, mr_array *a, mr_bytes *row, mr_status 
             rc = MR_OK;
         } else if (rc != MR_OK && rc != MR_END && st)
             *st = why;
+        other = t->first;
     }
     mr_free(key);
+    for (size_t i = 0; rc >= MR_OK && i < t->opts.n; i++)
+        if (row[i].data == mr__tar_missing && mr__tar_is_optional(t->opts.wanted[i]))
+            rc = put_empty(t, a, offset, &row[i], st);
     return rc == MR_END ? MR_OK : rc;
 }
 
@@ -407,6 +547,7 @@ static mr_code read_records(mr_reader *r, size_t want, size_t max_bytes, mr_arra
     }
     if (st)
         *st = why;
+    mr_status_at(st, r->in.path, t->offset, r->record);
     return mr__reader_give_up(r, rc, st);
 }
 
@@ -442,6 +583,8 @@ const mr_format mr__format_tar = {.reader_size = sizeof(tar_reader),
 
 static mr_code add_name(tar_reader *t, char ***names, size_t *n, size_t *capacity, mr_status *st)
 {
+    for (char *c = t->member; *c; c++)
+        *c = small(*c);
     for (size_t i = 0; i < *n; i++)
         if (strcmp((*names)[i], t->member) == 0)
             return MR_OK;
@@ -457,6 +600,7 @@ static mr_code add_name(tar_reader *t, char ***names, size_t *n, size_t *capacit
 static mr_code list_members(tar_reader *t, char ***names, size_t *n, mr_status *st)
 {
     size_t capacity = 0;
+    t->listing = true;
     mr_code rc = next_member(t, st);
     if (rc == MR_END)
         return mr_fail(
@@ -466,10 +610,11 @@ static mr_code list_members(tar_reader *t, char ***names, size_t *n, mr_status *
     char *key = mr_strdup(t->key);
     if (!key)
         return mr_fail_memory(st, strlen(t->key), "a key");
-    while (rc == MR_OK && t->key && strcmp(t->key, key) == 0) {
+    for (bool other = false; rc == MR_OK && t->key && !other && strcmp(t->key, key) == 0;) {
         rc = add_name(t, names, n, &capacity, st);
         if (rc == MR_OK)
             rc = next_member(t, st);
+        other = t->first;
     }
     mr_free(key);
     return rc == MR_END ? MR_OK : rc;

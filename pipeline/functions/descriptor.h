@@ -126,7 +126,8 @@ enum {
     MR_FUNCTION_CONSTANTS = 1, /* run handles constant inputs; else they are repeated first */
     MR_FUNCTION_FOLDS = 2, /* applied to literals alone it is computed when the graph is built; the
                                   result is a literal, which takes its neighbour's type */
-    MR_FUNCTION_DRAWS = 4  /* random: the result depends on the element even if no input does */
+    MR_FUNCTION_DRAWS = 4, /* random: the result depends on the element even if no input does */
+    MR_FUNCTION_READS = 8  /* reads files that its arguments name */
 };
 
 typedef struct mr_function {

@@ -9,6 +9,7 @@
 #include "pipeline/graph/dataset.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@ struct body {
     mr_value *unknown; /* UNKNOWN for each parameter that is unknown; NULL: all are known */
     bool is_template;  /* a value is unknown, or contains an unknown one */
     bool widened;      /* spec leaves more unknown than was inferred */
+    bool is_literal;   /* set by mr__dataset_set_literal */
     mr_spec *spec;
     _Atomic int64_t cardinality; /* or NOT_COUNTED */
     mr_status *error;
@@ -112,9 +114,11 @@ void mr_dataset_unref(mr_dataset *ds)
 
 static mr_status no_memory_status = {
     .code = MR_RESOURCE_EXHAUSTED,
+    .sys_errno = ENOMEM,
     .message = "out of memory while building a graph; use smaller constants or free memory",
     .offset = -1,
-    .record = -1};
+    .record = -1,
+    .element = MR_OF_NO_ELEMENT};
 
 static struct body no_memory_body = {
     .obj = {.refs = 1}, .cardinality = MR_UNKNOWN_COUNT, .error = &no_memory_status};
@@ -593,6 +597,17 @@ void mr__dataset_widen(mr_dataset *ds, const mr_spec *spec)
     b->widened = !mr_spec_equal(spec, b->spec);
     mr_spec_unref(b->spec);
     b->spec = mr_spec_ref(spec);
+}
+
+void mr__dataset_set_literal(mr_dataset *ds)
+{
+    if (!ds->body->error)
+        ds->body->is_literal = true;
+}
+
+bool mr__dataset_is_literal(const mr_dataset *ds)
+{
+    return ds->body->is_literal;
 }
 
 bool mr__dataset_widened(const mr_dataset *ds)

@@ -37,7 +37,10 @@ struct mr_fn {
     void (*release)(void *ctx); /* called when the function is freed; may be NULL */
     mr_spec *out;               /* spec of the result; NULL: that of the input */
     bool may_block;
-    bool instance; /* made by a call from a template, which was typed with less information */
+    bool
+        reads_given; /* made by mr_dataset_read_function: the names that it is called with are those
+                         of the source */
+    bool instance;   /* made by a call from a template, which was typed with less information */
     /* The error of a failed constructor, which sets nothing else; a dataset with this function
      * carries it too. Otherwise NULL */
     mr_status *error;

@@ -249,7 +249,7 @@ static mr_code make_content(struct reader *r, const Mr__Graph__Value *v, mr_valu
     case MR_V_DATASET:
         MR_TRY(find_node(r, v->ref, &node));
         to->dataset = mr_dataset_ref(node);
-        return MR_OK;
+        return mr__stored_dataset_writes(node, r->st);
     default:
         return MR_OK;
     }

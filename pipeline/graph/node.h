@@ -41,11 +41,26 @@ uint64_t mr__dataset_sources_before(const mr_dataset *ds, size_t i);
 #define MR__OPENS_RANDOM (UINT32_C(1) << 31) /* an op opens a random op more than once */
 uint32_t mr__dataset_all_props(const mr_dataset *ds);
 
+/* Check a dataset that is stored as a value: the writer of the store decides what it does.
+ * It must not write files; outside of a file that the user trusts, it must not reach what is
+ * outside of it either (MR_OP_OUTSIDE, and functions for which `reads` returns true), unless the
+ * graph `runs` (NULL: none), which holds the value, does.
+ * errors   MR_PERMISSION_DENIED */
+mr_code mr__stored_dataset_writes(const mr_dataset *ds, mr_status *st) MR_NODISCARD;
+mr_code mr__stored_dataset_reads(const mr_dataset *ds, const mr_dataset *runs,
+                                 bool (*reads)(const char *function), mr_status *st) MR_NODISCARD;
+bool mr__op_is_built_in(const mr_op *op);
+
 /* Replaces the spec of ds by `spec`, which leaves more unknown; does nothing if `spec` does not
  * cover it. ds is new: no other thread may use it. */
 void mr__dataset_widen(mr_dataset *ds, const mr_spec *spec);
 /* True if mr__dataset_widen replaced the spec. */
 bool mr__dataset_widened(const mr_dataset *ds);
+
+/* In the text of a function: the first argument of ds, the names of a source's files, is a constant
+ * there. ds is new, as above. */
+void mr__dataset_set_literal(mr_dataset *ds);
+bool mr__dataset_is_literal(const mr_dataset *ds);
 
 /* Returns the node's shared state in *out. The first call allocates `size` zeroed bytes and calls
  * init(state) unless NULL; destroy(state) is called when the node is freed. Thread safe. */

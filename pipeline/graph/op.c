@@ -66,6 +66,13 @@ const mr_op *mr_op_find(const char *name, size_t n)
     return op;
 }
 
+bool mr__op_is_built_in(const mr_op *op)
+{
+    bool found;
+    size_t at = place(built_in, N_BUILT_IN, op->name, strlen(op->name), &found);
+    return found && built_in[at] == op;
+}
+
 const mr_op *mr_op_at(size_t i)
 {
     if (i < N_BUILT_IN)

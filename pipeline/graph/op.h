@@ -107,7 +107,13 @@ enum {
         1 << 19, /* a function in text, not a method, although it has inputs (zip) */
     MR_OP_LISTS_INPUTS = 1 << 20, /* with SOURCE_CALL: its inputs are a list in text, except for the
                                      last min_inputs - 1, which follow the list */
-    MR_OP_INTERNAL = 1 << 21      /* not for users: omitted from the reference */
+    MR_OP_INTERNAL = 1 << 21,     /* not for users: omitted from the reference */
+
+    /* ---- what it reaches ---- */
+    MR_OP_OUTSIDE = 1 << 22 /* reads what is outside of the graph, besides the files of
+                               MR_ROLE_FILES and MR_OP_FILE_NAMES: a dataset that is stored as a
+                               value runs it only if the graph that holds the value runs it too.
+                               Ops that a program registers count as such */
 };
 
 struct mr_iter;

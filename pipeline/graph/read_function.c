@@ -11,8 +11,8 @@ enum { MAX_PARAMS = 32 };
 
 /* The text of the function, f => op(f, a, b=b). A parameter that is set becomes an argument and a
  * capture, both with the parameter's name. Parameters that determine the type of the elements are
- * written out: expressions, and the names of the components, whether they were given or found in
- * the first file. */
+ * written out: expressions, and the names of the components, as given or as found in the first
+ * file. */
 typedef struct call {
     mr__text text;
     size_t n;
@@ -63,17 +63,36 @@ static mr_code put_names(call *c, const mr_spec *spec, mr_status *st)
     return put(c, "]", st);
 }
 
-/* Puts the names of the components, with their types if the parameter accepts types. */
+static mr_code put_strings(call *c, const mr_strs *strings, mr_status *st)
+{
+    for (size_t i = 0; i < strings->n; i++) {
+        MR_TRY(put(c, i ? ", " : "[", st));
+        MR_TRY(mr__literal_string(&c->text, strings->v[i].data, strings->v[i].size, st));
+    }
+    return put(c, "]", st);
+}
+
+/* Puts the names of the components, with their types if the parameter accepts types; or what was
+ * given, which may say more than the names. */
 static mr_code put_components(call *c, const mr_dataset *ds, const mr_param *p, mr_status *st)
 {
     char *types;
     MR_TRY(begin_argument(c, p, st));
+    const mr_strs *given = (const mr_strs *)((const char *)mr_dataset_params(ds) + p->at);
+    if (p->type != MR_PT_STR && given->n)
+        return put_strings(c, given, st);
     if (p->type != MR_PT_STR)
         return put_names(c, mr_dataset_spec(ds), st);
     MR_TRY(mr__spec_text(mr_dataset_spec(ds), &types, st));
     mr_code rc = put(c, types, st);
     mr_free(types);
     return rc;
+}
+
+static bool is_given(const mr_dataset *ds, const mr_param *p)
+{
+    const char *text = *(char *const *)((const char *)mr_dataset_params(ds) + p->at);
+    return text && *text;
 }
 
 static mr_code put_call(call *c, const mr_dataset *ds, mr_status *st)
@@ -90,7 +109,10 @@ static mr_code put_call(call *c, const mr_dataset *ds, mr_status *st)
         else if (!(p->flags & (MR_P_PATTERN | MR_P_READS)))
             MR_TRY(put_param(c, ds, i, st));
     }
-    if (of_spec)
+    size_t at = of_spec ? (size_t)(of_spec - op->params) : 0;
+    if (of_spec && of_spec->type == MR_PT_STR && is_given(ds, of_spec)) /* it may have defaults */
+        MR_TRY(put_param(c, ds, at, st));
+    else if (of_spec)
         MR_TRY(put_components(c, ds, of_spec, st));
     return put(c, ")", st);
 }
@@ -104,6 +126,8 @@ mr_code mr_dataset_read_function(const mr_dataset *ds, mr_fn **out, mr_status *s
         rc = mr_expr_parse(c.text.s, c.text.n, &e, st);
     if (rc == MR_OK)
         rc = mr__fn_of_expr(e, c.names, c.values, c.n, out, st);
+    if (rc == MR_OK)
+        (*out)->reads_given = true;
     for (size_t i = 0; i < MAX_PARAMS; i++)
         mr_value_reset(&c.values[i]);
     mr_expr_unref(e);

@@ -51,6 +51,11 @@ MR_API mr_dataset *mr_dataset_transform(mr_dataset *ds,
 MR_API mr_code mr_dataset_functions_have_role(const mr_dataset *ds, mr_role role, bool *out,
                                               mr_status *st) MR_NODISCARD;
 
+/* *op = an op that keeps elements in a file (MR_P_KEEPS_FILE), in the functions of ds at any depth,
+ * or in the datasets among its parameters; NULL: not found. */
+MR_API mr_code mr_dataset_functions_keep_files(const mr_dataset *ds, const mr_op **op,
+                                               mr_status *st) MR_NODISCARD;
+
 /* Calls fn for every literal file name or pattern that is an argument of an op that reads or lists
  * files, in the graph and in its functions; computed names are skipped. Stops at the first code
  * other than MR_OK and returns it. */

@@ -38,11 +38,11 @@ typedef struct mr_identities {
     mr_buffer *owner;
 } mr_identities;
 
-/* Memory of the consumer that an op may write rows to. The segments of a column are filled in
- * order, each to its end, with the bytes of the requested rows in row order. An op that copies may
- * write there and return the column as MR_PLACED; an op that does not copy ignores `destination`. A
- * column is placed entirely or not at all, starting at the first segment, and need not fill them
- * all. */
+/* Memory of the consumer to which an op may write the rows that it returns. An op that copies
+ * rows may write a column there and return it as MR_PLACED; an op that does not copy ignores
+ * `destination`. The bytes of a column are written in row order, from the start of its first
+ * segment on, and each segment is filled to its end before the next one. A column is placed
+ * entirely or not at all; it need not fill all of its segments. */
 typedef struct mr_segment {
     void *data;
     size_t bytes;
@@ -90,14 +90,15 @@ MR_API void mr_block_move(mr_block *dst, mr_block *src);
  * errors   MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_block_prepare(mr_block *b, size_t n_columns, mr_status *st) MR_NODISCARD;
 
-/* The column called name, or NULL. */
+/* The column whose path (mr_block.names) is `name`; NULL: not found. */
 MR_API const mr_array *mr_block_column(const mr_block *b, const char *name);
 
 /* Clears dst and makes it a view of rows [from, from + n) of src. dst != src. */
 MR_API mr_code mr_block_slice(mr_block *dst, const mr_block *src, size_t from, size_t n,
                               mr_status *st) MR_NODISCARD;
 
-/* Builders like mr_array_start and mr_array_append, for all columns and the identities. */
+/* mr_array_fits, mr_array_start, mr_array_append and mr_array_append_rows for all columns and the
+ * identities of a block. */
 MR_API bool mr_block_fits(const mr_block *dst, const mr_block *src);
 MR_API mr_code mr_block_start(mr_block *dst, const mr_block *like, size_t capacity,
                               mr_status *st) MR_NODISCARD;
@@ -109,11 +110,13 @@ MR_API mr_code mr_block_append_rows(mr_block *dst, const mr_block *src, const ui
 /* Payload bytes of all columns. */
 MR_API size_t mr_block_payload_bytes(const mr_block *b);
 
-/* Builders of identities. If src (a and b, for join) has no identities, dst has none either.
- * take     views rows [from, from + n) of src
- * group    joins the lists of every n rows into one; the last group may be shorter
- * ungroup  makes n rows, each with the identities of src's row i
- * join     makes row r the identities of row r of a, then those of row r of b (zip) */
+/* These build identities in *dst, which is overwritten. Without identities in src, dst has none.
+ * alloc    one identity for each of `rows` rows, for the caller to write to *ids
+ * take     a view of rows [from, from + n) of src
+ * group    the lists of every n of src's `rows` rows joined into one; the last group may be shorter
+ * ungroup  n rows, each with the identities of row i of src
+ * join     row r has the identities of row r of a, then those of row r of b (zip). If only one of
+ *          the two has identities, dst has a view of these; if neither has, dst has none */
 MR_API mr_code mr_identities_alloc(mr_identities *dst, size_t rows, mr_identity **ids,
                                    mr_status *st) MR_NODISCARD;
 MR_API void mr_identities_take(mr_identities *dst, const mr_identities *src, size_t from, size_t n);

@@ -534,7 +534,7 @@ void mr_buffer_locate(const mr_buffer *b, const void *p, mr_status *st)
         return;
     const mr_origin *o = &chunk->origin;
     int64_t n = 0;
-    const char *start = o->record_of(o->at, p, &n);
+    const char *start = o->record_of ? o->record_of(o->at, p, &n) : o->at;
     mr_status_at(st, o->path->data, o->offset + (start - (const char *)o->at), o->record + n);
 }
 

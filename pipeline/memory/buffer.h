@@ -53,9 +53,10 @@ MR_API void *mr_buffer_data(const mr_buffer *b);
 MR_API size_t mr_buffer_size(const mr_buffer *b); /* as requested, in bytes */
 MR_API bool mr_buffer_writable(const mr_buffer *b);
 
-/* Makes b, whose only reference the caller has, keep `other` alive until b is freed. Holding the
- * same buffer again costs nothing. mr_buffer_hold_all holds the buffers that `views` holds, or
- * `views` itself if those are many. */
+/* Makes b keep `other` alive until b is freed; the caller must have the only reference to b.
+ * Holding the same buffer again costs nothing. mr_buffer_hold_all makes b keep alive what `views`
+ * (may be NULL) holds: it holds the same buffers, or `views` itself if they are more than a few.
+ * errors   MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_buffer_hold(mr_buffer *b, mr_buffer *other, mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_buffer_hold_all(mr_buffer *b, const mr_buffer *views, mr_status *st) MR_NODISCARD;
 /* Total size of the buffers that b holds directly and indirectly: the cost of keeping b, without b
@@ -69,7 +70,7 @@ typedef struct mr_origin {
     const void *at;         /* start of a record in the buffer */
     int64_t offset, record; /* byte offset in the (uncompressed) file and number of that record */
     /* Returns the start of the record that contains p, and in *n the number of records from `at` to
-     * it. */
+     * it. NULL: there is one record, at `at`. */
     const void *(*record_of)(const void *at, const void *p, int64_t *n);
 } mr_origin;
 /* Sets the origin of b's bytes from o->at on, replacing any earlier one; takes a reference to
@@ -86,16 +87,17 @@ MR_API void mr_buffer_on_release(mr_buffer *b, void (*fn)(void *ctx, void *data)
 
 /* Returns the pool's free memory to the system. Without this call the pool keeps up to 32 MiB. */
 MR_API void mr_buffer_pool_trim(void);
-/* Adds (change 1) or removes (-1) a user that limits the pool's free memory to `bytes`. */
+/* Adds (change 1) or removes (change -1) a limit on the pool's free memory. While any limit
+ * remains, the pool keeps at most the `bytes` of the latest call. */
 void mr__buffer_pool_limit(int change, size_t bytes);
-int mr__buffer_pool_limits(void); /* number of such users */
+int mr__buffer_pool_limits(void); /* number of limits */
 
 /* For the project's other libraries. Pages of a buffer may be lent to the kernel, which passes them
- * to another process without a copy. They must not be written while that process may read them. The
- * lender keeps a reference until then. If it cannot know when that is, it forsakes the buffer: no
- * remaining holder may write it any more, and when the last reference is dropped the pages are left
- * to the other process and not reused here. Only memory that this library allocates itself can be
- * lent, not wrapped memory or memory from a program's own allocator. */
+ * to another process without a copy. As long as that process may read them, they must not be
+ * written, and the lender keeps a reference. If it cannot know when the process has finished, it
+ * forsakes the buffer: from then on no holder may write it, and when the last reference is dropped,
+ * the pages are left to the other process and not reused here. Only memory that this library
+ * allocates itself can be lent, not wrapped memory or memory from a program's own allocator. */
 enum {
     MR__PAGE = 4096,           /* smallest page size; larger ones are multiples */
     MR__LENT_LEAST = 64 << 10, /* in bytes; a copy of less is cheaper than lending */

@@ -21,8 +21,8 @@ typedef struct mr_map_opts {
 
 /* Replaces each element with the result of fn.
  *
- * shape    as fn returns; a tuple makes components
- * order    kept, unless deterministic is MR_NO, or MR_DEFAULT with MR_NO in with_options
+ * shape    that of fn's result; a tuple becomes the components of the element
+ * order    kept, unless deterministic is MR_NO, or is MR_DEFAULT and with_options has MR_NO
  * errors   an error of fn is the error of that element only
  * source   tf.data.Dataset.map */
 MR_API mr_dataset *mr_map(mr_dataset *input, mr_fn *fn, const mr_map_opts *opts);
@@ -41,10 +41,10 @@ MR_API mr_dataset *mr_filter(mr_dataset *input, mr_fn *fn, const mr_filter_opts 
  * source   tf.data.Dataset.flat_map */
 MR_API mr_dataset *mr_flat_map(mr_dataset *input, mr_fn *fn);
 
-/* Computes (state, out) = fn(state, element) for each element and emits out. The state is init at
- * the start of each epoch (borrowed; a tensor, or a tuple or record of tensors).
+/* Computes (state, out) = fn(state, element) for each element and emits out. Each epoch starts with
+ * init as the state: a tensor, or a tuple or record of tensors; borrowed.
  *
- * shape    as fn returns; the type of the state is fixed, its shape may change
+ * shape    that of out; the type of the state is fixed, its shape may change
  * errors   MR_INVALID_ARGUMENT (carried): fn does not return a pair, or a state of another type
  *          an error of fn is the error of that element only, and leaves the state unchanged
  * memory   the state, also in a position

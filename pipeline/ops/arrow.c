@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* arrow: the rows of Arrow IPC files, one component per column. Rows are read batch by batch. */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "pipeline/formats/table_flaws.h"
@@ -11,6 +12,7 @@
 struct state {
     mr__file_source source;
     mr__arrow_opts opts;
+    mr_array *defaults; /* of the components; NULL: no component has one */
 };
 
 static const mr__file_kind kind = {.format = &mr__format_arrow,
@@ -20,9 +22,29 @@ static const mr__file_kind kind = {.format = &mr__format_arrow,
 static mr_code open(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
-    s->opts = (mr__arrow_opts){.spec = it->spec, .all = mr__table_takes_all(it->params)};
+    MR_TRY(mr__table_defaults("arrow", it->params, it->spec, &s->defaults, st));
+    s->opts = (mr__arrow_opts){
+        .spec = it->spec, .all = mr__table_takes_all(it->params), .defaults = s->defaults};
     s->source.own = &s->opts;
     return mr__file_source_open(it, st);
+}
+
+static void close(mr_iter *it)
+{
+    struct state *s = it->state;
+    mr__file_source_close(it);
+    mr__table_defaults_free(s->defaults, it->spec);
+}
+
+/* The name of a component, "a.b" for field b of a. */
+static const char *leaf_name(const mr_spec *spec, size_t leaf, char out[200])
+{
+    const char *const *names = mr_spec_leaf_names(spec);
+    snprintf(out, 200, "%s", names ? names[leaf] : "");
+    for (char *c = out; *c; c++)
+        if (*c == '/')
+            *c = '.';
+    return out;
 }
 
 /* The rows without nulls; rows with nulls are errors. */
@@ -38,10 +60,12 @@ static mr_code split(mr_iter *it, mr_block *rows, const uint32_t *nulls, int64_t
             index[kept++] = (uint32_t)i;
             continue;
         }
-        bool uneven = nulls[i] & MR__ARROW_UNEVEN;
+        char name[200];
         mr_fail(&why, MR_INVALID_ARGUMENT, "batch %" PRId64 ", column '%.200s': %s", batch,
-                mr_spec_child_name(it->spec, (nulls[i] & ~MR__ARROW_UNEVEN) - 1),
-                uneven ? MR__TABLE_UNEVEN : MR__TABLE_NULL);
+                leaf_name(it->spec, (nulls[i] & MR__ARROW_LEAF) - 1, name),
+                nulls[i] & MR__ARROW_UNEVEN   ? MR__TABLE_UNEVEN
+                : nulls[i] & MR__ARROW_WITHIN ? MR__TABLE_NULL_WITHIN
+                                              : MR__TABLE_NULL);
         mr_status_at(&why, mr__file_source_path(&s->source, file), -1,
                      (int64_t)(s->source.first + i));
         rc = mr_row_errors_add(errors, i, &why, st);
@@ -129,7 +153,7 @@ const mr_op mr_op_arrow = {
     .cardinality = cardinality,
     .open = open,
     .next = next,
-    .close = mr__file_source_close,
+    .close = close,
     .save = mr__file_source_save,
     .restore = mr__file_source_restore,
     .save_shared = mr__file_list_save_shared,

@@ -11,7 +11,6 @@
  * With a file name, streams/file_cache.c does all of this. */
 #include "pipeline/ops/sequence.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -23,6 +22,7 @@
 
 struct params {
     char *filename; /* NULL or empty: in memory */
+    mr_cache_opts o;
 };
 
 /* Recorded rows: dense ones contiguously in large blocks, so that batches of them are views;
@@ -197,7 +197,7 @@ static mr_code record_next(mr_iter *it, size_t want, mr_block *out, mr_status *s
             MR_TRY(publish(it, st));
     } else if (rc == MR_END)
         MR_TRY(publish(it, st));
-    else
+    else if (!mr_status_is_of_no_element(st))
         s->record.errors++;
     return rc;
 }
@@ -220,17 +220,19 @@ static mr_code record_again(mr_iter *it, const void *position, size_t n, uint64_
             rc = mr_state_damaged(&error, "the input has fewer elements than were cached");
         else if (rc == MR_OK)
             rc = add(&s->record, &b, &error);
-        else if (!mr_iter_cancelled(it) && error.sys_errno != ENOMEM)
+        else if (!mr_iter_cancelled(it) && !mr_status_is_of_no_element(&error))
             rc = MR_OK; /* was already reported */
     }
     if (rc < 0 && st)
         *st = error;
     for (uint64_t i = 0; rc == MR_OK && i < errors; i++) {
-        rc = mr_iter_pull(it, 0, 1, &s->ahead, st);
+        rc = mr_iter_pull(it, 0, 1, &s->ahead, &error);
         if (rc >= 0) /* the error was temporary: a row or the end comes next */
             break;
-        if (!mr_iter_cancelled(it))
+        if (!mr_iter_cancelled(it) && !mr_status_is_of_no_element(&error))
             rc = MR_OK;
+        else if (st)
+            *st = error;
     }
     s->record.errors = errors;
     mr_block_reset(&b);
@@ -266,10 +268,15 @@ static mr_code refill(mr_iter *it, struct shared *c, mr_status *st)
 
 /* ---- slots ---- */
 
+static bool names_file(const void *params)
+{
+    const struct params *p = params;
+    return p->filename && p->filename[0];
+}
+
 static bool in_file(const mr_iter *it)
 {
-    const struct params *p = it->params;
-    return p->filename && p->filename[0];
+    return names_file(it->params);
 }
 
 static mr_code open_file(mr_iter *it, mr_status *st)
@@ -285,7 +292,8 @@ static mr_code open_file(mr_iter *it, mr_status *st)
         return mr_fail_memory(st, n, "a path");
     }
     memcpy(path + n, ending, sizeof ending);
-    return mr__file_cache_open(it, path, true, false, st);
+    const mr__file_cache_opts opts = {.reuse = true, .strict = p->o.strict, .graph = p->o.graph};
+    return mr__file_cache_open(it, path, &opts, st);
 }
 
 static mr_code open(mr_iter *it, mr_status *st)
@@ -501,12 +509,38 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return mr_iter_restore_input(it, 0, r, st);
 }
 
+static mr_code check(const void *params, mr_status *st)
+{
+    const struct params *p = params;
+    if (!names_file(p) && (p->o.strict || p->o.graph))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "cache: strict and graph are for a cache in a file; give a filename");
+    if (p->o.graph && (strlen(p->o.graph) != 16 || strspn(p->o.graph, "0123456789abcdef") != 16))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "cache: graph is a fingerprint of 16 hexadecimal digits, not '%.64s'",
+                       p->o.graph);
+    return MR_OK;
+}
+
+static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
+{
+    if (names_file(params))
+        return mr__file_cache_infer(self, params, out, st);
+    *out = mr_spec_ref(mr_dataset_spec(mr_dataset_input(self, 0)));
+    return MR_OK;
+}
+
 static const mr_param table[] = {
     {.name = "filename",
      .doc = "Keeps the elements in the file FILENAME.cache, for later runs too; else in memory.",
      .type = MR_PT_STR,
-     .flags = MR_P_OPTIONAL | MR_P_KEEPS_FILE,
+     .flags = MR_P_OPTIONAL | MR_P_KEEPS_FILE | MR_P_WRITES,
      .at = offsetof(struct params, filename)},
+    MR_OPT(struct params, strict,
+           .doc = "Refuses the file if an input was written since, even if its size is the same."),
+    MR_OPT(struct params, graph, .flags = MR_P_OF_GRAPH,
+           .doc = "Fingerprint of the graph whose elements these are, where several streams or "
+                  "workers run parts of it, which set this; else that of the graph below."),
     {0}};
 
 const mr_op mr_op_cache = {
@@ -514,7 +548,7 @@ const mr_op mr_op_cache = {
     .name = "cache",
     .doc = "Keeps the elements in memory or in a file; later passes do not read the input again.",
     .example = "range(3).cache().repeat(2)",
-    .memory_doc = "all elements; with a file, a block",
+    .memory_doc = "all elements; with a file, a block and the names of the files read",
     .state_doc = "a counter, and the input's position where recording began",
     .params = table,
     .params_size = sizeof(struct params),
@@ -523,6 +557,8 @@ const mr_op mr_op_cache = {
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
     .props = MR_OP_KEEPS_COUNT | MR_OP_OPENS_INPUTS | MR_OP_KEEPS_SHARDS | MR_OP_REMEMBERS,
+    .check = check,
+    .infer = infer,
     .open = open,
     .next = next,
     .close = close,
@@ -540,6 +576,13 @@ mr_dataset *mr_cache(mr_dataset *input)
 
 mr_dataset *mr_cache_file(mr_dataset *input, const char *filename)
 {
+    return mr_cache_in(input, filename, NULL);
+}
+
+mr_dataset *mr_cache_in(mr_dataset *input, const char *filename, const mr_cache_opts *opts)
+{
     struct params p = {.filename = (char *)(uintptr_t)filename};
+    if (opts)
+        p.o = *opts;
     return mr_dataset_new(&mr_op_cache, &p, &input, 1);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/formats/text/byte_order_mark.h"
 #include "pipeline/formats/text/csv_reader.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/sources/text_rows.h"
@@ -134,8 +135,7 @@ static mr_code begin(mr_iter *it, const mr_bytes *line, mr_status *st)
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
             "the first line, which names the columns, is blank; should header be false?");
-    if (line->size >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0)
-        at += 3; /* the byte order mark that some programs write */
+    at += mr__byte_order_mark(at, line->size); /* a header that an earlier version saved */
     const char *names = at;
     s->n_columns = 0;
     while (at) {
@@ -271,7 +271,9 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr__text_kind kind = {
-    .files = {.format = &mr__format_csv, .compression_at = offsetof(struct params, o.compression)},
+    .files = {.format = &mr__format_csv,
+              .compression_at = offsetof(struct params, o.compression),
+              .detects = true},
     .features_at = offsetof(struct params, features),
     .parse = parse,
     .begin = begin};
@@ -287,7 +289,7 @@ static const mr_param table[] = {
            .doc = "The first line of each file names its columns."),
     MR_OPT(struct params, sep, .doc = "The character between fields; a comma if absent."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "Compression of the files as a whole; empty: none."),
+           .doc = "Compression of the files as a whole; empty: detected by their first bytes."),
     {0}};
 
 const mr_op mr_op_csv = {

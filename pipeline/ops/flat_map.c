@@ -16,6 +16,11 @@ static mr_code open(mr_iter *it, mr_status *st)
     return mr__interleaver_open(it->state, it, program, 1, 1, 0, MR_DEFAULT, st);
 }
 
+static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
+{
+    return mr__interleaver_cardinality(self, ((const struct params *)params)->fn, in[0]);
+}
+
 static const mr_param table[] = {
     MR_ARG(struct params, fn, .doc = "Makes a dataset from each element."), {0}};
 
@@ -27,7 +32,7 @@ const mr_op mr_op_flat_map = {
     .order_doc = "of each dataset kept, one after the other",
     .memory_doc = "a block of the current dataset",
     .state_doc = "the current dataset: the element that it was made from, and its position",
-    .count_doc = "unknown",
+    .count_doc = "n times that of the datasets, if it is the same for all",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(mr__interleaver),
@@ -36,6 +41,7 @@ const mr_op mr_op_flat_map = {
     .role = MR_ROLE_FUNCTION,
     .props = MR_OP_KEEPS_SHARDS,
     .infer = mr__interleaver_infer,
+    .cardinality = cardinality,
     .open = open,
     .next = mr__interleaver_next,
     .close = mr__interleaver_close,

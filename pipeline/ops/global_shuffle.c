@@ -116,13 +116,14 @@ static void choose(const struct state *s, size_t most, batch *b)
 }
 
 /* The record that was read, with its framing; or the error in its place. */
-static mr_code check_record(const struct state *s, const batch *b, size_t i, mr_bytes *view,
-                            mr_status *st)
+static mr_code check_record(mr_iter *it, const batch *b, size_t i, mr_bytes *view, mr_status *st)
 {
+    const struct state *s = it->state;
     const mr__scattered_read *v = &b->reads[i];
     mr_code rc;
     if (v->err) {
         rc = mr_fail_errno(st, v->err, "cannot read the record");
+        mr_iter_fail_open(it->inputs[0], rc, st);
     } else if (v->got < v->size) {
         rc = mr_fail(st, MR_DATA_LOSS, "truncated record at %" PRId64 ": the file ends within it",
                      v->offset);
@@ -162,7 +163,7 @@ static mr_code unpack(mr_iter *it, const batch *b, size_t *n, mr_status *st)
         mr_code good = mr__zstd_record_rows_unpack(it, source->frames, s->records->paths[file],
                                                    (const mr_bytes *)column->data + done, 1, 1,
                                                    &one, &s->error);
-        if (good == MR_RESOURCE_EXHAUSTED || good == MR_CANCELLED) {
+        if (good == MR_CANCELLED || (good != MR_OK && mr_status_is_of_no_element(&s->error))) {
             if (st)
                 *st = s->error;
             rc = good;
@@ -215,7 +216,7 @@ static mr_code take_in(mr_iter *it, batch *b, mr_buffer *memory, mr_status *st)
     MR_TRY(mr_buffer_hold(column->owner, memory, st));
     mr_bytes *views = column->data;
     size_t n = 0;
-    while (n < b->n && check_record(s, b, n, &views[n], &s->error) == MR_OK)
+    while (n < b->n && check_record(it, b, n, &views[n], &s->error) == MR_OK)
         n++;
     s->has_error = n < b->n;
     if (((const mr__file_source *)it->inputs[0]->state)->frames)
@@ -257,7 +258,9 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         return MR_END;
     if (!s->ordered) {
         mr_code rc = prepare(it, st);
-        s->failed = rc != MR_OK;
+        if (rc != MR_OK)
+            mr_iter_fail_given(it->inputs[0], rc, st);
+        s->failed = rc != MR_OK && !mr_status_is_of_no_element(st);
         if (rc != MR_OK)
             return rc;
     }
@@ -271,8 +274,11 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (left == 0) {
         if (st)
             *st = s->error;
+        if (mr_status_is_of_no_element(&s->error))
+            drop_rows(s); /* the record is read again */
+        else
+            s->at++;
         s->has_error = false;
-        s->at++;
         return s->error.code;
     }
     size_t n = left < want ? left : want;

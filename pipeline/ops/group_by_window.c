@@ -5,6 +5,7 @@
 #include "pipeline/ops/rows.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/streams/groups.h"
+#include "pipeline/params/hints.h"
 
 struct params {
     mr_fn *key_fn, *reduce_fn;
@@ -139,10 +140,11 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
     if (mr_spec_kind_of(made) == MR_SPEC_LEAF && mr_spec_leaf(made, 0)->dtype == MR_DATASET)
         *out = mr_spec_ref(mr_spec_leaf(made, 0)->element);
     else {
-        char text[160];
+        char text[160], hint[MR__HINT_ROOM];
         mr_spec_format(made, text, sizeof text);
+        mr__hint_of_datasets(made, NULL, hint);
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "group_by_window: reduce_fn must return a dataset, not %s", text);
+                     "group_by_window: reduce_fn must return a dataset, not %s%s", text, hint);
     }
     mr_program_unref(program);
     return rc;

@@ -95,11 +95,14 @@ static mr_code list_folders(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     struct state *s = it->state;
     char *pattern = NULL, *whole = NULL;
-    MR_TRY(pattern_of(p->dir, "*/.", &pattern, st));
-    mr_code rc = mr_iter_file_path(it, pattern, &whole, st);
+    mr_status why;
+    MR_TRY(pattern_of(p->dir, "[!.]*/.", &pattern, st));
+    mr_code rc = mr_iter_file_path(it, pattern, &whole, &why);
     if (rc == MR_OK)
-        rc = mr_glob((const char *const *)&whole, 1, &s->folders, &s->n_folders, st);
-    if (rc == MR_NOT_FOUND)
+        rc = mr_glob((const char *const *)&whole, 1, &s->folders, &s->n_folders, &why);
+    if (rc != MR_OK && st)
+        *st = why;
+    if (rc == MR_NOT_FOUND && !why.sys_errno)
         rc = mr_fail(st, rc,
                      "no folders of images in %s; check the path, and that images are in folders "
                      "named after their labels",
@@ -191,7 +194,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     struct state *s = it->state;
     char *pattern = NULL;
-    MR_TRY(pattern_of(p->dir, "*/*", &pattern, st));
+    MR_TRY(pattern_of(p->dir, "[!.]*/*", &pattern, st));
     s->pattern = (mr_bytes){pattern, strlen(pattern)};
     /* The first next reports a failure, because a restore may precede it. */
     if (list_all(it, false, NULL) != MR_OK)
@@ -221,12 +224,15 @@ static mr_code read_file(mr_iter *it, const char *path, mr_array *out, mr_status
         rc = mr_reader_read(reader, 1, SIZE_MAX, out, st);
     if (rc != MR_OK)
         mr_status_at(st, path, -1, -1);
+    if (rc != MR_OK)
+        mr_iter_fail_open(it, rc, st);
     mr_reader_close(reader);
     mr_free(whole);
     return rc;
 }
 
-/* A file that cannot be read is an error in its place. */
+/* A file that cannot be read is an error in its place; one that is missing or forbidden ends the
+ * pipeline. */
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
@@ -235,7 +241,9 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         return MR_END;
     if (!s->list) {
         mr_code rc = list_all(it, false, st);
-        s->failed = rc != MR_OK;
+        if (rc != MR_OK)
+            mr_iter_fail_given(it, rc, st);
+        s->failed = rc != MR_OK && !mr_status_is_of_no_element(st);
         if (rc != MR_OK) {
             drop(s);
             return rc;
@@ -247,7 +255,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     const char *path = s->list->paths[image->file];
     MR_TRY(mr_block_prepare(out, 3, st));
     mr_code rc = read_file(it, path, &out->columns[0], st);
-    if (rc == MR_CANCELLED)
+    if (rc == MR_CANCELLED || (rc != MR_OK && mr_status_is_of_no_element(st)))
         return rc;
     s->at++;
     MR_TRY(rc);
@@ -346,6 +354,7 @@ const mr_op mr_op_image_folder = {
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_SOURCE,
+    .props = MR_OP_OUTSIDE,
     .check = check,
     .infer = infer,
     .open = open,

@@ -31,9 +31,10 @@ static mr_code open(mr_iter *it, mr_status *st)
 
 static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
 {
-    (void)self;
     const struct params *p = params;
-    return p->o.num_parallel_calls && in[0] == MR_INFINITE ? MR_INFINITE : MR_UNKNOWN_COUNT;
+    if (p->o.num_parallel_calls && in[0] == MR_INFINITE)
+        return MR_INFINITE;
+    return mr__interleaver_cardinality(self, p->fn, in[0]);
 }
 
 static mr_code check(const void *params, mr_status *st)
@@ -70,7 +71,7 @@ const mr_op mr_op_interleave = {
                  "come",
     .memory_doc = "a block of each of cycle_length datasets",
     .state_doc = "each open dataset: the element that it was made from, and its position",
-    .count_doc = "unknown",
+    .count_doc = "n times that of the datasets, if it is the same for all",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(mr__interleaver),

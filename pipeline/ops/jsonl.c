@@ -31,19 +31,25 @@ static mr_code parse(mr_iter *it, const mr_bytes *line, mr_status *st)
 
 static const mr__text_kind kind = {
     .files = {.format = &mr_format_text_line,
-              .compression_at = offsetof(struct params, o.compression)},
+              .compression_at = offsetof(struct params, o.compression),
+              .detects = true},
     .features_at = offsetof(struct params, features),
+    .json = true,
     .parse = parse};
 
 static const mr_param table[] = {
     MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
-    MR_PARAM_WITH(struct params, features, MR_P_POSITIONAL | MR_P_EXPRESSION,
-                  .doc = "{\"name\": feature, ...}: the values to read from each object. A feature "
-                         "is a dtype, with a shape after it ([3, 4]; [] for any length), or "
-                         "feature(dtype, shape=[..], default=v) if it may be missing."),
+    MR_PARAM_WITH(
+        struct params, features, MR_P_POSITIONAL | MR_P_EXPRESSION,
+        .doc = "{\"name\": feature, ...}: the values to read from each object. A feature is a "
+               "dtype, with a shape after it ([3, 4]; [] for any length), or "
+               "feature(dtype, shape=[..], default=v) where it may be missing; json gives "
+               "the text of a value. {\"name\": feature, ...} is a record, and "
+               "[{\"name\": feature, ...}] a list of records, each feature of which is a "
+               "list."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "Compression of the files as a whole; empty: none."),
+           .doc = "Compression of the files as a whole; empty: detected by their first bytes."),
     {0}};
 
 static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)

@@ -122,7 +122,9 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         return MR_END;
     if (!s->list) {
         mr_code rc = take_list(it, st);
-        s->failed = rc != MR_OK;
+        if (rc != MR_OK)
+            mr_iter_fail_given(it, rc, st);
+        s->failed = rc != MR_OK && !mr_status_is_of_no_element(st);
         if (rc != MR_OK)
             return rc;
     }
@@ -176,15 +178,13 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 
 static mr_code check(const void *params, mr_status *st)
 {
-    const struct params *p = params;
-    if (p->patterns.n == 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "list_files expects at least one pattern");
-    return mr__file_names_check(&p->patterns, st);
+    return mr__file_names_check(&((const struct params *)params)->patterns, st);
 }
 
 static const mr_param table[] = {
     MR_PARAM_WITH(struct params, patterns, MR_P_POSITIONAL | MR_P_VARIADIC,
-                  .doc = "Patterns of paths; * ? and [..] match within one part of a path."),
+                  .doc = "Patterns of paths; * ? and [..] match within one part of a path. A "
+                         "part that exists as it is written is a name."),
     MR_OPT(struct params, shuffle, .flags = MR_P_SHUFFLES,
            .doc = "Emits the names in a different order in each epoch."),
     MR_OPT(struct params, seed, .has_at = offsetof(struct params, o.has_seed),

@@ -9,6 +9,7 @@
 
 struct params {
     char *path;
+    mr_load_opts o;
 };
 
 struct state {
@@ -29,11 +30,23 @@ static mr_code open(mr_iter *it, mr_status *st)
     return rc;
 }
 
+/* The file may have been replaced since the graph was built. */
+static mr_code open_reader(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    mr_code rc = mr__iter_note_file(it, s->file, st);
+    if (rc == MR_OK)
+        rc = mr__element_reader_open(&s->reader, it, s->file, st);
+    if (rc != MR_OK)
+        mr_status_of_no_element(st);
+    return rc;
+}
+
 static mr_code read_rows(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
     if (!s->reader)
-        MR_TRY(mr__element_reader_open(&s->reader, it, s->file, st));
+        MR_TRY(open_reader(it, st));
     MR_TRY(mr__element_reader_next(s->reader, it->spec, want, out, st));
     mr_identities_reset(&out->ids); /* those of the saved graph */
     return MR_OK;
@@ -45,7 +58,9 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (s->ended)
         return MR_END;
     mr_code rc = read_rows(it, want, out, st);
-    s->ended = rc == MR_NOT_FOUND || rc == MR_DATA_LOSS;
+    if (rc == MR_PERMISSION_DENIED) /* it has datasets that may not run */
+        mr_status_of_no_element(st);
+    s->ended = rc == MR_DATA_LOSS && !mr_status_is_of_no_element(st);
     MR_TRY(rc);
     MR_TRY(mr_iter_set_identities(it, out, 0, s->at, st));
     s->at += out->rows;
@@ -98,6 +113,19 @@ static mr_code file_of(const void *params, char **file, mr_status *st)
     return rc;
 }
 
+/* Datasets are graphs, which the file's writer chose. */
+static mr_code check_datasets(const struct params *p, const mr_spec *spec, mr_status *st)
+{
+    if (p->o.allow_datasets || !mr__holds_datasets(spec))
+        return MR_OK;
+    return mr_fail(
+        st, MR_PERMISSION_DENIED,
+        "load: the elements in %.400s contain datasets, which would run with your rights "
+        "whatever its writer put there; if you trust the file, say "
+        "load(\"%.400s\", allow_datasets=true)",
+        p->path, p->path);
+}
+
 static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
 {
     if (mr_param_unknown(self, offsetof(struct params, path)))
@@ -108,6 +136,8 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
     mr__element_reader *reader = NULL;
     MR_TRY(file_of(params, &file, st));
     mr_code rc = mr__element_reader_open(&reader, NULL, file, st);
+    if (rc == MR_OK)
+        rc = check_datasets(params, mr__element_reader_spec(reader), st);
     if (rc == MR_OK)
         *out = mr_spec_ref(mr__element_reader_spec(reader));
     mr__element_reader_close(reader);
@@ -134,7 +164,11 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, path, .doc = "The folder that save wrote to."), {0}};
+    MR_ARG(struct params, path, .doc = "The folder that save wrote to."),
+    MR_OPT(struct params, allow_datasets,
+           .doc = "Elements may be datasets: graphs that the file's writer chose. Those that write "
+                  "files are refused all the same."),
+    {0}};
 
 const mr_op mr_op_load = {
     .abi = MR_ABI_VERSION,
@@ -149,6 +183,7 @@ const mr_op mr_op_load = {
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_SOURCE,
+    .props = MR_OP_OUTSIDE,
     .check = check,
     .infer = infer,
     .cardinality = cardinality,
@@ -161,6 +196,13 @@ const mr_op mr_op_load = {
 
 mr_dataset *mr_load(const char *path)
 {
+    return mr_load_with(path, NULL);
+}
+
+mr_dataset *mr_load_with(const char *path, const mr_load_opts *opts)
+{
     struct params p = {.path = (char *)(uintptr_t)path};
+    if (opts)
+        p.o = *opts;
     return mr_dataset_new(&mr_op_load, &p, NULL, 0);
 }

@@ -101,6 +101,51 @@ static mr_code resolve_shape(const mr_value *v, const mr_leaf *leaf, struct targ
     return MR_OK;
 }
 
+/* Writes v as a value of an integer type; false: it has no such value. */
+static bool put_int(int64_t v, mr_dtype dtype, void *to)
+{
+    size_t bytes = mr_dtype_size(dtype);
+    bool is_signed =
+        dtype == MR_INT8 || dtype == MR_INT16 || dtype == MR_INT32 || dtype == MR_INT64;
+    int64_t high = bytes == 8 ? 0 : v >> (8 * bytes - is_signed); /* what does not fit */
+    if (high != 0 && !(is_signed && high == -1))
+        return false;
+    if (!is_signed && v < 0)
+        return false;
+    memcpy(to, &v, bytes); /* the low bytes: little-endian */
+    return true;
+}
+
+static void put_double(double v, mr_dtype dtype, void *to)
+{
+    float f = (float)v;
+    uint16_t half = dtype == MR_FLOAT16 ? mr_float_to_half(f) : mr_float_to_bfloat(f);
+    memcpy(to,
+           dtype == MR_FLOAT64   ? (void *)&v
+           : dtype == MR_FLOAT32 ? (void *)&f
+                                 : (void *)&half,
+           mr_dtype_size(dtype));
+}
+
+/* Converts a number that is written as such, which has no type yet, to the component's. */
+static mr_code padding_array(const mr_value *v, const mr_leaf *leaf, mr_array *out, mr_status *st)
+{
+    bool to_int = mr_dtype_is_integer(leaf->dtype), to_float = mr_dtype_is_floating(leaf->dtype);
+    bool is_int = v->kind == MR_V_INT;
+    if (!(is_int && (to_int || to_float)) && !(v->kind == MR_V_FLOAT && to_float))
+        return mr_value_to_array(v, out, st);
+    MR_TRY(mr_array_alloc(out, leaf->dtype, 0, NULL, 1, st));
+    if (to_float)
+        put_double(is_int ? (double)v->i : v->f, leaf->dtype, out->data);
+    else if (!put_int(v->i, leaf->dtype, out->data)) {
+        mr_array_reset(out);
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "padding_values: %" PRId64 " is not a value of the component's type %s",
+                       v->i, mr_dtype_name(leaf->dtype));
+    }
+    return MR_OK;
+}
+
 static mr_code resolve_padding(const mr_value *v, const mr_leaf *leaf, struct target *t,
                                mr_status *st)
 {
@@ -108,7 +153,7 @@ static mr_code resolve_padding(const mr_value *v, const mr_leaf *leaf, struct ta
     if (v->kind == MR_V_UNSET || v->kind == MR_V_NONE || v->kind == MR_V_UNKNOWN)
         return MR_OK;
     mr_array a;
-    MR_TRY(mr_value_to_array(v, &a, st));
+    MR_TRY(padding_array(v, leaf, &a, st));
     mr_code rc = MR_OK;
     if (a.rank != 0 || a.dtype != leaf->dtype)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
@@ -433,9 +478,11 @@ static const mr_param table[] = {
         struct params, padded_shapes, .flags = MR_P_OPTIONAL,
         .doc =
             "Shapes to pad to, structured like the element; -1 or none: the largest in the batch."),
-    MR_OPT(struct params, padding_values, .flags = MR_P_OPTIONAL,
-           .doc = "Value to pad with, for all components or structured like the element; default: "
-                  "0 or \"\"."),
+    MR_OPT(
+        struct params, padding_values, .flags = MR_P_OPTIONAL,
+        .doc =
+            "Value to pad with, for all components or structured like the element; a number takes "
+            "the component's type. Default: 0 or \"\"."),
     MR_OPT(struct params, drop_remainder, .flags = MR_P_OPTIONAL,
            .doc = "Drops a last batch of fewer than batch_size elements."),
     {0}};

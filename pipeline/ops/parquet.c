@@ -7,6 +7,7 @@
 #include "pipeline/formats/column_path.h"
 #include "pipeline/engine/op_source.h"
 #include "pipeline/formats/parquet/parquet_file.h"
+#include "pipeline/formats/table_defaults.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/streams/sources/file_source.h"
@@ -15,6 +16,7 @@
 struct state {
     mr__file_source source; /* its list of files and the position in it; no reader */
     mr__parquet *file;      /* number source.file of the list; NULL: none is open */
+    mr_array *defaults;     /* of the components; NULL: no component has one */
 };
 
 static const mr__file_kind kind = {.compression_at = offsetof(mr__table_params, compression)};
@@ -116,6 +118,11 @@ static mr_code record_of(const mr__parquet_footer *f, size_t from, size_t to, si
                 st, MR_INVALID_ARGUMENT,
                 "column '%.200s' cannot be read: %s; columns=[...] selects the columns to read",
                 leaf->name, leaf->refusal);
+        else if (mr__parquet_footer_refusal(f, i))
+            rc = mr_fail(
+                st, MR_UNIMPLEMENTED,
+                "column '%.200s' cannot be read: %s; columns=[...] selects the columns to read",
+                leaf->name, mr__parquet_footer_refusal(f, i));
         else if (!(parts[n] = spec_of_leaf(leaf)))
             rc = mr_fail_memory(st, sizeof(mr_leaf), "a type");
         names[n] = part_of(leaf, depth);
@@ -191,7 +198,8 @@ static mr_code check_leaf(const mr__parquet_leaf *leaf, const mr_leaf *want, mr_
 /* leaves[i]: the leaf of component i, below f->n_leaves. If all columns are read, every leaf
  * must be used. */
 static mr_code find_leaves(const mr__table_params *p, const mr_spec *spec,
-                           const mr__parquet_footer *f, size_t *leaves, mr_status *st)
+                           const mr__parquet_footer *f, const mr_array *defaults, size_t *leaves,
+                           mr_status *st)
 {
     size_t n = mr_spec_n_leaves(spec);
     bool all = mr__table_takes_all(p);
@@ -212,9 +220,14 @@ static mr_code find_leaves(const mr__table_params *p, const mr_spec *spec,
     }
     for (size_t i = 0; i < n; i++) {
         const char *const *names = mr_spec_leaf_names(spec);
+        if (leaves[i] == f->n_leaves && mr__table_has_default(defaults, i)) {
+            leaves[i] = MR__PARQUET_NO_LEAF;
+            continue;
+        }
         if (leaves[i] == f->n_leaves)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "there is no column '%.200s', which the first file or the schema has",
+                           "there is no column '%.200s', which the first file or the schema has; "
+                           "a schema may give it a default, as in feature(int64, default=0)",
                            names ? names[i] : "");
         MR_TRY(check_leaf(&f->leaves[leaves[i]], mr_spec_leaf(spec, i), st));
     }
@@ -222,14 +235,14 @@ static mr_code find_leaves(const mr__table_params *p, const mr_spec *spec,
 }
 
 static mr_code select_columns(const mr__table_params *p, const mr_spec *spec, mr__parquet *file,
-                              mr_status *st)
+                              const mr_array *defaults, mr_status *st)
 {
     size_t n = mr_spec_n_leaves(spec);
     size_t *leaves = mr_calloc(n, sizeof *leaves);
-    mr_code rc = leaves ? find_leaves(p, spec, mr__parquet_footer_of(file), leaves, st)
+    mr_code rc = leaves ? find_leaves(p, spec, mr__parquet_footer_of(file), defaults, leaves, st)
                         : mr_fail_memory(st, n * sizeof *leaves, "columns");
     if (rc == MR_OK)
-        rc = mr__parquet_select(file, leaves, n, st);
+        rc = mr__parquet_select(file, leaves, n, defaults, st);
     mr_free(leaves);
     return rc;
 }
@@ -244,8 +257,17 @@ static void close_file(struct state *s)
 
 static void close(mr_iter *it)
 {
-    close_file(it->state);
+    struct state *s = it->state;
+    close_file(s);
+    mr__table_defaults_free(s->defaults, it->spec);
     mr__file_source_close(it);
+}
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    MR_TRY(mr__table_defaults("parquet", it->params, it->spec, &s->defaults, st));
+    return mr__file_source_open(it, st);
 }
 
 static mr_code open_file(mr_iter *it, mr_status *st)
@@ -260,18 +282,20 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     if (rc == MR_OK)
         rc = mr__parquet_open(&s->file, whole, &o, st);
     mr_free(whole);
+    if (rc != MR_OK)
+        mr_iter_fail_open(it, rc, st);
     if (rc == MR_OK)
-        rc = select_columns(it->params, it->spec, s->file, st);
+        rc = select_columns(it->params, it->spec, s->file, s->defaults, st);
     int64_t row = s->source.has_resume ? s->source.resume.record : 0;
     if (rc == MR_OK && row > mr__parquet_count(s->file))
         rc = mr_fail(st, MR_OUT_OF_RANGE,
                      "the file has %" PRId64 " rows, but the position is its row %" PRId64
                      "; is it the file of the saved position?",
                      mr__parquet_count(s->file), row);
-    s->source.has_resume = false;
-    if (rc == MR_OK)
+    if (rc == MR_OK) {
         mr__parquet_seek(s->file, row);
-    else
+        s->source.has_resume = false;
+    } else
         close_file(s);
     mr_status_at(st, path, -1, -1);
     return rc;
@@ -282,14 +306,16 @@ static size_t n_files(const struct state *s)
     return s->source.list ? s->source.list->n : s->source.names->n;
 }
 
-/* Opens the list of files. A failure is the only element. */
+/* Opens the list of files. A failure is the only element, or of no element. */
 static mr_code list_files(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
     mr_code rc = MR_OK;
     if (s->source.patterns && !s->source.list)
         rc = mr__file_list_match(it, s->source.names, false, &s->source.list, st);
-    s->source.failed = rc != MR_OK;
+    if (rc != MR_OK)
+        mr_iter_fail_given(it, rc, st);
+    s->source.failed = rc != MR_OK && !mr_status_is_of_no_element(st);
     return rc;
 }
 
@@ -319,8 +345,10 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     MR_TRY(list_files(it, st));
     while (s->source.file < n_files(s)) {
         mr_code rc = read_rows(it, want, out, st);
-        if (rc == MR_OK)
-            return MR_OK;
+        if (rc == MR_UNIMPLEMENTED) /* a codec or an encoding, which other files will have too */
+            mr_status_of_no_element(st);
+        if (rc == MR_OK || (rc < 0 && mr_status_is_of_no_element(st)))
+            return rc;
         /* A row with a null is one error; any other error ends the file. */
         bool more = s->file && mr__parquet_row(s->file) < mr__parquet_count(s->file);
         if (rc == MR_END || !more)
@@ -334,14 +362,16 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     struct state *s = it->state;
-    if (s->source.failed || list_files(it, NULL) != MR_OK) {
+    mr_status unused;
+    if (s->source.failed || list_files(it, &unused) != MR_OK) {
         s->source.failed = false; /* the next pull reports it */
         return MR_OK;
     }
     while (*skipped < n && s->source.file < n_files(s)) {
         mr_code rc = s->file ? MR_OK : open_file(it, st);
         if (rc != MR_OK) {
-            leave_file(s);
+            if (!mr_status_is_of_no_element(st))
+                leave_file(s);
             return rc;
         }
         int64_t row = mr__parquet_row(s->file);
@@ -449,7 +479,7 @@ const mr_op mr_op_parquet = {
     .check = check,
     .cardinality = cardinality,
     .infer = infer,
-    .open = mr__file_source_open,
+    .open = open,
     .next = next,
     .close = close,
     .save = save,

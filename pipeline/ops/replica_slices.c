@@ -105,19 +105,29 @@ static mr_code cut_ragged(mr_array *out, const mr_array *a, size_t r, struct cut
     return MR_OK;
 }
 
-/* Identities of `run` slices: those of their rows if the element has one for each, else all. */
-static mr_code cut_identities(mr_block *out, const mr_block *b, size_t row, struct cut cut,
-                              size_t rows, size_t run, mr_status *st)
+/* Identities of `run` slices from `slice` on: those of their rows if a component of the element has
+ * a row for each identity, else all. Slices without rows have none. */
+static mr_code cut_identities(mr_block *out, const mr_block *b, size_t row, uint64_t n,
+                              uint64_t slice, size_t run, mr_status *st)
 {
     const mr_identities *ids = &b->ids;
+    bool any = false;
     if (!ids->ids)
         return MR_OK;
     uint64_t from = ids->offsets ? ids->offsets[row] : row;
     uint64_t to = ids->offsets ? ids->offsets[row + 1] : row + 1;
-    if (to - from != rows || cut.rows == 0)
-        return mr_identities_ungroup(&out->ids, ids, row, run, st);
-    mr_identities flat = {.ids = ids->ids + from + cut.from, .owner = ids->owner};
-    return mr_identities_group(&out->ids, &flat, run * cut.rows, cut.rows, st);
+    for (size_t c = 0; c < b->n_columns; c++) {
+        int64_t rows = mr_array_row_shape(&b->columns[c], row)[0];
+        struct cut k = cut_of(rows, n, slice);
+        if (k.rows && (uint64_t)rows == to - from) {
+            mr_identities flat = {.ids = ids->ids + from + k.from, .owner = ids->owner};
+            return mr_identities_group(&out->ids, &flat, run * k.rows, k.rows, st);
+        }
+        any = any || (k.rows && (uint64_t)rows != to - from);
+    }
+    const mr_identities none = {.ids = ids->ids, .offsets = (const uint64_t[]){0, 0}};
+    return any ? mr_identities_ungroup(&out->ids, ids, row, run, st)
+               : mr_identities_ungroup(&out->ids, &none, 0, run, st);
 }
 
 static mr_code cut(mr_iter *it, size_t want, mr_block *out, mr_status *st)
@@ -144,9 +154,8 @@ static mr_code cut(mr_iter *it, size_t want, mr_block *out, mr_status *st)
             MR_TRY(cut_ragged(&out->columns[c], a, row, k, st));
         else
             cut_dense(&out->columns[c], a, row, k, run);
-        if (c == 0)
-            MR_TRY(cut_identities(out, b, row, k, (size_t)rows, run, st));
     }
+    MR_TRY(cut_identities(out, b, row, n, s->slice, run, st));
     out->rows = run;
     s->slice += run;
     return MR_OK;

@@ -11,7 +11,7 @@ struct params {
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
-    return mr__file_cache_open_folder(it, p->path, NULL, false, false, st);
+    return mr__file_cache_open_folder(it, p->path, NULL, &(mr__file_cache_opts){0}, st);
 }
 
 static mr_code check(const void *params, mr_status *st)
@@ -20,7 +20,7 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {MR_PARAM_WITH(struct params, path,
-                                               MR_P_POSITIONAL | MR_P_KEEPS_FILE,
+                                               MR_P_POSITIONAL | MR_P_KEEPS_FILE | MR_P_WRITES,
                                                .doc = "The folder to write the elements to."),
                                  {0}};
 

@@ -142,15 +142,25 @@ MR_API mr_dataset *mr_global_shuffle(mr_dataset *input, const mr_global_shuffle_
  * source   tf.data.Dataset.cache */
 MR_API mr_dataset *mr_cache(mr_dataset *input);
 
+typedef struct mr_cache_opts {
+    bool strict; /* refuse the file if an input was written since, even if its size is the same */
+    char *graph; /* set by rewrites: the fingerprint of the graph that the elements are of, 16
+                    hexadecimal digits; NULL: that of the input */
+} mr_cache_opts;
+
 /* The same in the file FILENAME.cache (docs/files.md), which is created atomically at the end of a
- * complete pass. If the file exists, also from an earlier run, it is read instead of the input,
- * whatever the input is. Relative names are resolved as for file readers.
+ * complete pass. If the file exists, also from an earlier run, it is read instead of the input.
+ * It records the input's graph and the names and sizes of the files that were read. Relative names
+ * are resolved as for file readers. opts NULL: all zero; mr_cache_file has none.
  *
  * errors   MR_ALREADY_EXISTS (at the first pull): another iterator or process is writing it
- *          MR_FAILED_PRECONDITION: the file's elements have another type
+ *          MR_FAILED_PRECONDITION (at the first pull): the file's elements have another type, or it
+ *          was written by another graph, or from files that have changed since
+ *          MR_INVALID_ARGUMENT: the elements are datasets
  *          MR_DATA_LOSS: a damaged file; and the errors of writing a file
  * source   tf.data.Dataset.cache */
 MR_API mr_dataset *mr_cache_file(mr_dataset *input, const char *filename);
+MR_API mr_dataset *mr_cache_in(mr_dataset *input, const char *filename, const mr_cache_opts *opts);
 
 /* Passes the input through and writes it to path/FINGERPRINT/elements.mre, where FINGERPRINT is
  * that of the input's graph. If that file is complete, it is read instead. While another iterator
@@ -186,10 +196,15 @@ MR_API mr_dataset *mr_assert_cardinality(mr_dataset *input, int64_t cardinality)
 
 typedef struct mr_ignore_errors_opts {
     bool log_warning; /* log each error */
+    int64_t max; /* with has_max: the maximum number of errors dropped by one iterator, which is
+                         one repetition; further ones are returned */
+    bool has_max;
 } mr_ignore_errors_opts;
 
-/* Drops the elements that failed. Passes on errors that belong to no element (mr_status.element)
- * and failed allocations.
+/* Drops the elements that failed. Errors that belong to no element (mr_status_is_of_no_element)
+ * pass: they end the pipeline. At the end the number of dropped elements is logged as a warning; it
+ * is also in mr_op_stats.
+ * state    the number of dropped elements, which counts against max after a restore too
  * source   tf.data.Dataset.ignore_errors */
 MR_API mr_dataset *mr_ignore_errors(mr_dataset *input, const mr_ignore_errors_opts *opts);
 

@@ -120,8 +120,9 @@ static mr_code take_in(struct state *s, uint64_t limit, size_t *n_outs, mr_statu
     return MR_OK;
 }
 
-/* Draws up to `want` outputs into s->outs: MR_OK with some, MR_END, or an error before the
- * first. */
+/* Draws up to `want` outputs into s->outs. Pulls the input that the first output needs; stops
+ * before an output that would need more. Returns MR_OK with at least one output, MR_END, or an
+ * error that precedes the first output. */
 static mr_code draw_outputs(mr_iter *it, size_t want, size_t *n_outs, mr_status *st)
 {
     struct state *s = it->state;
@@ -314,8 +315,8 @@ static mr_code replay(mr_iter *it, uint64_t outputs, uint64_t errors, mr_status 
         s->outputs += n;
         if (rc == MR_END)
             return mr_state_damaged(st, "elements before it are missing");
-        /* A lack of memory does not count as one of the errors. */
-        if (rc < 0 && (++met > errors || s->rows.rows || error.sys_errno == ENOMEM ||
+        /* An error of no element is not one of the errors. */
+        if (rc < 0 && (++met > errors || s->rows.rows || mr_status_is_of_no_element(&error) ||
                        mr_iter_cancelled(it))) {
             if (st)
                 *st = error;

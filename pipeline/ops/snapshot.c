@@ -28,7 +28,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     char own[17];
     MR_TRY(fingerprint(mr_dataset_input(it->node, 0), own, st));
-    return mr__file_cache_open_folder(it, p->path, own, true, true, st);
+    const mr__file_cache_opts opts = {.reuse = true, .pass_if_busy = true};
+    return mr__file_cache_open_folder(it, p->path, own, &opts, st);
 }
 
 static mr_code check(const void *params, mr_status *st)
@@ -37,7 +38,7 @@ static mr_code check(const void *params, mr_status *st)
 }
 
 static const mr_param table[] = {
-    MR_PARAM_WITH(struct params, path, MR_P_POSITIONAL | MR_P_KEEPS_FILE,
+    MR_PARAM_WITH(struct params, path, MR_P_POSITIONAL | MR_P_KEEPS_FILE | MR_P_WRITES,
                   .doc = "The folder of the snapshots, one for each graph."),
     {0}};
 
@@ -52,6 +53,7 @@ const mr_op mr_op_snapshot = {
     .params_size = sizeof(struct params),
     MR__FILE_CACHE_SLOTS,
     .check = check,
+    .infer = mr__file_cache_infer,
     .open = open,
 };
 

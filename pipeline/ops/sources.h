@@ -128,11 +128,14 @@ MR_API mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
  * A position contains a fingerprint of the list. Restoring needs the same files; files appended to
  * the list since then are not read. Otherwise it fails with MR_FAILED_PRECONDITION.
  *
- * compression   "" or NULL, "GZIP", "ZLIB", "ZSTD": each file as a whole is one stream
+ * compression   "" or NULL, "GZIP", "ZLIB", "ZSTD": each file as a whole is one stream. Without it
+ *               text_line, csv, jsonl and tar detect the three from the first bytes of a file
  * errors   MR_INVALID_ARGUMENT (carried): an unknown compression, an empty name
- *          MR_NOT_FOUND: no file matches, or a file does not exist when it is opened
- *          a file that is unreadable or damaged is one error; the next pull continues with the
- *          next file */
+ *          MR_NOT_FOUND: no file matches, or a file does not exist when it is opened;
+ *          MR_PERMISSION_DENIED: it may not be read. Of no element: the pipeline ends. But where
+ *          the name is an element, as in list_files(p).flat_map(f => tfrecord(f)), it is that
+ *          element's error
+ *          a damaged file is one error; the next pull continues with the next file */
 
 typedef struct mr_list_files_opts {
     bool shuffle; /* a different random order in each epoch */
@@ -148,12 +151,21 @@ MR_API mr_dataset *mr_list_files(const char *const *patterns, size_t n,
 
 enum { MR_PARALLEL_READS_AUTO = 16 }; /* a constant, so that the order is equal on all machines */
 
+typedef struct mr_load_opts {
+    bool allow_datasets; /* elements may be datasets: graphs that the file's writer chose, and that
+                            run with this process's rights. Those that write files are refused all
+                            the same */
+} mr_load_opts;
+
 /* The elements that mr_save wrote to path. The file is opened when the graph is built, so their
- * type and number are known.
+ * type and number are known. opts NULL: all zero; mr_load has none.
  *
  * errors   MR_NOT_FOUND (carried): no element file; MR_DATA_LOSS (carried): it is incomplete
+ *          MR_PERMISSION_DENIED: the elements contain datasets, which opts does not allow
+ *          (carried), or one of them writes files (at the pull that meets it)
  * source   tf.data.Dataset.load */
 MR_API mr_dataset *mr_load(const char *path);
+MR_API mr_dataset *mr_load_with(const char *path, const mr_load_opts *opts);
 
 typedef struct mr_tfrecord_opts {
     char *compression;          /* borrowed during the call */
@@ -194,7 +206,7 @@ typedef struct mr_text_line_opts {
     bool paths;        /* names are literal paths, never patterns */
 } mr_text_line_opts;
 
-/* The lines of text files, without line ends. Every \r is removed.
+/* The lines of text files, without line ends (\n, \r\n or \r).
  *
  * source   tf.data.TextLineDataset */
 MR_API mr_dataset *mr_text_line(const char *const *files, size_t n, const mr_text_line_opts *opts);
@@ -233,8 +245,9 @@ typedef struct mr_image_folder_opts {
  * once, when an iterator is first opened; restoring a position needs the same files and folders.
  *
  * errors   MR_INVALID_ARGUMENT (carried): an empty name; an extension with a dot
- *          MR_NOT_FOUND: no folders, or no images in them
- *          an unreadable file is one error; the next pull continues with the next file
+ *          MR_NOT_FOUND: no folders, or no images in them; a file or folder that is a link to
+ *          nothing; MR_PERMISSION_DENIED. Of no element: the pipeline ends
+ *          a file that cannot be read for other reasons is one error
  * order    by path, bytewise */
 MR_API mr_dataset *mr_image_folder(const char *dir, const mr_image_folder_opts *opts);
 
@@ -246,15 +259,15 @@ typedef struct mr_tar_opts {
 
 /* Records of tar archives as WebDataset writes them: {"__key__": "a/0001", "jpg": string, "cls":
  * string, ...}. Consecutive members form a record if their paths are equal up to the first dot of
- * the file name; the part after that dot is the component's name. Without `members` the first
- * archive is inspected when the graph is built. Other members are ignored, as are directories,
- * links, and files whose name has no dot or begins with one.
+ * the file name; the part after that dot is the component's name, in small letters. Without
+ * `members` the first archive is inspected when the graph is built. A member "jpg;jpeg" is either
+ * of the two, as component "jpg"; "txt?" is empty if the record has none. Other members are
+ * ignored, as are directories, links, and files whose name has no dot or begins with one.
  *
  * errors   MR_NOT_FOUND (carried): no file to inspect; libarchive is not installed
- *          MR_INVALID_ARGUMENT: a record lacks a member; names its key. The next pull continues
- *          with the next record
- *          MR_DATA_LOSS: a damaged archive, or a record with two members of the same name. The next
- *          pull continues with the next file
+ *          MR_INVALID_ARGUMENT: a record lacks a member, or has it more than once; names its key.
+ *          The next pull continues with the next record
+ *          MR_DATA_LOSS: a damaged archive. The next pull continues with the next file
  * memory   members that are contiguous in the read buffer are not copied */
 MR_API mr_dataset *mr_tar(const char *const *files, size_t n, const mr_tar_opts *opts);
 
@@ -313,6 +326,35 @@ MR_API mr_dataset *mr_arrow(const char *const *files, size_t n, const mr_table_o
  *          the next pull continues with the next file
  * memory   strings are views into pages; one page of each column is held */
 MR_API mr_dataset *mr_parquet(const char *const *files, size_t n, const mr_table_opts *opts);
+
+typedef struct mr_npy_opts {
+    char *schema; /* the type of the elements in the text form, float32[28, 28]; NULL: that of the
+                     first file. Borrowed during the call */
+    bool paths;   /* names are literal paths, never patterns */
+} mr_npy_opts;
+
+/* The entries of NPY files along axis 0; a structured type makes records of its fields. Numbers of
+ * either byte order, bools, strings and times (as int64) are read, in the order of C or Fortran.
+ * The number of entries is known, and mr_skip does not read those that it skips.
+ *
+ * errors   MR_NOT_FOUND (carried): no file to inspect
+ *          MR_INVALID_ARGUMENT (carried): a type that is not read (Python objects, complex numbers)
+ *          MR_INVALID_ARGUMENT: a file of another type; the next pull continues with the next file
+ *          MR_DATA_LOSS: a damaged or truncated file, after the entries before the damage */
+MR_API mr_dataset *mr_npy(const char *const *files, size_t n, const mr_npy_opts *opts);
+
+typedef struct mr_npz_opts {
+    mr_strs arrays; /* to read; empty: all. Borrowed during the call, as schema */
+    char *schema;   /* {"x": float32[4], "y": int64}; NULL: those of the first file */
+    bool paths;     /* names are literal paths, never patterns */
+} mr_npz_opts;
+
+/* The arrays of NPZ files, side by side along axis 0, as records.
+ *
+ * errors   as mr_npy; MR_NOT_FOUND: libarchive is not installed
+ *          MR_INVALID_ARGUMENT: arrays of different lengths, or no array of a name
+ * memory   the arrays of a file that are read */
+MR_API mr_dataset *mr_npz(const char *const *files, size_t n, const mr_npz_opts *opts);
 
 typedef struct mr_csv_opts {
     mr_tri header;     /* the first line of each file names its columns; yes by default */

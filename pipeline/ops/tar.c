@@ -26,23 +26,38 @@ struct params {
 
 struct state {
     mr__file_source source;
-    mr__tar_opts names; /* borrowed from the spec; the list is owned */
+    mr__tar_opts members; /* of each component; borrowed from params and spec, the list is owned */
 };
 
 static const mr__file_kind kind = {.format = &mr__format_tar,
-                                   .compression_at = offsetof(struct params, o.compression)};
+                                   .compression_at = offsetof(struct params, o.compression),
+                                   .detects = true};
+
+/* The members of a component, as they are asked for: it has the name of the first. */
+static const char *wanted(const struct params *p, const char *component)
+{
+    size_t n, length = strlen(component);
+    if (strcmp(component, MR__TAR_KEY) == 0)
+        return MR__TAR_KEY;
+    for (size_t i = 0; i < p->o.members.n; i++) {
+        const char *at = p->o.members.v[i].data, *name = mr__tar_name(&at, &n);
+        if (n == length && memcmp(name, component, n) == 0)
+            return p->o.members.v[i].data;
+    }
+    return component;
+}
 
 static mr_code open(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
-    s->names.n = mr_spec_n_children(it->spec);
-    const char **names = mr_calloc(s->names.n, sizeof *names);
-    if (!names)
-        return mr_fail_memory(st, s->names.n * sizeof *names, "names of members");
-    s->names.names = names;
-    for (size_t i = 0; i < s->names.n; i++)
-        names[i] = mr_spec_child_name(it->spec, i);
-    s->source.own = &s->names;
+    s->members.n = mr_spec_n_children(it->spec);
+    const char **list = mr_calloc(s->members.n, sizeof *list);
+    if (!list)
+        return mr_fail_memory(st, s->members.n * sizeof *list, "names of members");
+    s->members.wanted = list;
+    for (size_t i = 0; i < s->members.n; i++)
+        list[i] = wanted(it->params, mr_spec_child_name(it->spec, i));
+    s->source.own = &s->members;
     return mr__file_source_open(it, st);
 }
 
@@ -50,14 +65,14 @@ static void close(mr_iter *it)
 {
     struct state *s = it->state;
     mr__file_source_close(it);
-    mr_free((void *)(uintptr_t)s->names.names);
+    mr_free((void *)(uintptr_t)s->members.wanted);
 }
 
-/* The index of the first member that a record lacks; the number of members: it lacks none. */
-static size_t lacking(const mr_bytes *row, size_t n)
+/* The index of the first member that a record lacks or has twice; the number of members: none. */
+static size_t first_fault(const mr_bytes *row, size_t n)
 {
     size_t i = 0;
-    while (i < n && row[i].data != mr__tar_missing)
+    while (i < n && row[i].data != mr__tar_missing && row[i].data != mr__tar_twice)
         i++;
     return i;
 }
@@ -68,11 +83,13 @@ static mr_code report(const struct state *s, const mr_array *rows, size_t row, s
     const mr_bytes *v = mr_array_at(rows, row);
     size_t key = 0;
     mr_status why;
-    while (strcmp(s->names.names[key], MR__TAR_KEY) != 0)
+    while (strcmp(s->members.wanted[key], MR__TAR_KEY) != 0)
         key++;
     mr_fail(&why, MR_INVALID_ARGUMENT,
-            "record %.*s lacks the member %s; members selects those to read", (int)v[key].size,
-            v[key].data, s->names.names[i]);
+            v[i].data == mr__tar_missing
+                ? "record %.*s lacks the member %s; members selects those to read"
+                : "record %.*s has more than one member %s",
+            (int)v[key].size, v[key].data, s->members.wanted[i]);
     mr_buffer_locate(rows->owner, v[key].data, &why);
     return mr_row_errors_add(errors, row, &why, st);
 }
@@ -87,7 +104,7 @@ static mr_code take_column(const mr_array *rows, size_t i, size_t n, size_t kept
     mr_bytes *to = a.data;
     for (size_t row = 0; row < rows->rows && rc == MR_OK; row++) {
         const mr_bytes *v = mr_array_at(rows, row);
-        if (lacking(v, n) == n)
+        if (first_fault(v, n) == n)
             *to++ = v[i];
     }
     if (rc == MR_OK)
@@ -101,11 +118,11 @@ static mr_code split(const struct state *s, mr_block *in, mr_block *out, mr_row_
                      mr_status *st)
 {
     const mr_array *rows = &in->columns[0];
-    size_t n = s->names.n;
+    size_t n = s->members.n;
     uint32_t *index = mr_malloc((rows->rows + 1) * sizeof *index), kept = 0;
     mr_code rc = index ? MR_OK : mr_fail_memory(st, rows->rows * sizeof *index, "rows");
     for (size_t row = 0; row < rows->rows && rc == MR_OK; row++) {
-        size_t i = lacking(mr_array_at(rows, row), n);
+        size_t i = first_fault(mr_array_at(rows, row), n);
         if (i < n)
             rc = report(s, rows, row, i, errors, st);
         else
@@ -180,6 +197,25 @@ static mr_code record_of(char *const *members, size_t n, mr_spec **out, mr_statu
     return rc;
 }
 
+/* The same of members that are given: the first name of each is the component's. */
+static mr_code record_of_given(const mr_strs *members, mr_spec **out, mr_status *st)
+{
+    char **names = mr_calloc(members->n, sizeof *names);
+    mr_code rc = names ? MR_OK : mr_fail_memory(st, members->n * sizeof *names, "names of members");
+    for (size_t i = 0, n; i < members->n && rc == MR_OK; i++) {
+        const char *at = members->v[i].data, *name = mr__tar_name(&at, &n);
+        names[i] = mr_strf("%.*s", (int)n, name);
+        if (!names[i])
+            rc = mr_fail_memory(st, n + 1, "a member's name");
+    }
+    if (rc == MR_OK)
+        rc = record_of(names, members->n, out, st);
+    for (size_t i = 0; names && i < members->n; i++)
+        mr_free(names[i]);
+    mr_free(names);
+    return rc;
+}
+
 /* name: of the first file, or a pattern. */
 static mr_code look_into(const struct params *p, const char *name, mr_spec **out, mr_status *st)
 {
@@ -194,6 +230,8 @@ static mr_code look_into(const struct params *p, const char *name, mr_spec **out
     size_t n_paths = 0, n = 0;
     mr_file_opts o = {0};
     mr_compression_find(p->o.compression ? p->o.compression : "", &o.compression);
+    if (o.compression == MR_COMPRESSION_NONE)
+        o.compression = MR_COMPRESSION_PROVEN;
     if (mr__file_is_pattern(&p->files, 0)) {
         MR_TRY(mr_data_files(&name, 1, &paths, &n_paths, st));
         name = paths[0];
@@ -219,30 +257,53 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
                        "tar(f, members=[\"jpg\", \"cls\"])");
     if (n == 0 && p->files.n == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "tar expects at least one file");
-    if (n == 0) {
-        char *name = NULL;
-        MR_TRY(mr__file_name(p->files.v[0].data, &name, st));
-        mr_code rc = look_into(p, name, out, st);
-        mr_free(name);
-        return rc;
-    }
-    char **names = mr_calloc(n, sizeof *names);
-    if (!names)
-        return mr_fail_memory(st, n * sizeof *names, "names of members");
-    for (size_t i = 0; i < n; i++)
-        names[i] = (char *)(uintptr_t)p->o.members.v[i].data;
-    mr_code rc = record_of(names, n, out, st);
-    mr_free(names);
+    if (n > 0)
+        return record_of_given(&p->o.members, out, st);
+    char *name = NULL;
+    MR_TRY(mr__file_name(p->files.v[0].data, &name, st));
+    mr_code rc = look_into(p, name, out, st);
+    mr_free(name);
     return rc;
+}
+
+/* Whether `name` is among the names of an earlier member, or earlier in its own. */
+static bool is_named_before(const mr_strs *members, size_t i, const char *name, size_t n)
+{
+    for (size_t k = 0; k <= i; k++) {
+        const char *at = members->v[k].data, *other;
+        for (size_t m; (other = mr__tar_name(&at, &m)) && other != name;)
+            if (mr__tar_same(other, m, name, n))
+                return true;
+    }
+    return false;
+}
+
+static mr_code check_names(const mr_strs *members, size_t i, mr_status *st)
+{
+    const char *at = members->v[i].data, *name, *end = at + members->v[i].size;
+    bool none = at == end || end[-1] == ';';
+    for (size_t n; !none && (name = mr__tar_name(&at, &n));) {
+        none = n == 0 || *name == '.';
+        if (memchr(name, '?', n))
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "tar: a \"?\" makes a member optional and stands at the end, as in "
+                           "\"txt?\" or \"jpg;png?\", not in \"%s\"",
+                           members->v[i].data);
+        if (is_named_before(members, i, name, n))
+            return mr_fail(st, MR_INVALID_ARGUMENT, "tar: member %.*s is requested twice", (int)n,
+                           name);
+    }
+    if (none)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "tar: a member is named by what follows the first dot, such as \"jpg\"");
+    return MR_OK;
 }
 
 static mr_code check(const void *params, mr_status *st)
 {
     const struct params *p = params;
     for (size_t i = 0; i < p->o.members.n; i++)
-        if (p->o.members.v[i].size == 0 || p->o.members.v[i].data[0] == '.')
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "tar: a member is named by what follows the first dot, such as \"jpg\"");
+        MR_TRY(check_names(&p->o.members, i, st));
     return mr__file_source_check(params, st);
 }
 
@@ -250,10 +311,11 @@ static const mr_param table[] = {
     MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_VARIADIC | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "Compression of the files as a whole; empty: none."),
+           .doc = "Compression of the files as a whole; empty: detected by their first bytes."),
     MR_OPT(struct params, members, .flags = MR_P_OF_SPEC,
            .doc = "The members to read of each record; default: those of the first record of the "
-                  "first file."),
+                  "first file. \"jpg;jpeg;png\": whichever the record has, as component jpg; "
+                  "\"txt?\": empty if it has none."),
     {0}};
 
 const mr_op mr_op_tar = {

@@ -9,13 +9,14 @@ struct params {
 };
 
 static const mr__file_kind kind = {.format = &mr_format_text_line,
-                                   .compression_at = offsetof(struct params, o.compression)};
+                                   .compression_at = offsetof(struct params, o.compression),
+                                   .detects = true};
 
 static const mr_param table[] = {
     MR_PARAM_WITH(struct params, files, MR_P_POSITIONAL | MR_P_PATTERN,
                   .doc = "Paths, or patterns; several are read in the order given."),
     MR_OPT(struct params, compression, .names = mr__compression_names,
-           .doc = "Compression of the files as a whole; empty: none."),
+           .doc = "Compression of the files as a whole; empty: detected by their first bytes."),
     {0}};
 
 const mr_op mr_op_text_line = {

@@ -7,6 +7,7 @@
 
 #include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/engine/op_inner_datasets.h"
+#include "pipeline/engine/op_source.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"
@@ -124,7 +125,9 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         return MR_END;
     if (!s->inner) {
         mr_code rc = open_parallel(it, st);
-        s->source.failed = rc != MR_OK;
+        if (rc != MR_OK)
+            mr_iter_fail_given(it, rc, st);
+        s->source.failed = rc != MR_OK && !mr_status_is_of_no_element(st);
         if (rc != MR_OK)
             return rc;
     }
@@ -200,7 +203,7 @@ static const mr_param table[] = {
     MR_OPT(struct params, max_skipped, .flags = MR_P_NONE,
            .has_at = offsetof(struct params, o.has_max_skipped), .max.i = INT64_MAX,
            .doc = "Maximum number of damaged places to skip in a pass; one more is an error."),
-    MR_OPT(struct params, quarantine,
+    MR_OPT(struct params, quarantine, .flags = MR_P_WRITES,
            .doc = "Folder for skipped bytes, a file for each damaged place."),
     MR_OPT(struct params, record_compression, .names = record_compression_names,
            .doc =

@@ -45,6 +45,21 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
     return mr__unbatched_spec(mr_dataset_spec(mr_dataset_input(self, 0)), NULL, out, st);
 }
 
+/* Rows of all batches of ds, which an op may make of each of its input's elements. */
+static int64_t count_rows(const mr_dataset *ds)
+{
+    mr_value drop = {0};
+    const uint32_t both = MR_P_HOLDS | MR_P_DIMENSION;
+    bool batches = false;
+    for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++)
+        batches = batches || (p->flags & both) == both;
+    if (!batches || mr_dataset_param_named(ds, "drop_remainder", &drop, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    bool keeps_all = drop.kind == MR_V_UNSET || (drop.kind == MR_V_BOOL && !drop.i);
+    mr_value_reset(&drop);
+    return keeps_all ? mr_dataset_cardinality(mr_dataset_input(ds, 0)) : MR_UNKNOWN_COUNT;
+}
+
 static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
 {
     (void)p;
@@ -57,7 +72,7 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
         if (leaf->rank > 0 && leaf->shape[0] >= 0)
             return __builtin_mul_overflow(in[0], leaf->shape[0], &n) ? INT64_MAX : n;
     }
-    return MR_UNKNOWN_COUNT;
+    return count_rows(mr_dataset_input(self, 0));
 }
 
 const mr_op mr_op_unbatch = {
@@ -67,7 +82,7 @@ const mr_op mr_op_unbatch = {
     .example = "range(10).batch(4).unbatch()",
     .memory_doc = "an element",
     .state_doc = "the rows taken of the current element",
-    .count_doc = "n times axis 0 if known",
+    .count_doc = "n times axis 0 if known; right after a batch, as many as before it",
     .iter_size = sizeof(mr__unbatcher),
     .min_inputs = 1,
     .max_inputs = 1,

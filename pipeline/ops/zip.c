@@ -10,8 +10,6 @@
  * otherwise they have one row. */
 #include "pipeline/ops/sequence.h"
 
-#include <errno.h>
-
 #include "pipeline/graph/node.h"
 #include "pipeline/streams/cursor.h"
 #include "pipeline/params/infer.h"
@@ -57,7 +55,7 @@ static mr_code open(mr_iter *it, mr_status *st)
 }
 
 /* Input `failed` has the error `failure` in this round: consumes the round in all others.
- * Returns `failure`, or a lack of memory of another input, which then has not consumed the
+ * Returns `failure`, or an error of no element of another input, which then has not consumed the
  * round. */
 static mr_code finish_failed_round(mr_iter *it, size_t failed, mr_code failure, mr_status *st)
 {
@@ -74,7 +72,7 @@ static mr_code finish_failed_round(mr_iter *it, size_t failed, mr_code failure, 
         else if (rc == MR_END) {
             s->ended = 1;
             break;
-        } else if (error.sys_errno == ENOMEM) {
+        } else if (mr_status_is_of_no_element(&error)) {
             failure = rc;
             if (st)
                 *st = error;
@@ -98,7 +96,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         mr_code rc = mr__cursor_left(c) ? MR_OK : mr__cursor_pull(it, i, rows, c, NULL, &error);
         if (rc < 0 && st)
             *st = error;
-        if (rc < 0 && error.sys_errno != ENOMEM) /* else nothing was taken from any input */
+        if (rc < 0 && !mr_status_is_of_no_element(&error)) /* else no input was advanced */
             rc = finish_failed_round(it, i, rc, st);
         if (rc != MR_OK)
             return rc;

@@ -2,12 +2,16 @@
 #include "pipeline/params/hints.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #define FUNCTION  "; a function is written x => x + 1, or (a, b) => a + b"
 #define FILE_NAME "; a file name is written in quotes, as in tfrecord(\"train-*.tfrecord\")"
 #define FEATURE   "; a component of a record is written x[\"label\"]"
 #define BARE      "; functions and ops have no prefix, as in sum(x) or range(10)"
+#define TAR       "; archives of samples are read by tar(files)"
+#define CONVERT   " cannot be read; convert them to TFRecord or Parquet files"
+#define NO_IMAGE  " images cannot be decoded; convert them to JPEG or PNG"
 #define SOURCE    "; a pipeline begins with a source, as in range(10) or tfrecord(\"a.tfrecord\")"
 
 typedef struct rule {
@@ -55,6 +59,41 @@ static const rule words[] = {
     {"TFRecordDataset", "; write tfrecord(files)"},
     {"TextLineDataset", "; write text_line(files)"},
     {"FixedLengthRecordDataset", "; write fixed_length_record(files, record_bytes)"},
+    {"webdataset", TAR},
+    {"WebDataset", TAR},
+    {"WebLoader", TAR},
+    {"wds", TAR},
+    {"arrayrecord", "; ArrayRecord files" CONVERT},
+    {"array_record", "; ArrayRecord files" CONVERT},
+    {"ArrayRecordDataset", "; ArrayRecord files" CONVERT},
+    {"ArrayRecordDataSource", "; ArrayRecord files" CONVERT},
+    {"mds", "; MDS files" CONVERT},
+    {"MDS", "; MDS files" CONVERT},
+    {"MDSWriter", "; MDS files" CONVERT},
+    {"StreamingDataset", "; MDS files" CONVERT},
+    {"beton", "; Beton files" CONVERT},
+    {"lmdb", "; LMDB files" CONVERT},
+    {"hdf5", "; HDF5 files" CONVERT},
+    {"h5py", "; HDF5 files" CONVERT},
+    {"zarr", "; Zarr stores" CONVERT},
+    {"avro", "; Avro files" CONVERT},
+    {"orc", "; ORC files" CONVERT},
+    {"read_parquet", "; write parquet(files)"},
+    {"ParquetDataset", "; write parquet(files)"},
+    {"read_csv", "; write csv(files, columns)"},
+    {"CsvDataset", "; write csv(files, columns)"},
+    {"read_json", "; write jsonl(files, features)"},
+    {"load_dataset", "; datasets are read from files, as in parquet(\"train-*.parquet\")"},
+    {"ImageFolder", "; write image_folder(directory)"},
+    {"image_dataset_from_directory", "; write image_folder(directory)"},
+    {"imread", "; write decode_image(read_file(x))"},
+    {"decode_webp", "; WebP" NO_IMAGE},
+    {"decode_gif", "; GIF" NO_IMAGE},
+    {"decode_bmp", "; BMP" NO_IMAGE},
+    {"decode_tiff", "; TIFF" NO_IMAGE},
+    {"decode_avif", "; AVIF" NO_IMAGE},
+    {"decode_heic", "; HEIC" NO_IMAGE},
+    {"decode_jpeg2000", "; JPEG 2000" NO_IMAGE},
     {"Dataset", SOURCE},
     {"tf", BARE},
     {"np", BARE},
@@ -175,4 +214,39 @@ const char *mr__hint(const char *text, size_t size, size_t at)
     if (!hint && is_path(text, size, path_begin, path_end))
         hint = in_function(text, path_begin) && path_begin == begin ? FEATURE : FILE_NAME;
     return hint ? hint : "";
+}
+
+enum { PART_ROOM = 80 };
+
+/* As it is written in an expression. */
+static void write_part(const mr_spec *whole, size_t i, const char *name, char text[PART_ROOM])
+{
+    const char *key = mr_spec_child_name(whole, i);
+    if (key)
+        snprintf(text, PART_ROOM, "%.30s[\"%.30s\"]", name, key);
+    else
+        snprintf(text, PART_ROOM, "%.30s[%zu]", name, i);
+}
+
+void mr__hint_of_datasets(const mr_spec *spec, const char *name, char text[MR__HINT_ROOM])
+{
+    char first[PART_ROOM], second[PART_ROOM];
+    text[0] = '\0';
+    if (!spec || mr_spec_kind_of(spec) == MR_SPEC_LEAF || mr_spec_n_leaves(spec) == 0)
+        return;
+    for (size_t i = 0; i < mr_spec_n_leaves(spec); i++)
+        if (mr_spec_leaf(spec, i)->dtype != MR_DATASET)
+            return;
+    const char *what = mr_spec_kind_of(spec) == MR_SPEC_RECORD ? "record" : "tuple";
+    name = name ? name : "w";
+    write_part(spec, 0, name, first);
+    if (mr_spec_n_children(spec) == 1)
+        snprintf(text, MR__HINT_ROOM, "; %.30s is a %s of datasets: write %s", name, what, first);
+    else {
+        write_part(spec, 1, name, second);
+        snprintf(text, MR__HINT_ROOM,
+                 "; %.30s is a %s of datasets, one for each component: write %s, or "
+                 "zip(%s, %s)",
+                 name, what, first, first, second);
+    }
 }

@@ -6,7 +6,14 @@
  *
  * thread   any */
 #include <stddef.h>
+#include "pipeline/params/spec.h"
+
+enum { MR__HINT_ROOM = 360 };
 
 /* A hint for the token at byte `at` of text, e.g. "; write true"; "" without a hint. */
 const char *mr__hint(const char *text, size_t size, size_t at);
+
+/* Sets text to a hint for the value `name` (NULL: w) that is a record or tuple of datasets, as a
+ * window of records is, where one dataset or a tensor is expected; "" for other values. */
+void mr__hint_of_datasets(const mr_spec *spec, const char *name, char text[MR__HINT_ROOM]);
 #endif

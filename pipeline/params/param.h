@@ -68,8 +68,11 @@ enum {
                             mr_strs.is_path tells them apart */
     MR_P_NONE = 64,      /* accepts `none`, as unset */
     MR_P_SHUFFLES = 128, /* BOOL: the op is MR_OP_RANDOM and MR_OP_REORDERS only if it is true */
-    MR_P_KEEPS_FILE = 512,  /* STR: if set, the op stores elements in that file; its output
+    MR_P_KEEPS_FILE = 512,   /* STR: if set, the op stores elements in that file; its output
                                must not be divided by dividing its input */
+    MR_P_WRITES = 1 << 15,   /* STR: if set, the op writes to the file or folder of that name */
+    MR_P_OF_GRAPH = 1 << 13, /* STR: the fingerprint of the graph whose elements are in the file
+                               MR_P_KEEPS_FILE. Rewrites that change the graph set it */
     MR_P_RANGE = 1024,      /* INTS: [i, n], the op reads part i of n of all records of its files */
     MR_P_OF_SPEC = 4096,    /* when a rewrite clones this op to read a subset of the files, it sets
                                this parameter. STRS: to the component names; STR, an
@@ -100,6 +103,9 @@ typedef struct mr_param_kind {
      * errors   MR_INVALID_ARGUMENT, through mr_expr_fail_at */
     mr_code (*parse)(const mr_param *p, const mr_expr *e, void *field, mr_status *st);
     void (*clear)(void *field); /* frees what the field owns; NULL: it owns nothing */
+    /* The field as text, the same for equal values; owned (mr_malloc), NULL: no memory. A NULL
+     * slot: values cannot be compared. */
+    char *(*print)(const void *field);
 } mr_param_kind;
 
 struct mr_param {
@@ -155,6 +161,12 @@ typedef struct mr_param_table {
 MR_API mr_code mr_params_parse(const mr_param_table *t, const mr_expr *e, void **out,
                                mr_status *st) MR_NODISCARD;
 MR_API void mr_params_free(const mr_param_table *t, void *params); /* params NULL: no-op */
+/* *out (owned) = the value of one parameter as text: "none" if it is unset. NULL: it has no text
+ * (FN, VALUE, and OWN if its kind does not print).
+ * errors   MR_RESOURCE_EXHAUSTED
+ * since    0.2 */
+MR_API mr_code mr_param_text(const mr_param *p, const void *params, char **out,
+                             mr_status *st) MR_NODISCARD;
 /* Checks a table: names are [a-z][a-z0-9_]*, each parameter has a doc, fields are within the
  * struct, defaults within their ranges.
  * errors   MR_INVALID_ARGUMENT */

@@ -54,7 +54,8 @@ static mr_code put_record(mr__text *t, const mr_spec *spec, mr_status *st)
 mr_code mr__spec_text(const mr_spec *spec, char **out, mr_status *st)
 {
     mr__text t = {0};
-    mr_code rc = put_record(&t, spec, st);
+    mr_code rc = mr_spec_kind_of(spec) == MR_SPEC_LEAF ? put_leaf(&t, mr_spec_leaf(spec, 0), "", st)
+                                                       : put_record(&t, spec, st);
     if (rc == MR_OK)
         rc = mr__text_finish(&t, out, st);
     mr_free(t.s);
@@ -65,10 +66,12 @@ mr_code mr__spec_text(const mr_spec *spec, char **out, mr_status *st)
 
 static mr_code bad(const char *who, const char *name, mr_status *st)
 {
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "%s: schema: %.80s: expected a type such as int64, bytes, float32[] (a list of "
-                   "any length), float32[3] or float32[none, 3]",
-                   who, name);
+    return mr_fail(
+        st, MR_INVALID_ARGUMENT,
+        "%s: schema: %.80s: expected a type such as int64, bytes, float32[] (a list of "
+        "any length), float32[3] or float32[none, 3], or feature(int64, default=0) where "
+        "it may be null or missing",
+        who, name);
 }
 
 static mr_code read_shape(const char *who, const char *name, const mr_expr *e, mr_leaf *leaf,
@@ -106,15 +109,40 @@ static mr_code read_leaf(const char *who, const char *name, const mr_expr *e, mr
     return MR_OK;
 }
 
+const mr_expr *mr__schema_feature(const mr_expr *e, const mr_expr **shape, const mr_expr **value)
+{
+    *shape = *value = NULL;
+    if (e->kind != MR_EX_CALL)
+        return e;
+    if (strcmp(e->text, "feature") != 0 || e->n == 0 || (e->keys && e->keys[0]))
+        return NULL;
+    for (size_t i = 1; i < e->n; i++) {
+        const char *key = e->keys ? e->keys[i] : NULL;
+        if (key ? strcmp(key, "shape") == 0 : i == 1)
+            *shape = e->children[i];
+        else if (key ? strcmp(key, "default") == 0 : i == 2)
+            *value = e->children[i];
+        else
+            return NULL;
+    }
+    return e->children[0];
+}
+
 static mr_code read_record(const char *who, const mr_expr *e, mr_spec **out, mr_status *st);
 
 static mr_code read_type(const char *who, const char *name, const mr_expr *e, mr_spec **out,
                          mr_status *st)
 {
     mr_leaf leaf;
+    const mr_expr *shape = NULL, *unused;
     if (e->kind == MR_EX_RECORD)
         return read_record(who, e, out, st);
-    MR_TRY(read_leaf(who, name, e, &leaf, st));
+    const mr_expr *type = mr__schema_feature(e, &shape, &unused);
+    if (!type)
+        return bad(who, name, st);
+    MR_TRY(read_leaf(who, name, type, &leaf, st));
+    if (shape)
+        MR_TRY(read_shape(who, name, shape, &leaf, st));
     return mr__inferred(mr_spec_of_leaf(&leaf), out, st);
 }
 
@@ -145,7 +173,8 @@ static mr_code read_record(const char *who, const mr_expr *e, mr_spec **out, mr_
     return rc;
 }
 
-mr_code mr__spec_of_text(const char *who, const char *text, mr_spec **out, mr_status *st)
+static mr_code type_of_text(const char *who, const char *text, bool record, mr_spec **out,
+                            mr_status *st)
 {
     const mr_expr *e = NULL;
     mr_status why;
@@ -154,9 +183,19 @@ mr_code mr__spec_of_text(const char *who, const char *text, mr_spec **out, mr_st
         return mr_fail(st, rc, "%s: schema has a syntax error: %.*s", who,
                        (int)strcspn(why.message, "\n"), why.message);
     if (rc == MR_OK)
-        rc = read_record(who, e, out, &why);
+        rc = record ? read_record(who, e, out, &why) : read_type(who, "the type", e, out, &why);
     mr_expr_unref(e);
     if (rc != MR_OK && st)
         *st = why;
     return rc;
+}
+
+mr_code mr__spec_of_text(const char *who, const char *text, mr_spec **out, mr_status *st)
+{
+    return type_of_text(who, text, true, out, st);
+}
+
+mr_code mr__type_of_text(const char *who, const char *text, mr_spec **out, mr_status *st)
+{
+    return type_of_text(who, text, false, out, st);
 }

@@ -35,8 +35,9 @@ typedef enum mr_value_kind {
 typedef struct mr_value mr_value;
 struct mr_value {
     mr_value_kind kind;
-    bool computed; /* STRING, or TENSOR of strings: computed, not a literal of the text. As a file
-                      name it is a path, never a pattern. Ignored by mr_value_equal */
+    bool computed; /* STRING, or TENSOR of strings: computed, not written as a literal. As a file
+                      name, such a string is a literal path, never a pattern. mr_value_equal ignores
+                      this field */
     int64_t i;
     double f;
     char *s;
@@ -51,13 +52,19 @@ struct mr_value {
 };
 
 MR_API void mr_value_reset(mr_value *v); /* frees what v owns; v becomes UNSET */
+/* Copies src to *dst, which is overwritten. Strings and items are copied; tensors, functions,
+ * datasets and specs are shared.
+ * errors   MR_RESOURCE_EXHAUSTED; *dst is then unchanged */
 MR_API mr_code mr_value_copy(mr_value *dst, const mr_value *src, mr_status *st) MR_NODISCARD;
+/* True if both have the same kind and contents; floats are compared by their bits. */
 MR_API bool mr_value_equal(const mr_value *a, const mr_value *b);
-/* Converts v to a tensor of one row: INT (int64), FLOAT (float32), BOOL, STRING, TENSOR.
- * errors   MR_INVALID_ARGUMENT: v is of another kind */
+/* *out (overwritten) = v as an array of one row: INT as int64, FLOAT as float32, BOOL as bool,
+ * STRING as string; a TENSOR is shared.
+ * errors   MR_INVALID_ARGUMENT: v is of another kind; MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_value_to_array(const mr_value *v, mr_array *out, mr_status *st) MR_NODISCARD;
-/* Converts a row of a: to INT, FLOAT, BOOL, STRING or DATASET if it is a scalar of this type, else
- * to TENSOR. */
+/* *v (overwritten) = one row of a, marked as computed: a scalar int64, float32, bool, string or
+ * dataset as INT, FLOAT, BOOL, STRING or DATASET, any other row as a TENSOR that shares a's memory.
+ * errors   MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_value_from_array(mr_value *v, const mr_array *a, size_t row,
                                    mr_status *st) MR_NODISCARD;
 

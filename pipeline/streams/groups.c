@@ -2,7 +2,6 @@
 #include "pipeline/streams/groups.h"
 #include "pipeline/engine/op_inner_datasets.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +95,7 @@ static mr_code open_rows(mr__groups *g, mr_status *st)
     return rc;
 }
 
-/* Opens the due group. If memory is lacking it stays due; another error replaces it. */
+/* Opens the due group. After an error of no element it stays due; another error replaces it. */
 static mr_code open_due(mr__groups *g, mr_status *st)
 {
     mr__group *p = &g->groups[g->due - 1];
@@ -115,7 +114,7 @@ static mr_code open_due(mr__groups *g, mr_status *st)
         mr_block_clear(&g->rows);
         if (st)
             *st = error;
-        if (error.sys_errno == ENOMEM || rc == MR_CANCELLED)
+        if (mr_status_is_of_no_element(&error) || rc == MR_CANCELLED)
             return rc;
     }
     mr__row_store_drop(&g->store, p->slots, p->n);
@@ -218,7 +217,7 @@ static mr_code take_in(mr__groups *g, mr_status *st)
     size_t most = fails ? g->errors.v[g->failed].row - done : left;
     mr_status error;
     mr_code rc = most ? sort_rows(g, done - g->failed, most, &n, &error) : MR_OK;
-    bool of_row = rc != MR_OK && error.sys_errno != ENOMEM && rc != MR_CANCELLED;
+    bool of_row = rc != MR_OK && !mr_status_is_of_no_element(&error) && rc != MR_CANCELLED;
     if (rc != MR_OK && !of_row && n == 0) {
         if (st)
             *st = error;

@@ -4,12 +4,15 @@
  * block is passed on without a copy. */
 #include "pipeline/streams/interleaver.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
+#include "pipeline/functions/compiler/program_impl.h"
+#include "pipeline/params/hints.h"
 
 enum {
     MOST_RUNS = 256,
@@ -243,6 +246,17 @@ static void open_ahead(mr__interleaver *c)
     }
 }
 
+static void drop_futures(mr__interleaver *c)
+{
+    while (c->futures) {
+        mr__stream *s = c->futures;
+        c->futures = s->next;
+        drop_stream(c, s);
+    }
+    c->futures_tail = NULL;
+    c->n_futures = 0;
+}
+
 /* The next dataset, for the current slot. */
 static mr_code take_stream(mr__interleaver *c, size_t rows, mr__stream **out, mr_status *st)
 {
@@ -258,6 +272,15 @@ static mr_code take_stream(mr__interleaver *c, size_t rows, mr__stream **out, mr
         s->next = NULL;
     } else {
         MR_TRY(open_next(c, &s, st));
+    }
+    if (s->rc != MR_OK && mr_status_is_of_no_element(&s->status)) {
+        mr_code rc = s->rc;
+        if (st)
+            *st = s->status;
+        drop_stream(c, s);
+        drop_futures(c); /* the element is not used: it is opened again */
+        forget_made(o);
+        return rc;
     }
     mr__cursor_use(&o->in, 1);
     if (mr__cursor_left(&o->in) == 0)
@@ -622,7 +645,9 @@ mr_code mr__interleaver_next(mr_iter *it, size_t want, mr_block *out, mr_status 
             *st = failed;
         return flushed;
     }
-    if (a.have && rc < 0)
+    /* An error of no element took nothing, and the next call meets it again, except perhaps for a
+     * lack of memory. */
+    if (a.have && rc < 0 && (!mr_status_is_of_no_element(&error) || error.sys_errno == ENOMEM))
         mr_iter_defer(c->it, &error);
     else if (rc < 0 && st)
         *st = error;
@@ -671,13 +696,8 @@ static void drop_all(mr__interleaver *c)
             drop_stream(c, c->slots[i]);
         c->slots[i] = NULL;
     }
-    while (c->futures) {
-        mr__stream *s = c->futures;
-        c->futures = s->next;
-        drop_stream(c, s);
-    }
-    c->futures_tail = NULL;
-    c->n_futures = c->n_open = c->n_slots = c->c = 0;
+    drop_futures(c);
+    c->n_open = c->n_slots = c->c = 0;
     c->b = 0;
     c->input_ended = false;
     forget_made(&c->outer);
@@ -748,8 +768,8 @@ static mr_code reopen(mr__interleaver *c, mr__stream *s, mr_status *st)
     mr_block made = MR_BLOCK_EMPTY;
     mr_row_errors errors = MR_ROW_ERRORS_EMPTY;
     mr_code rc = mr_program_run(c->program, &s->element, &made, &errors, st);
-    if (rc == MR_OK && errors.n && errors.v[0].status.code == MR_RESOURCE_EXHAUSTED) {
-        rc = MR_RESOURCE_EXHAUSTED; /* temporary: does not concern the position */
+    if (rc == MR_OK && errors.n && mr_status_is_of_no_element(&errors.v[0].status)) {
+        rc = errors.v[0].status.code; /* does not concern the position */
         if (st)
             *st = errors.v[0].status;
     } else if (rc == MR_OK && made.rows != 1) {
@@ -818,12 +838,30 @@ mr_code mr__interleaver_infer(const mr_dataset *self, const void *params, mr_spe
     if (mr_spec_kind_of(made) == MR_SPEC_LEAF && mr_spec_leaf(made, 0)->dtype == MR_DATASET) {
         *out = mr_spec_ref(mr_spec_leaf(made, 0)->element);
     } else {
-        char text[256];
+        char text[256], hint[MR__HINT_ROOM];
         mr_spec_format(made, text, sizeof text);
-        rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "%s: fn must return a dataset, not %s; use map for that",
-                     mr_dataset_op(self)->name, text);
+        mr__hint_of_datasets(made, NULL, hint);
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "%s: fn must return a dataset, not %s%s",
+                     mr_dataset_op(self)->name, text, *hint ? hint : "; use map for that");
     }
     mr_program_unref(program);
     return rc;
+}
+
+int64_t mr__interleaver_cardinality(const mr_dataset *self, mr_fn *fn, int64_t in)
+{
+    const mr_program *program;
+    int64_t n;
+    if (in == 0)
+        return 0;
+    if (in == MR_UNKNOWN_COUNT ||
+        mr_program_get(fn, mr_dataset_spec(mr_dataset_input(self, 0)), &program, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    int64_t each = mr__program_dataset_count(program);
+    mr_program_unref(program);
+    if (each == MR_UNKNOWN_COUNT || (each == 0 && in == MR_INFINITE))
+        return MR_UNKNOWN_COUNT;
+    if (each == MR_INFINITE || in == MR_INFINITE)
+        return MR_INFINITE;
+    return __builtin_mul_overflow(in, each, &n) ? INT64_MAX : n;
 }

@@ -67,6 +67,8 @@ mr_code mr__interleaver_restore(mr_iter *it, mr_state_r *r, mr_status *st);
 /* infer of an op whose params begin with an mr_fn * that returns a dataset for each element: the
  * spec of the datasets' elements.
  * errors   MR_INVALID_ARGUMENT: it does not return a dataset */
+/* Elements of all datasets that fn makes of `in` elements, if all have equally many. */
+int64_t mr__interleaver_cardinality(const mr_dataset *self, mr_fn *fn, int64_t in);
 mr_code mr__interleaver_infer(const mr_dataset *self, const void *params, mr_spec **out,
                               mr_status *st);
 

@@ -54,8 +54,10 @@ static mr_code entry_error(const mr__entry *e, mr_status *st)
 static mr_code read_error(const mr__entry *e, mr_status *st)
 {
     mr_code rc = entry_error(e, st);
-    if (!e->error && st)
+    if (!e->error && st) {
         st->sys_errno = 0;
+        st->element = -1;
+    }
     return rc;
 }
 
@@ -71,7 +73,14 @@ mr_code mr__entry_retry(mr__entry *e, mr_status *st)
 /* No error of the data. */
 static bool of_no_place(const mr__entry *e)
 {
-    return e->rc != MR_OK && (e->rc == MR_CANCELLED || !e->error || e->error->sys_errno == ENOMEM);
+    return e->rc != MR_OK &&
+           (e->rc == MR_CANCELLED || !e->error || mr_status_is_of_no_element(e->error));
+}
+
+/* The input has failed and stays failed. */
+static bool is_permanent(const mr__entry *e)
+{
+    return of_no_place(e) && e->rc != MR_CANCELLED && e->error && e->error->sys_errno != ENOMEM;
 }
 
 /* Resets an entry for reuse. */
@@ -140,7 +149,7 @@ static bool push(mr__queue *q, mr__entry *e)
     mr__queue_expect(q, e, e->bytes);
     e->shown = e->counted;
     mr__stats_queued(q->it, 1, (int64_t)e->shown, (int64_t)e->bytes);
-    q->ended |= e->rc == MR_CANCELLED;
+    q->ended |= e->rc == MR_CANCELLED || is_permanent(e);
     bool wake = q->waiting;
     q->waiting = false;
     if (q->executor) /* else no thread waits */
@@ -421,7 +430,8 @@ mr__entry *mr__queue_head(mr__queue *q)
 mr_code mr__queue_take_error(mr__queue *q, mr_status *st)
 {
     mr_code rc = read_error(q->head, st);
-    pop(q);
+    if (!is_permanent(q->head))
+        pop(q);
     return rc;
 }
 

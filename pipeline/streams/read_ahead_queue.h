@@ -137,7 +137,8 @@ mr_code mr__queue_deliver(mr__queue *q, size_t want, mr_block *out, mr_status *s
 mr_code mr__queue_next(mr__queue *q, size_t want, mr_block *out, mr_status *st) MR_NODISCARD;
 /* Drops n events: of the entries, and then of the rows pulled next (`gap`). */
 void mr__queue_drop(mr__queue *q, size_t n);
-/* Takes the error in place of the head's rows: copies it and returns its code. */
+/* Takes the error in place of the head's rows: copies it and returns its code. A permanent one of
+ * no element stays the head. */
 mr_code mr__queue_take_error(mr__queue *q, mr_status *st) MR_NODISCARD;
 
 /* Submits the fill if there is room and a task is worth its cost. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/selection.h"
 
-#include <errno.h>
 #include <inttypes.h>
 
 #include "pipeline/graph/node.h"
@@ -86,7 +85,7 @@ static mr_code fetch(mr__selection *s, size_t want, mr_status *st)
     size_t ask = in->one_by_one ? 1 : count_ahead(s, i, want);
     mr_code rc = mr__cursor_pull(s->it, (size_t)i, ask, &in->rows, NULL, &error);
     if (rc < 0) {
-        s->at += error.sys_errno != ENOMEM && rc != MR_CANCELLED;
+        s->at += !mr_status_is_of_no_element(&error) && rc != MR_CANCELLED;
         if (st)
             *st = error;
         return rc;
@@ -156,7 +155,7 @@ mr_code mr__selection_next(mr__selection *s, size_t want,
         return rc;
     }
     s->row_bytes = mr_block_payload_bytes(out) / out->rows;
-    if (rc < 0 && error.sys_errno != ENOMEM && rc != MR_CANCELLED)
+    if (rc < 0 && !mr_status_is_of_no_element(&error) && rc != MR_CANCELLED)
         mr_iter_defer(s->it, &error);
     return MR_OK;
 }

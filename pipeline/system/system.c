@@ -27,6 +27,11 @@ static int real_stat(const char *path, struct stat *out)
     return stat(path, out);
 }
 
+static int real_lstat(const char *path, struct stat *out)
+{
+    return lstat(path, out);
+}
+
 static int real_fstat(int fd, struct stat *out)
 {
     return fstat(fd, out);
@@ -143,6 +148,7 @@ static const mr__system real_table = {
     .lseek = lseek,
     .fstat = real_fstat,
     .stat = real_stat,
+    .lstat = real_lstat,
     .fsync = fsync,
     .rename = rename,
     .rename_exchange = real_rename_exchange,

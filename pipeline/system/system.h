@@ -33,6 +33,7 @@ typedef struct mr__system {
     off_t (*lseek)(int fd, off_t offset, int whence);
     int (*fstat)(int fd, struct stat *out);
     int (*stat)(const char *path, struct stat *out);
+    int (*lstat)(const char *path, struct stat *out); /* of a link itself */
     int (*fsync)(int fd);
     int (*rename)(const char *from, const char *to);
     int (*rename_exchange)(const char *a, const char *b); /* swaps the two names */

@@ -21,7 +21,6 @@
 #include "shard/distribute/dist_impl.h"
 
 #include <inttypes.h>
-#include <sched.h>
 #include <string.h>
 
 typedef struct stream {
@@ -62,12 +61,7 @@ static mr_code share_executor(mr_dist_iterator *it, mr_status *st)
         return MR_OK;
     if (it->dd->local == 1 && it->agree)
         return MR_OK;
-    cpu_set_t cpus;
-    int threads = 1;
-    if (it->run.has_threads)
-        threads = (int)it->run.threads;
-    else if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
-        threads = CPU_COUNT(&cpus);
+    int threads = it->run.has_threads ? (int)it->run.threads : mr_usable_cpus();
     MR_TRY(mr_executor_new(threads, &it->executor, st));
     it->run.executor = it->executor;
     return MR_OK;
@@ -275,8 +269,8 @@ static mr_code agree(mr_dist_iterator *it, int64_t n_local, bool *any, mr_status
     return mr__peers_have_data(&it->peers, it->pass, it->step, any, st);
 }
 
-/* Gives every replica without an element its zero-size batch. */
-static mr_code pad(mr_dist_iterator *it, mr_status *st)
+/* Assigns a zero-size batch to each local replica that has no element in this step. */
+static mr_code fill_with_zero_size(mr_dist_iterator *it, mr_status *st)
 {
     size_t n = (size_t)it->dd->replicas;
     for (size_t w = 0; w < (size_t)it->dd->local; w++)
@@ -328,7 +322,7 @@ mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_destination *destin
         it->done = true;
         return MR_END;
     }
-    MR_TRY(pad(it, st));
+    MR_TRY(fill_with_zero_size(it, st));
     if (it->run.ledger && mr_ledger_takes_steps(it->run.ledger))
         MR_TRY(enter_step(it, st));
     *out = (mr_step){it->step++, it->n_replicas, it->replicas, it->has_data};

@@ -4,6 +4,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/dist_impl.h"
+#include "shard/passes/shard_passes.h"
 
 #include <inttypes.h>
 
@@ -83,16 +84,19 @@ static mr_code rewind_one(mr__peers *p, mr__peer *peer, mr_status *st)
 static mr_code open_one(mr__peers *p, mr__peer *peer, int64_t passes, mr_status *st)
 {
     mr_status error;
-    mr_dataset *ds = NULL;
+    mr_dataset *whole = NULL, *ds = NULL;
     mr_iterator *it = NULL;
     mr_iterator_opts run = mr__dist_run_opts(p->dd, p->run);
     run.positions = run.identities = false;
     run.trace_spans = 0;
     run.ledger = NULL;
-    mr_code rc = mr__dist_graph(p->dd, peer->worker, &ds, NULL, NULL, NULL, &error);
+    mr_code rc = mr__dist_graph(p->dd, peer->worker, &whole, NULL, NULL, NULL, &error);
+    if (rc == MR_OK) /* its caches are files that the other process writes and reads */
+        rc = mr__without_files(whole, &ds, &error);
     if (rc == MR_OK)
         rc = mr_iterator_open(&it, ds, &run, &error);
     mr_dataset_unref(ds);
+    mr_dataset_unref(whole);
     if (rc == MR_OK)
         peer->it = it;
     else if (is_ours(rc)) {

@@ -4,12 +4,15 @@
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/dist_impl.h"
+#include "shard/passes/own_files.h"
 #include "shard/passes/shard_passes.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 enum { MAX_REPLICAS = 1 << 20 };
+/* Added to a policy: parts made by it for workers, not for the streams of a service. */
+enum { WORKERS = 16 };
 
 /* ---- options ---- */
 
@@ -63,14 +66,18 @@ static mr_code rewrite(const mr_dist_dataset *dd, int64_t worker, mr_dataset **o
                        mr_shard_policy *policy, int64_t *absorbed, mr_explanation *e, mr_status *st)
 {
     mr_auto_shard_opts o = {dd->workers, worker, dd->workers * dd->replicas, dd->asked};
-    mr_dataset *sliced = NULL, *sharded = NULL, *seeded = NULL;
+    mr_dataset *own = NULL, *sliced = NULL, *sharded = NULL, *seeded = NULL;
     mr_shard_policy chosen;
     int64_t depth = 0;
     mr_code rc = MR_OK;
     if (!dd->has_policy)
         rc = mr_shard_policy_of(dd->original, &o.policy, st);
+    const mr_parts parts = {
+        .index = worker, .n = dd->workers, .what = "workers", .how = WORKERS + (uint64_t)o.policy};
+    if (rc == MR_OK && dd->workers > 1)
+        rc = mr_own_files(dd->original, &parts, &own, st);
     if (rc == MR_OK)
-        rc = mr_slice_for_replicas(dd->original, o.num_replicas, &sliced, e, st);
+        rc = mr_slice_for_replicas(own ? own : dd->original, o.num_replicas, &sliced, e, st);
     if (rc == MR_OK)
         rc = mr_auto_shard(sliced, &o, &sharded, &chosen, e, st);
     if (rc == MR_OK && dd->has_seed)
@@ -88,6 +95,7 @@ static mr_code rewrite(const mr_dist_dataset *dd, int64_t worker, mr_dataset **o
     mr_dataset_unref(seeded);
     mr_dataset_unref(sharded);
     mr_dataset_unref(sliced);
+    mr_dataset_unref(own);
     return rc;
 }
 
@@ -337,6 +345,21 @@ int64_t mr_dist_dataset_parts(const mr_dist_dataset *dd)
 int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd)
 {
     return dd->workers * dd->replicas;
+}
+
+int64_t mr_dist_dataset_number_rows(const mr_dist_dataset *dd, const int64_t *rows, int64_t *first)
+{
+    /* In the order of the slices: the replica varies slowest under DATA, else the worker. */
+    bool dealt = dd->policy == MR_SHARD_DATA;
+    int64_t n = 0, outer = dealt ? dd->replicas : dd->workers;
+    int64_t inner = dealt ? dd->workers : dd->replicas;
+    for (int64_t i = 0; i < outer; i++)
+        for (int64_t k = 0; k < inner; k++) {
+            int64_t at = dealt ? k * dd->replicas + i : i * dd->replicas + k;
+            first[at] = n;
+            n += rows[at];
+        }
+    return n;
 }
 
 int64_t mr_dist_dataset_worker(const mr_dist_dataset *dd)

@@ -103,6 +103,20 @@ MR_API int64_t mr_dist_dataset_num_local_workers(const mr_dist_dataset *dd);
  * input functions, because each worker makes its own batches. */
 MR_API int64_t mr_dist_dataset_parts(const mr_dist_dataset *dd);
 
+/* Numbers the rows of a step's global batch, of which each replica has consecutive ones.
+ * rows[w * R + r] is the number of rows of replica r of worker w, for all N replicas;
+ * first[w * R + r] = the number of its first row. Returns the number of rows in the batch.
+ *
+ * Under DATA the slices of a batch are distributed to the workers in turn, and a row has the number
+ * that it has in the batch, in however many processes the replicas are. Under other policies each
+ * worker makes separate batches: a worker's rows follow those of the workers before it.
+ *
+ *     batch of 8 rows, W = R = 2    worker 0    worker 1
+ *     DATA: first rows              0, 4        2, 6
+ *     other policies                0, 2        4, 6 */
+MR_API int64_t mr_dist_dataset_number_rows(const mr_dist_dataset *dd, const int64_t *rows,
+                                           int64_t *first);
+
 /* ---- iterators ---- */
 
 /* *n_global = the sum, over all processes of the job, of n_local, the number of local replicas with

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FILE: shards the list of files that a pipeline reads. */
-#include "pipeline/files/glob.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
+#include "pipeline/streams/sources/file_list_internal.h"
 #include "shard/passes/graph_branches.h"
 
 #include <inttypes.h>
@@ -142,11 +142,6 @@ static mr_code look(mr__branches *k, mr_dataset *ds, const char *path, bool *end
 
 /* ---- rebuilding ---- */
 
-static bool is_pattern(const mr_strs *names, size_t i)
-{
-    return !(names->is_path && names->is_path[i]) && mr_glob_is_pattern(names->v[i].data);
-}
-
 /* Removes the shuffles between the shard and the sources. */
 typedef struct shuffles {
     size_t n;
@@ -261,8 +256,8 @@ static mr_dataset *names_of(const mr_strs *names)
     size_t i = 0;
     do {
         size_t end = i;
-        bool patterns = i < names->n && is_pattern(names, i);
-        while (end < names->n && is_pattern(names, end) == patterns)
+        bool patterns = i < names->n && mr__file_is_pattern(names, i);
+        while (end < names->n && mr__file_is_pattern(names, end) == patterns)
             end++;
         mr_dataset *group = group_of_names(names, i, end, patterns);
         all = all ? mr_concatenate(all, group) : group;

@@ -35,4 +35,6 @@ mr_code mr__warn_of_disorder(mr_dataset *ds, mr_explanation *e, mr_status *st) M
 /* *out = ds without its trailing prefetches (options stay); *elements = their sum, or MR_AUTO. */
 mr_code mr__absorb_prefetch(mr_dataset *ds, mr_dataset **out, int64_t *elements, mr_explanation *e,
                             mr_status *st) MR_NODISCARD;
+/* *out = ds without the ops that keep elements in files: their inputs take their places. */
+mr_code mr__without_files(mr_dataset *ds, mr_dataset **out, mr_status *st) MR_NODISCARD;
 #endif

@@ -39,7 +39,7 @@ static uint64_t seed_of_stream(const mr_stream_cut_opts *o)
 
 /* ---- properties of nodes ---- */
 
-/* All streams would store their part under the same name. */
+/* Its elements are kept in a file. */
 static bool keeps_file(const mr_dataset *ds)
 {
     for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++) {
@@ -52,10 +52,15 @@ static bool keeps_file(const mr_dataset *ds)
     return false;
 }
 
-bool mr__stream_passes(const mr_dataset *ds)
+/* A stream keeps its part of a cache in a separate file. */
+static bool passes(const mr_dataset *ds)
 {
-    return mr_dataset_n_inputs(ds) > 0 && (mr_dataset_op(ds)->props & MR_OP_KEEPS_SHARDS) &&
-           !keeps_file(ds);
+    return mr_dataset_n_inputs(ds) > 0 && (mr_dataset_op(ds)->props & MR_OP_KEEPS_SHARDS);
+}
+
+bool mr__stream_splits(const mr_dataset *ds)
+{
+    return passes(ds) && !keeps_file(ds);
 }
 
 /* The names of a reader of whole files; NULL: ds is another op. */
@@ -124,7 +129,7 @@ static mr_code count_names(const mr_stream_cut_opts *o, const mr_dataset *ds, in
         int64_t more = mr_dataset_cardinality(at);
         if (o && o->count_names && (mr_dataset_op(at)->props & MR_OP_FILE_NAMES))
             more = o->count_names(o->ctx, at);
-        if (mr__stream_passes(at))
+        if (passes(at))
             rc = add_inputs(&t, at, st);
         else if (n < 0 || more < 0 || __builtin_add_overflow(n, more, &n))
             n = MR_UNKNOWN_COUNT;
@@ -153,7 +158,7 @@ mr_code mr_count_streams(mr_dataset *ds, const mr_stream_cut_opts *opts, int64_t
         any = any || names || reads;
         if (more < 0 || __builtin_add_overflow(files, more, &files))
             files = MR_AUTO_STREAMS;
-        if (rc == MR_OK && !reads && mr__stream_passes(at))
+        if (rc == MR_OK && !reads && passes(at))
             rc = add_inputs(&t, at, st);
     }
     forget(&t);
@@ -305,7 +310,7 @@ static mr_code look(cutter *k, mr_dataset *ds, mr_dataset **out)
     *out = NULL;
     if (names)
         return cut_reader(k, ds, names, out);
-    if (!mr__stream_passes(ds))
+    if (!passes(ds))
         return cut_stop(k, ds, out);
     MR_TRY(mr__stream_reads_files(ds, &reads, k->st));
     if (!reads)

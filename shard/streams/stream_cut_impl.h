@@ -4,8 +4,9 @@
 /* Queries about ops for the two cuts into streams. Private to shard/streams/. */
 #include "pipeline/graph/op.h"
 
-/* True if a stream's part of the inputs of ds yields its part of ds. */
-bool mr__stream_passes(const mr_dataset *ds);
+/* True if any split of the inputs of ds yields that split of ds: a cache in a file has the same
+ * elements in each run. */
+bool mr__stream_splits(const mr_dataset *ds);
 /* *out = true if a function of the op reads the files that its input names. */
 mr_code mr__stream_reads_files(const mr_dataset *ds, bool *out, mr_status *st) MR_NODISCARD;
 #endif

@@ -132,7 +132,7 @@ static mr_code finds_files(mr_dataset *ds, bool *out, mr_status *st)
         if (rc == MR_OK)
             rc = mr__stream_reads_files(at, out, st);
         *out |= names_param(at) != NULL;
-        for (size_t i = 0; rc == MR_OK && mr__stream_passes(at) && i < mr_dataset_n_inputs(at); i++)
+        for (size_t i = 0; rc == MR_OK && mr__stream_splits(at) && i < mr_dataset_n_inputs(at); i++)
             rc = add(&k, mr_dataset_input(at, i), false);
     }
     mr__id_map_reset(&k.marks);
@@ -145,7 +145,7 @@ static mr_dataset *reader_below(mr_dataset *ds)
 {
     while (!names_param(ds)) {
         const uint32_t props = mr_dataset_op(ds)->props;
-        if (!mr__stream_passes(ds) || mr_dataset_n_inputs(ds) != 1 ||
+        if (!mr__stream_splits(ds) || mr_dataset_n_inputs(ds) != 1 ||
             !(props & MR_OP_KEEPS_COUNT) || (props & MR_OP_REORDERS))
             return NULL;
         ds = mr_dataset_input(ds, 0);
@@ -224,7 +224,7 @@ static mr_code is_gone_over_once(mr_dataset *ds, bool *out, mr_status *st)
         *out = mark_of(&k, at) == UNMET && !is_zip(at) &&
                !(mr_dataset_n_inputs(at) == 1 && (props & MR_OP_OPENS_LATER));
         rc = set_mark(&k, at, WALKED);
-        for (size_t i = 0; rc == MR_OK && mr__stream_passes(at) && i < mr_dataset_n_inputs(at); i++)
+        for (size_t i = 0; rc == MR_OK && mr__stream_splits(at) && i < mr_dataset_n_inputs(at); i++)
             rc = add(&k, mr_dataset_input(at, i), false);
     }
     mr__id_map_reset(&k.marks);
@@ -240,7 +240,7 @@ static mr_code look(walker *k, mr_dataset *ds, bool names)
         return new_source(k, ds, MR_SPLIT_FILES, (int64_t)names_of(ds, p)->n, 0);
     if (is_zip(ds))
         return walk_zip(k, ds);
-    if (!mr__stream_passes(ds))
+    if (!mr__stream_splits(ds))
         return can_be_sliced(ds) ? new_slices(k, ds, names)
                                  : new_source(k, ds, MR_SPLIT_WHOLE, 1, 0);
     if (mr_dataset_n_inputs(ds) > 1)

@@ -131,7 +131,10 @@ expect missing_position 1 '' 'nowhere' -- "$m" show --restore nowhere 'range(5)'
 # ---- files of elements
 expect load_of_nothing 1 '' 'nowhere' -- "$m" show 'load("nowhere")'
 expect save_and_load 0 $'0\n1\n0\n1' -- sh -c "'$m' show 'range(2).save(\"kept\")'; '$m' show 'load(\"kept\")'"
-expect cache_in_a_file 0 $'0\n1\n0\n1' -- sh -c "'$m' show 'range(2).cache(\"c\")'; '$m' show 'range(9).cache(\"c\")'"
+expect cache_in_a_file 0 $'0\n1\n0\n1' -- sh -c "'$m' show 'range(2).cache(\"c\")'; '$m' show 'range(2).cache(\"c\")'"
+expect cache_of_another_graph 1 '' 'another graph' -- "$m" show 'range(9).cache("c").ignore_errors()'
+expect load_of_datasets 2 '' 'allow_datasets=true' -- sh -c "'$m' show 'range(4).window(2).save(\"windows\")' >/dev/null; '$m' show 'load(\"windows\")'"
+expect load_of_datasets_that_are_allowed 0 $'0\n1\n2\n3' -- "$m" show 'load("windows", allow_datasets=true).flat_map(w => w)'
 
 # ---- reduce
 expect reduce_sums 0 10 -- "$m" reduce 'range(5)' --init 0 --fn '(s, x) => s + x'
@@ -228,6 +231,36 @@ expect huge_shuffle 0 ANY -- "$m" show 'range(3).shuffle(9223372036854775807, se
 expect huge_repeat 0 $'0\n0\n0' -- "$m" show --limit 3 'range(1).repeat(9223372036854775807)'
 expect huge_tensor 1 '' 'memory' -- "$m" show 'range(1).map(x => zeros([x + 1000000000, 1000000000]))'
 
+# ---- errors of the environment, which no op hides
+printf 'a\nb\nc\n' | "$m" write --out env-s --shards 3 --text - >/dev/null
+expect no_file_matches_is_of_no_element 1 '' 'no file matches' -- "$m" show 'tfrecord("env-none-*").ignore_errors()'
+expect a_missing_index_is_of_no_element 1 '' 'it has no index' -- "$m" show 'tfrecord("env-s-*").global_shuffle(seed=1).ignore_errors()'
+expect a_missing_vocabulary_is_of_no_element 1 '' 'cannot open' 'lookup(x, "env-none")' -- \
+    "$m" show 'range(3).map(x => lookup(x, "env-none")).ignore_errors()'
+expect a_missing_folder_of_a_cache_ends_it 1 '' 'cannot be made' -- "$m" show 'range(4).cache("env/none/c").ignore_errors()'
+expect write_writes_nothing_then 1 '' 'no file matches' -- "$m" write --out env-w --expr 'tfrecord("env-none-*").ignore_errors()'
+result no_file_is_left "$(compgen -G 'env-w*' >/dev/null; echo $((! $?)))"
+"$m" write --out env-many --shards 99 --expr 'range(300)' >/dev/null
+expect too_many_open_files_end_it 1 ANY 'too many open files' -- bash -c "ulimit -n 60; exec \"$m\" show 'list_files(\"env-many-*\").interleave(tfrecord, cycle_length=80).ignore_errors()'"
+expect the_soft_limit_of_open_files_is_raised 0 99 -- bash -c "ulimit -S -n 60; \"$m\" show 'list_files(\"env-many-*\").interleave(tfrecord, cycle_length=99).take(99)' | wc -l"
+printf 'a\nb\n' >env-pipe
+cat env-pipe | "$m" show 'text_line("-").repeat(2).ignore_errors()' >out 2>err
+result a_pipe_is_read_once_whatever_follows $([ $? = 1 ] && [ "$(cat out)" = $'"a"\n"b"' ] && grep -q 'can be read once' err; echo $?) "$(cat err)"
+expect skipped_elements_are_counted 0 $'6\n6' '2 elements failed and were skipped' -- "$m" show 'range(4).map(x => 6 // (x % 2)).ignore_errors()'
+expect errors_beyond_max_are_returned 1 6 'max=1' 'element 2' 'division by zero' -- "$m" show 'range(4).map(x => 6 // (x % 2)).ignore_errors(max=1)'
+"$m" bench --json 'range(4).map(x => 6 // (x % 2)).ignore_errors()' 2>/dev/null | grep -q '"op": "ignore_errors".*"dropped": 2}, {"op": "map"'
+result bench_says_how_many_were_dropped $?
+rm env-s-00001-of-00003.tfrecord
+expect an_incomplete_set_is_warned_about 0 $'"a"\n"c"' 'env-s-*-of-00003 is incomplete: 1 of its 3 files is missing, first env-s-00001-of-00003.tfrecord' -- \
+    "$m" show 'tfrecord("env-s-*")'
+"$m" show 'tfrecord("env-s-0000[02]-of-*")' >/dev/null 2>err
+result a_chosen_part_is_not $([ $? = 0 ] && [ ! -s err ]; echo $?) "$(cat err)"
+ln -s env-gone env-s-00001-of-00003.tfrecord
+expect a_link_to_nothing_is_an_error 1 '"a"' 'env-s-00001-of-00003.tfrecord' 'not found' -- "$m" show 'tfrecord("env-s-*").ignore_errors()'
+expect it_is_an_elements_error_by_its_name 0 $'"a"\n"c"' '1 element failed' -- "$m" show 'list_files("env-s-*").flat_map(tfrecord).ignore_errors()'
+expect index_names_a_link_to_nothing 1 '' env-s-00001-of-00003.tfrecord -- "$m" index 'env-s-*'
+rm -f env-*
+
 # ---- record files
 "$m" write --out a --expr 'range(4).map(x => "record" + "s")' >/dev/null
 f=a-00000-of-00001.tfrecord
@@ -301,7 +334,9 @@ expect inspect_shows_examples 0 $'ex-00000-of-00001.tfrecord\n    record 0, 42 b
 expect inspect_shows_other_records 0 ANY -- "$m" inspect $f
 result inspect_prints_their_bytes $("$m" inspect $f | grep -q 'record 0, 7 bytes: "records"'; echo $?)
 mkdir links; cp $f links/here.tfrecord; ln -s round links/round; ln -s gone links/dangling
-expect wildcards_pass_by_links_that_lead_nowhere 0 '"links/here.tfrecord"' -- "$m" show 'list_files("li*/*.tfrecord", "links/*/*")'
+expect links_that_lead_nowhere_are_no_directories 1 '' 'links/' 'leads nowhere' -- "$m" show 'list_files("li*/*.tfrecord", "links/*/*")'
+expect nor_are_files 0 '"links/here.tfrecord"' -- "$m" show 'list_files("li*/*.tfrecord", "links/h*/*")'
+expect as_files_they_are_listed 0 $'"links/dangling"\n"links/here.tfrecord"\n"links/round"' -- "$m" show 'list_files("links/*")'
 if [ "$(id -u)" = 0 ]; then
     mkdir locked; cp $f locked/; chmod 700 locked; chmod 755 .
     expect unreadable_directory 1 '' 'locked' -- setpriv --reuid 65534 --regid 65534 --clear-groups "$m" show 'list_files("locked/*")'
@@ -449,8 +484,8 @@ for format in arrow parquet tfrecord; do
     expect "$format: of a directory" 1 '' 'folder.d' 'directory' -- "$m" show "$format(\"folder.d\")"
 done
 printf 'PK\003\004not a table' >zip.arrow
-expect arrow_of_other_files 1 '' 'zip.arrow: ' 'not an Arrow IPC file or stream: it begins with "PK\x03\x04not "' '"ARROW1"' -- "$m" show 'arrow("zip.arrow")'
-expect arrow_of_other_pipes 1 '' 'it begins with "PK\x03\x04not "' -- sh -c "cat zip.arrow | '$m' show 'arrow(\"-\")'"
+expect arrow_of_other_files 1 '' 'zip.arrow: ' 'not an Arrow IPC file or stream: it is compressed with zip as a whole' 'decompress it' -- "$m" show 'arrow("zip.arrow")'
+expect arrow_of_other_pipes 1 '' 'compressed with zip as a whole' -- sh -c "cat zip.arrow | '$m' show 'arrow(\"-\")'"
 expect tables_of_pipes 0 $'{"n": 0}\n{"n": 2}\n{"n": 4}' -- sh -c "cat arrow-00000-of-00002.arrow | '$m' show 'arrow(\"-\", columns=[\"n\"])'"
 expect tables_of_pipes_once 1 '' 'read once' -- sh -c "cat arrow-00000-of-00002.arrow | '$m' show 'arrow(\"-\", columns=[\"n\"]).take(1).repeat(2)' >/dev/null"
 expect no_tables_of_other_pipes 2 '' 'standard input' -- sh -c "rm -f fifo; mkfifo fifo; '$m' show 'arrow(\"fifo\")'"
@@ -460,6 +495,18 @@ expect no_arrow_in_gzip 2 '' 'ZSTD' -- "$m" write --out wrong --format arrow --c
 result nothing_is_left_of_what_failed $([ -z "$(find . -name '*wrong*')" ]; echo $?) "$(ls -a)"
 expect file_size_limit 1 '' -- bash -c "ulimit -f 64; '$m' write --out limited --expr 'range(100000).map(x => zeros([100], \"uint8\"))'"
 result file_size_limit_leaves_no_file $([ -z "$(ls limited* .limited* 2>/dev/null)" ]; echo $?) "$(ls -a)"
+# The pattern that write prints can be read, whatever is in the prefix, and matches these files alone.
+seq 0 8 >nine
+seq 0 2 >three
+mkdir 'run[1]' run1 'b\d' bd 'a*' a1
+for prefix in 'run[1]/x' 'run1/x[2]' 'b\d/x' 'a*/x?' 'a1/[' 'a1/x]'; do
+    "$m" write --out "${prefix//[^a-z0-9\/]/1}" --shards 2 --text nine >/dev/null 2>&1 # what the pattern may match by mistake
+    pattern=$("$m" write --out "$prefix" --shards 2 --overwrite --text three | sed 's/.*: //; s/\\/\\\\/g')
+    expect "the printed pattern of $prefix" 0 $'"0"\n"2"\n"1"' -- "$m" show "tfrecord(\"$pattern\")"
+    expect "the files of $prefix by name" 0 $'"0"\n"2"' -- "$m" show "tfrecord(\"${prefix//\\/\\\\}-00000-of-00002.tfrecord\")"
+done
+expect a_directory_that_exists_is_no_pattern 0 $'"0"\n"2"\n"1"' -- "$m" show 'list_files("run[1]/x-*").flat_map(f => tfrecord(f))'
+expect a_file_that_exists_is_no_pattern 0 $'"run1/x[2]-00000-of-00002.tfrecord"' -- "$m" show 'list_files("run1/x[2]-00000-of-00002.tfrecord")'
 "$m" write --out gen --shards 3 --expr 'range(3)' >/dev/null
 expect another_set_is_refused 1 '' 'set of 3 shards' -- "$m" write --out gen --shards 2 --expr 'range(3)'
 expect a_set_is_indexed 0 '' -- "$m" index 'gen-*.tfrecord'
@@ -690,6 +737,12 @@ result bench_says_what_would_help $? "$(cat out)"
 "$m" bench --threads 2 'range(300000).map(x => x * x, num_parallel_calls=2).batch(10)' >out 2>err
 grep -q 'twice as fast would save at most' out
 result bench_with_threads_says_at_most $? "$(cat out)"
+# A pipe that is slower than all ops is the slowest.
+slow_pipe() { for i in 1 2 3 4 5 6; do echo $i; sleep 0.05; done; }
+for threads in 0 2; do
+    slow_pipe | "$m" bench --threads $threads 'text_line("-").map(x => to_number(x, "int64")).batch(2)' >out 2>err
+    result "bench_blames_a_slow_pipe_$threads" $(grep -q 'text_line .*slowest: waits for its data$' out && grep -q 'text_line twice as fast would save' out; echo $?) "$(cat out err)"
+done
 json bench_json_says_what_would_help '(x["twice_as_fast"]["saves_seconds"] * 2 == max(o["busy_seconds"] + o["wait_seconds"] for o in x["ops"]) and
     x["twice_as_fast"]["path"] in [o["path"] for o in x["ops"]])' "$("$m" bench --threads 0 --json 'range(300000).map(x => x * x).batch(10)')"
 if command -v script >/dev/null; then

@@ -4,6 +4,8 @@
 # The op distribute with service="local": the streams' elements, their order, and positions.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 show() { timeout $patience "$m" show --seed 5 "$@" 2>&1; }
+# without what is said of skipped elements at the end of each stream
+elements() { sed '/^millrace: warning: ignore_errors: .* skipped$/d'; }
 refused() { # NAME STATUS EXPR WORD...
     local name=$1 want=$2 text=$3 rc bad=0 w
     "$m" show "$text" >out 2>err
@@ -66,6 +68,13 @@ cut errors_in_their_places_ignored 3 1 'range(12).map(x => 12 // (x - 5)).ignore
 same errors_stay_in_the_order "$(show 'range(12).map(x => 12 // (x - 5)).distribute("local", streams=3).ignore_errors()')" \
     "$(show 'from_tensor_slices([0,1,2]).interleave(s => range(12).shard(3, s).map(x => 12 // (x - 5)), cycle_length=3).ignore_errors()')"
 
+# A missing file that a reader was given ends the pipeline; its name is no element because the files are dealt.
+for g in 'text_line(["part-0.txt", "absent"])' 'tfrecord(["absent", "absent"], num_parallel_reads=2)'; do
+    expect "a_missing_file_ends_it_above: $g" 1 ANY 'not found' absent -- "$m" show "$g.distribute(\"local\", streams=2).ignore_errors()"
+    expect "and_below: $g" 1 ANY 'not found' absent -- "$m" show "$g.ignore_errors().distribute(\"local\", streams=2)"
+done
+expect but_where_its_name_is_one 0 ANY 'was skipped' -- "$m" show 'from_tensor_slices(["absent", "part-0.txt"]).flat_map(text_line).distribute("local").ignore_errors()'
+
 # ---- properties
 for g in 'range(50)' 'range(50).shuffle(7)' 'range(50).shuffle(7, seed=2).take(20)' 'text_line("part-*.txt").shuffle(5)' \
     'range(9).flat_map(x => range(x).shuffle(9)).take(20).map(x => x + 1)' 'list_files("part-*.txt", shuffle=true).flat_map(f => text_line(f))' \
@@ -76,15 +85,15 @@ for g in 'range(50)' 'range(50).shuffle(7)' 'range(50).shuffle(7, seed=2).take(2
 done
 for g in 'text_line("part-*.txt").shuffle(5).batch(2)' 'range(40).map(x => 7 // (x - 11), num_parallel_calls=3).ignore_errors().batch(4).prefetch(2)'; do
     d="$g.distribute(\"local\", streams=3, block_length=2)"
-    all=$(show "$d")
+    all=$(show "$d" | elements)
     for o in '--threads 0' '--threads 1' '--threads 4' '--block-rows 1' '--block-rows 3' '--block-rows 1024'; do
         # shellcheck disable=SC2086
-        same "the same with $o: $g" "$(show $o "$d")" "$all"
+        same "the same with $o: $g" "$(show $o "$d" | elements)" "$all"
     done
     bad=0
     for k in $(seq 0 $(echo "$all" | wc -l)); do
         got=$(show --save-after "$k" --state pos "$d"; "$m" show --restore pos "$d" 2>&1)
-        [ "$(echo "$got" | sed '/^$/d')" = "$all" ] || bad=1
+        [ "$(echo "$got" | sed '/^$/d' | elements)" = "$all" ] || bad=1
     done
     result "resumes anywhere, without the seed: $g" $bad
 done
@@ -105,6 +114,20 @@ for k in $(seq 0 36); do
     [ "$(echo "$got" | sed '/^$/d')" = "$all" ] || bad=1
 done
 result "resumes in any repetition" $bad
+# Ops that note the place of their input when they are opened, and ops that close it before they end.
+for g in 'range(3).distribute("local", streams=2).shuffle(6, seed=1).repeat(3)' \
+    'range(8).distribute("local", streams=1).shuffle(4, seed=1, reshuffle_each_iteration=false).repeat(3)' \
+    'range(8).shuffle(3).distribute("local", streams=2).shuffle(2).prefetch(2).repeat(2)' \
+    'range(5).shuffle(5).distribute("local", streams=2).concatenate(range(2)).repeat(3)' \
+    'range(9).shuffle(9).distribute("local", streams=3).take(4).repeat(4)'; do
+    all=$(show "$g")
+    bad=0
+    for k in $(seq 0 "$(wc -l <<<"$all")"); do
+        got=$(show --save-after "$k" --state pos "$g"; show --restore pos "$g")
+        [ "$(echo "$got" | sed '/^$/d')" = "$all" ] || { bad=1; break; }
+    done
+    result "resumes in a repetition of $g" $bad "after $k: $(head -c 300 <<<"$got")"
+done
 (for c in 0 1 2; do show "range(20).distribute(\"local\", streams=8, consumer_index=$c, num_consumers=3)"; done) | sort -n >got
 same "consumers have every element once" "$(cat got)" "$(seq 0 19)"
 same "without an order every element comes once" "$(show 'range(20).distribute("local", deterministic=false)' | sort -n)" "$(seq 0 19)"
@@ -137,6 +160,40 @@ for mode in dynamic parallel_epochs file data hint; do
     esac
     result "explain without a server: $mode" "$(grep -q '^  stream 0: ' out && grep -qF "mode: $words" out; echo $?)" "$(cat out)"
 done
+
+# ---- files of elements: each stream has its own
+for i in first second; do
+    show 'range(10).map(x => x * 2).cache("own").distribute("local", streams=3).batch(10)' >$i
+done
+result "each stream keeps its part of a cache" $([ "$(cat first)" = '[0, 2, 4, 6, 8, 10, 12, 14, 16, 18]' ] && cmp -s first second &&
+    [ "$(echo own*)" = 'own-stream-0-of-3.cache own-stream-1-of-3.cache own-stream-2-of-3.cache' ]; echo $?) "$(cat first second; echo own*)"
+# An order drawn at random by the first run is that of the file: what a job draws is not part of the graph.
+for i in first second; do
+    "$m" show 'range(30).shuffle(30).cache("drawn").distribute("local", streams=2).batch(30)' >$i 2>&1
+done
+result "caches of streams keep an order that was drawn" $(grep -q '^\[' first && cmp -s first second; echo $?) "$(cat first second)"
+for i in first second; do
+    "$m" show 'range(30).shuffle(30).cache("alone").distribute("local", streams=1).batch(30)' >$i 2>&1
+done
+result "one stream has the file of none" $(grep -q '^\[' first && cmp -s first second && [ -f alone.cache ]; echo $?) "$(cat first second; echo alone*)"
+refused cache_of_another_graph_in_streams 1 'range(10).map(x => x * 3).cache("own").distribute("local", streams=3).ignore_errors()' 'own-stream-0-of-3.cache' 'another graph'
+show 'range(4).cache("each").distribute("local", streams=2).repeat(2).batch(8)' >first
+result "a cache in streams, repeated" $([ "$(cat first)" = '[0, 1, 2, 3, 0, 1, 2, 3]' ]; echo $?) "$(cat first)"
+show 'range(4).save("above").distribute("local", streams=1).batch(4)' >first
+result "one stream saves" $([ "$(cat first)" = '[0, 1, 2, 3]' ] && [ -f above/elements.mre ]; echo $?) "$(cat first)"
+show 'range(4).distribute("local", streams=2).save("top").batch(4)' >first
+result "save above the streams" $([ "$(cat first)" = '[0, 1, 2, 3]' ] && [ -f top/elements.mre ]; echo $?) "$(cat first)"
+show 'range(4).save("dynamic").distribute("local", processing_mode="dynamic").batch(4)' >first
+result "the one stream of dynamic saves" $([ "$(cat first)" = '[0, 1, 2, 3]' ] && [ -f dynamic/elements.mre ]; echo $?) "$(cat first)"
+for op in save snapshot; do
+    refused ${op}_below_streams 2 'range(4).map(x => x).'$op'("none").batch(2).distribute("local", streams=2)' $op 'below 2 streams' 'write the same file'
+    refused ${op}_below_automatic_streams 2 'range(4).'$op'("none").distribute("local")' $op 'several streams'
+    refused ${op}_below_a_service 2 'range(4).'$op'("none").distribute("127.0.0.1:1", processing_mode="parallel_epochs")' $op 'streams'
+    refused ${op}_in_a_function_of_streams 2 'range(4).flat_map(x => range(2).'$op'("none")).distribute("local", streams=2)' $op 'in a function'
+done
+refused cache_in_a_function_of_streams 2 'range(4).flat_map(x => range(2).cache("none")).distribute("local", streams=2)' 'cache' 'in a function'
+refused cache_of_streams_without_a_number 2 'range(4).cache("none").distribute("127.0.0.1:1", processing_mode="dynamic")' 'cache' 'not fixed'
+result "what is refused writes nothing" $([ ! -e none ] && [ ! -e none.cache ]; echo $?)
 
 # ---- refusals
 refused no_files 1 'text_line("none-*").distribute("local")' 'no file matches' 'none-*'

@@ -31,8 +31,8 @@ needs() {
 }
 # A missing library is no fault of an element: ignore_errors does not hide it.
 needs libturbojpeg0 libturbojpeg.so.0 show 'range(1).map(x => encode_jpeg(zeros([2, 3, 3], "uint8")))'
-needs libturbojpeg0 libturbojpeg.so.0 show 'from_tensors("\xff\xd8\xff").map(decode_jpeg).ignore_errors()'
-needs libturbojpeg0 libturbojpeg.so.0 show 'from_tensors("\xff\xd8\xff").map(decode_image).ignore_errors()'
+needs libjpeg62-turbo libjpeg.so.62 show 'from_tensors("\xff\xd8\xff").map(decode_jpeg).ignore_errors()'
+needs libjpeg62-turbo libjpeg.so.62 show 'from_tensors("\xff\xd8\xff").map(decode_image).ignore_errors()'
 needs libspng0 libspng.so.0 show 'from_tensors("\x89PNG\x0d\x0a\x1a\x0a").map(decode_png).ignore_errors()'
 needs libpcre2-8-0 libpcre2-8.so.0 show 'from_tensors("a").map(x => regex_match(x, "a"))'
 needs libarchive13 libarchive.so.13 show 'tar("two.tar", members=["txt"])'

@@ -10,13 +10,15 @@ mkdir -p client worker elsewhere client/images/a
 cd client || exit 1
 for i in 0 1 2; do printf 'a%s\nb%s\n' $i $i >part-$i.txt; done
 printf 'x\ny\n' >vocabulary.txt
-for f in parquet arrow; do
+for f in parquet arrow npy; do
     "$m" write --out $f --format $f --expr 'range(10).map(i => {"a": i})' >/dev/null 2>&1
 done
 "$m" write --out records --expr 'range(10)' >/dev/null 2>&1
 "$m" show 'range(4).save("elements")' >/dev/null 2>&1
 printf 'image' >images/a/1.jpg
 printf 'one' >r1.txt && tar cf records.tar r1.txt
+"$m" write --out plain --format npy --expr 'range(4)' >/dev/null 2>&1
+python3 -m zipfile -c arrays.npz plain-00000-of-00001.npy
 cd ..
 
 # Nothing of it is where the daemons are.
@@ -36,17 +38,22 @@ the_same a_pattern 'text_line("part-*.txt")'
 the_same a_name 'text_line("part-1.txt")'
 the_same names_that_are_elements 'from_tensor_slices(["part-0.txt", "part-2.txt"]).flat_map(f => text_line(f))'
 the_same listed_files 'list_files("part-*.txt").interleave(text_line)'
+the_same a_listed_name 'list_files("part-1.txt").flat_map(text_line)'
 the_same a_literal_in_a_function 'range(2).flat_map(i => text_line("part-1.txt"))'
 the_same records 'tfrecord("records-*")'
 the_same the_types_of_parquet 'parquet("parquet-*")'
 the_same those_of_one_file 'parquet("parquet-00000-of-00001.parquet").batch(2)'
 the_same those_of_parquet_in_a_function 'range(2).flat_map(i => parquet("parquet-*"))'
 the_same the_types_of_arrow 'arrow("arrow-*")'
+the_same the_types_of_arrays 'npy("npy-*")'
+the_same those_of_arrays_in_a_function 'range(2).flat_map(i => npy("npy-*"))'
+the_same those_of_an_archive 'npz("arrays.npz")'
 the_same the_members_of_tar 'tar("records.tar")'
 the_same saved_elements 'load("elements")'
 the_same saved_elements_in_a_function 'range(2).flat_map(i => load("elements"))'
 the_same images 'image_folder("images")'
 the_same whole_files 'from_tensor_slices(["part-0.txt"]).map(f => read_file(f))'
+the_same a_file_for_all_rows 'range(3).map(i => (i, read_file("part-0.txt")))'
 the_same whole_files_in_parallel 'from_tensor_slices(["part-0.txt", "part-1.txt"]).map(f => read_file(f), num_parallel_calls=2)'
 the_same a_vocabulary 'from_tensor_slices(["x", "y", "z"]).map(x => lookup(x, "vocabulary.txt"))'
 
@@ -75,6 +82,7 @@ refused() { # NAME GRAPH [WORD]
 refused input_is_refused 'text_line("-")'
 refused input_of_tar 'tar("-", members=["txt"])'
 refused input_of_a_table 'parquet("-", schema={"a": int64})'
+refused input_of_arrays 'npy("-", schema=int64)'
 refused input_by_its_file 'text_line("/dev/stdin")'
 refused input_by_its_descriptor 'text_line("/dev/fd/0")'
 refused input_in_a_function 'range(1).flat_map(i => text_line("-"))'

@@ -28,7 +28,7 @@ grep -qs '^MR_SANITIZE:[^=]*=.' "${MR_BUILD:-}/CMakeCache.txt" || # whose own me
 expect worker_open_to_all_without_a_root 2 '' --root -- "$m" worker --dispatcher 127.0.0.1:1 --listen 0.0.0.0:0
 same requests_say_what_they_take "$("$m" service --help=options | grep -v '^-' | cut -f 1,2 | tr '\t\n' ':;')" \
     'status:;jobs:;workers:;streams:JOB;cancel:JOB;drain:WORKER;register:EXPR;'
-expect service_asks_what 2 '' needed -- "$m" service --dispatcher 127.0.0.1:1
+expect service_asks_what 2 '' "expected a request" -- "$m" service --dispatcher 127.0.0.1:1
 expect service_asks_nonsense 2 '' nonsense -- "$m" service nonsense --dispatcher 127.0.0.1:1
 expect service_asks_whom 2 '' --dispatcher -- "$m" service status
 expect service_asks_no_address 2 '' '--dispatcher: an address is host:port' -- "$m" service status --dispatcher localhost

@@ -109,6 +109,55 @@ done
 expect why_knows_no_part_of_a_name 1 '' 'no element has' -- "$m" why 6.ledger --record 00001-of-00002.tfrecord:2
 expect why_knows_no_such_step 1 '' '0.ledger: there is no step 4; it has 4' -- "$m" why 0.ledger --step 4
 expect why_knows_no_such_record 1 '' 'no element has the record 1:3' -- "$m" why 0.ledger --record 1:3
+# records FILE...: how often each record is in some entry of these ledgers, as "NAME:N times"
+records() {
+    for f; do "$m" why "$f"; done | python3 -c '
+import collections, json, sys
+n = collections.Counter((r.get("name", "?"), r["ordinal"], r["epoch"]) for l in sys.stdin for r in json.loads(l)["records"])
+print(*("%s:%d:%d %d" % (*k, n[k]) for k in sorted(n)), sep="\n")'
+}
+# once NAME FILE...: each record of the data is in these ledgers once
+once() {
+    local name=$1 got
+    got=$(records "${@:2}")
+    [ "$(echo "$got" | sed 's/.* //' | sort -u)" = 1 ] && [ "$(echo "$got" | wc -l)" = 7 ] &&
+        ! grep -q '^?' <<<"$got"
+    result "$name" $? "$got"
+}
+for how in '3 4' '8 2' '5 7' '2 1'; do
+    # shellcheck disable=SC2086
+    set -- $how
+    "$m" show --replicas "$1" --ledger 6.ledger "tfrecord(\"led-*\").batch($2)" >out
+    once "replicas_with_empty_slices_have_no_records_of_others_$1_of_$2" 6.ledger
+done
+for w in 0 1; do
+    "$m" show --replicas 2 --workers 2 --worker $w --auto-shard data --ledger "of-$w.ledger" 'tfrecord("led-*").batch(3)' >out
+done
+once workers_with_empty_slices_have_no_records_of_others of-0.ledger of-1.ledger
+
+# ---- a restored run names the files of rows that the position holds
+for g in 'shuffle(7, seed=1)' 'map(x => x, num_parallel_calls=2, deterministic=false).shuffle(7, seed=1)' \
+    'map(x => x, num_parallel_calls=2, deterministic=false).batch(5).unbatch()' 'cache().shuffle(9, seed=1).repeat(1)' \
+    'window(5).flat_map(w => w)' 'group_by_window(x => 0, (k, w) => w, 9)' 'batch(7).rebatch(1).unbatch()' \
+    'map(x => x, num_parallel_calls=2, deterministic=false).prefetch(7)'; do
+    bad=0
+    for k in 0 1 3 4 5 6 7; do
+        "$m" show --threads 0 --save-after $k --state pos --ledger 6.ledger "tfrecord(\"led-*\").$g" >out &&
+            "$m" show --threads 0 --restore pos --ledger 7.ledger "tfrecord(\"led-*\").$g" >out || bad=1
+        got=$(records 7.ledger)
+        [ "$(grep -c '^led-' <<<"$got")" = $((7 - k)) ] || { bad=1; break; }
+    done
+    result "a_restored_run_names_its_files: $g" $bad "after $k: $got"
+    # The next position has the names too.
+    "$m" show --threads 0 --save-after 2 --state pos --ledger 6.ledger "tfrecord(\"led-*\").$g" >out &&
+        "$m" show --threads 0 --restore pos --save-after 2 --state pos --ledger 7.ledger "tfrecord(\"led-*\").$g" >out &&
+        "$m" show --threads 0 --restore pos --ledger 7.ledger "tfrecord(\"led-*\").$g" >out
+    [ "$(records 7.ledger | grep -c '^led-')" = 3 ]
+    result "a_run_restored_twice_names_its_files: $g" $? "$(records 7.ledger)"
+done
+"$m" show --threads 0 --save-after 3 --state pos --ledger 6.ledger "tfrecord(\"led-*\").$g" >out
+expect names_need_no_ledger_when_restored 0 ANY -- "$m" show --threads 0 --restore pos "tfrecord(\"led-*\").$g"
+
 expect why_wants_a_record 2 '' 'FILE:N' -- "$m" why 0.ledger --record 17
 expect why_wants_a_ledger 2 '' 'expected one ledger' -- "$m" why
 expect why_wants_one_question 2 '' 'cannot be combined' -- "$m" why 0.ledger --step 1 --record 1:1

@@ -198,7 +198,7 @@ KEPT = r"""
 saved | range(9).map(x => (x, ones([x]))).save("kept/saved") | load("kept/saved")
 saved_records | range(5).map(i => {"n": i, "s": format("no. {}", i), "b": i % 2 == 0, "f16": cast(i, "float16"), "bf": cast(i, "bfloat16"), "in": {"x": [i, i], "y": cast(i, "uint8")}}).save("kept/records") | load("kept/records")
 saved_ragged | range(9).map(x => ones([x % 3])).ragged_batch(2).save("kept/ragged") | load("kept/ragged")
-saved_datasets | range(6).window(2).save("kept/windows") | load("kept/windows").flat_map(w => w.map(x => x * 10))
+saved_datasets | range(6).window(2).save("kept/windows") | load("kept/windows", allow_datasets=true).flat_map(w => w.map(x => x * 10))
 cache_of_a_missing_file | text_line("kept/gone.txt").map(s => (s, length(s))).cache("kept/lines")
 snapshot_of_a_missing_file | text_line("kept/gone.txt").map(s => (s, length(s))).snapshot("kept/snapshots")
 cache_of_random_elements | random().take(9).cache("kept/drawn")

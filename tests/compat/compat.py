@@ -97,6 +97,8 @@ def is_close(a, b):
 
 def same_lines(case, got):
     want = case["out"]
+    if not any('"loss"' in line and "learning_rate" in line for line in want):  # 0.1 did not print it
+        got = [re.sub(r'("loss".*), "learning_rate": [^,}]*', r"\1", line) for line in got]
     if case.get("sorted"):
         got, want = sorted(got), sorted(want)
     if not case.get("close"):

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a JPEG or PNG image. Byte 0 of the input chooses the channels and the ratio. */
+/* Any bytes as a JPEG or PNG image. Byte 0 of the input chooses the channels, the ratio, the depth
+ * and whether the image is turned. */
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -16,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     small_memory();
-    mr__image_decoder d = {0};
+    mr__image_decoder d = {.orient = data[0] & 32, .wide = data[0] & 64};
     mr__image_info info;
     mr_status st;
     uint64_t sum = 0;
@@ -26,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (data[0] & 4)
             info.channels = png ? 1 + (data[0] & 3) : data[0] & 1 ? 3 : 1;
         mr__image_shrink(&info, 1 << (data[0] >> 3 & 3));
-        size_t bytes = (size_t)(info.height * info.width * info.channels);
+        size_t bytes = mr__image_bytes(&info);
         unsigned char *pixels = bytes <= MOST ? malloc(bytes ? bytes : 1) : NULL;
         if (pixels) {
             rc = mr__image_decode(&d, &info, data + 1, size - 1, pixels, &st);

@@ -88,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (!footer->leaves[i].refusal)
                 leaves[n++] = i;
         memset(sums, 0, sizeof sums);
-        if (n && mr__parquet_select(f, leaves, n, &st) == MR_OK) {
+        if (n && mr__parquet_select(f, leaves, n, NULL, &st) == MR_OK) {
             int64_t middle = mr__parquet_count(f) / 2;
             read_rows(f, n, 0, sums, 1);
             read_rows(f, n, middle < MOST_ROWS ? middle : 0, sums, 1);

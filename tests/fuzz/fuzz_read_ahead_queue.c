@@ -24,7 +24,7 @@ static mr_code drive(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     mr__queue *q = it->state;
     mr__queue_open(q, it, it->inputs[0]);
-    mr_state_r r = {bytes, bytes + n_bytes};
+    mr_state_r r = {.at = bytes, .end = bytes + n_bytes};
     mr_code rc = mr__queue_restore(q, it->spec, &r, st);
     mr_state_w w = {0};
     for (int i = 0; rc == MR_OK && i < 20; i++) {
@@ -35,7 +35,7 @@ static mr_code drive(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         rc = mr__queue_save(q, 0, &w, st);
     }
     if (rc == MR_OK && w.size) {
-        r = (mr_state_r){w.data, w.data + w.size};
+        r = (mr_state_r){.at = w.data, .end = w.data + w.size};
         rc = mr__queue_restore(q, it->spec, &r, st);
     }
     mr__state_w_reset(&w);

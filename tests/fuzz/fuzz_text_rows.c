@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const graphs[] = {
-        "jsonl(\"%s\", {\"a\": int64, \"b\": float32[], \"c\": bytes[]})",
+        ("jsonl(\"%s\", {\"a\": int64, \"b\": float32[], \"c\": bytes[], \"m\": [{\"r\": "
+         "feature(bytes, default=\"\"), \"t\": int64[]}], \"j\": feature(json, default=\"\")})"),
         "csv(\"%s\", {\"a\": int64, \"b\": bytes})",
         "csv(\"%s\", [feature(bool, default=false), bytes, float64], header=false, sep=\";\")"};
     if (size == 0)

@@ -34,6 +34,7 @@
 #include "pipeline/memory/buffer.h"
 #include "shard/passes/auto_shard.h"
 #include "tests/events.h"
+#include "transport/service/service.h"
 
 enum { MOST_EVENTS = 256, MOST_SAME = 200, WAYS = 3, CHAINS = 3, LINKS = 4, SECONDS = 600 };
 
@@ -566,6 +567,8 @@ int main(void)
     static const mr_allocator counting = {count_malloc, count_realloc, count_aligned, count_free,
                                           NULL};
     mr_allocator_set(&counting);
+    if (mr_service_register_ops(NULL) != MR_OK)
+        return 2;
     for (size_t i = 0; i < 3; i++)
         if (mr_executor_new((int)threads[i], &pools[i], NULL) != MR_OK)
             return 2;

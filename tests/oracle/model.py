@@ -743,6 +743,34 @@ def sampled(datasets, weights, seed, stop, again):
     return selected([d if i in used else None for i, d in enumerate(datasets)], numbers, card, stop)
 
 
+def distributed(whole, streams, block):
+    """streams of a service, `block` elements of each in turn; their sources are numbered by themselves"""
+    begun = []
+
+    def run(sources):
+        if sources is None:  # the first repetition begins with its first element
+            begun.append(True)
+            sources = [d.iterator() for d in streams]
+        turn, taken, ended = 0, 0, [False] * len(streams)
+        while not all(ended):
+            step()
+            if not ended[turn]:
+                more, value = pull(sources[turn])
+                if isinstance(value, Error):
+                    yield value
+                    continue
+                if more:
+                    taken += 1
+                    yield Row(value.value, value.ids)
+                    if taken < block:
+                        continue
+                ended[turn] = not more
+            turn, taken = (turn + 1) % len(streams), 0
+    cards = [d.card for d in streams]
+    card = INFINITE if whole == INFINITE else UNKNOWN if whole < 0 or min(cards) < 0 else sum(cards)
+    return Dataset(lambda: run([d.iterator() for d in streams] if begun else None), card)
+
+
 def enumerated(dataset, start):
     def run(source):
         for i, value in enumerate(source, start):

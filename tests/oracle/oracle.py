@@ -440,6 +440,8 @@ class Draw:
             made = Part(f"zip({', '.join(p.text for p in parts)})",
                         ("dataset", ("tuple", [p.kind[1] for p in parts])),
                         lambda env: model.zipped([p.value(env) for p in parts]))
+        elif not scope and self.depth < 3 and self.chance(0.15):
+            made = self.served()
         else:
             made = self.source(scope)
         if self.depth < 4 and self.chance(0.08):
@@ -448,6 +450,39 @@ class Draw:
             made = self.method(made, scope)
         self.depth -= 1
         return made
+
+    def served(self):
+        """A graph that runs as streams of a service, each with its part of the elements at the cut."""
+        places, self.places = self.places, 0  # the streams number their source by themselves
+        below = self.source([])
+        self.places = places + 1
+        if self.chance(0.4):
+            whole = self.one_of(below, self.r.choice([STOPS, PASSES]))
+            stopped = self.one_of(whole, STOPS)
+            below = stopped if stopped is not whole else below
+        n, block = self.r.randint(1, 3), self.r.choice([1, 1, 2, 3])
+
+        def part(env):
+            whole = below.value(env)
+            return model.sharded(whole, n, env["stream"]) if "stream" in env else whole
+        made = Part(below.text, below.kind, part)
+        for _ in range(self.r.choice([0, 1, 1, 2])):
+            made = self.one_of(made, PASSES)
+        if not plain(made.kind[1]):
+            return made
+        options = f", block_length={block}" if block > 1 else ""
+        return Part(f'{made.text}.distribute("local", streams={n}{options})', made.kind, lambda env: model.distributed(
+            made.value({}).card, [made.value({"stream": s}) for s in range(n)], block))
+
+    def one_of(self, d, names):
+        """d with one more op of these; d where none fits."""
+        for _ in range(20):
+            name = self.r.choice(names)
+            made = getattr(self, "op_" + name)(d, [], d.kind[1])
+            if made and (name != "repeat" or "take" not in made[0]):
+                text, kind, value = made
+                return Part(f"{d.text}.{text}", ("dataset", kind), value)
+        return d
 
     def alike(self, scope, kind):
         """A dataset of the given types."""
@@ -784,6 +819,10 @@ class Draw:
 METHODS = [name[3:] for name in sorted(vars(Draw)) if name.startswith("op_")] + [
     "map", "map", "map", "flat_map", "interleave", "ignore_errors", "batch", "shuffle", "repeat", "take"]
 BETWEEN = ["filter", "batch", "unbatch", "rebatch", "window", "flat_map", "shuffle", "unique", "skip", "shard", "take"]
+# What a service cuts its graph below, and what it cuts it above.
+PASSES = ["map", "filter", "flat_map", "interleave", "batch", "padded_batch", "unbatch", "rebatch", "group_by_window",
+          "bucket_by_sequence_length", "shuffle", "repeat", "cache", "prefetch", "ignore_errors", "with_options"]
+STOPS = ["take", "skip", "take_while", "unique", "scan", "enumerate", "shard"]
 EARLY = ["zip", "zip", "take", "take_while"]
 ABOVE = ["batch", "window", "flat_map", "unbatch"]
 

@@ -54,9 +54,30 @@ MR_TEST(of_no_element_is_no_number)
     mr_eq_i64(st.element, MR_OF_NO_ELEMENT);
     mr_status_format(&st, line, sizeof line);
     mr_eq_str(line, "unavailable: nobody answers");
+    mr_check(mr_status_is_of_no_element(&st));
     mr_status_init(&st);
     mr_status_of_no_element(&st);
     mr_eq_i64(st.element, -1);
+    mr_check(!mr_status_is_of_no_element(&st));
+    mr_fail(&st, MR_NOT_FOUND, "x");
+    mr_check(!mr_status_is_of_no_element(&st));
+}
+
+MR_TEST(what_the_system_lacks_is_of_no_element)
+{
+    static const int lacks[] = {ENOMEM, ENOSPC, EDQUOT, EMFILE, ENFILE};
+    static const int others[] = {ENOENT, EACCES, EIO, EEXIST, EISDIR};
+    mr_status st;
+    for (size_t i = 0; i < sizeof lacks / sizeof *lacks; i++) {
+        mr_eq_i64(mr_fail_errno(&st, lacks[i], "x"), MR_RESOURCE_EXHAUSTED);
+        mr_check(mr_status_is_of_no_element(&st));
+        mr_fail_errno(&st, others[i], "x");
+        mr_check(!mr_status_is_of_no_element(&st));
+    }
+    mr_fail_memory(&st, 8, "x");
+    mr_check(mr_status_is_of_no_element(&st));
+    mr_fail(&st, MR_RESOURCE_EXHAUSTED, "too large"); /* one element may be */
+    mr_check(!mr_status_is_of_no_element(&st));
 }
 
 MR_TEST(a_prefix_keeps_the_place_and_costs_a_long_message_its_end)

@@ -366,6 +366,76 @@ MR_TEST(cardinality_counts_steps)
     mr_eq_i64(cardinality_of("range(20).repeat().batch(8)", &o), MR_INFINITE);
 }
 
+/* Rows of R replicas of each of W workers, in the workers' order, and the numbers that they get. */
+static void check_numbers(const char *expr, const mr_distribute_opts *o, const int64_t *rows,
+                          const int64_t *want, size_t n)
+{
+    mr_status st;
+    mr_dist_dataset *dd = NULL;
+    mr_dataset *ds = mr_test_graph(expr);
+    int64_t first[8], all = 0;
+    mr_check(n <= 8);
+    mr_ok(mr_distribute_dataset(ds, o, &dd, &st), &st);
+    for (size_t i = 0; i < n; i++)
+        all += rows[i];
+    mr_eq_i64(mr_dist_dataset_number_rows(dd, rows, first), all);
+    mr_eq_mem(first, want, n * sizeof *want);
+    mr_dataset_unref(ds);
+    mr_dist_dataset_free(dd);
+}
+
+MR_TEST(rows_are_numbered_as_in_the_global_batch)
+{
+    static const int64_t rows[] = {2, 2, 2, 1, 2, 0}, one[] = {2, 2, 1};
+    static const int64_t dealt[] = {0, 3, 7, 2, 5, 9}, apart[] = {0, 2, 4, 6, 7, 9};
+    mr_distribute_opts o = {
+        .num_workers = 2, .replicas = 3, .has_policy = true, .policy = MR_SHARD_DATA};
+    check_numbers("range(20).batch(10)", &o, rows, dealt, 6);
+    o.policy = MR_SHARD_OFF;
+    check_numbers("range(20).batch(10)", &o, rows, apart, 6);
+    o = (mr_distribute_opts){.num_workers = 1, .replicas = 3};
+    check_numbers("range(20).batch(5)", &o, one, (const int64_t[]){0, 2, 4}, 3);
+}
+
+/* The numbers are those of the rows themselves, in whichever process they are. */
+MR_TEST(the_number_of_a_row_is_its_place_in_the_batch)
+{
+    static const int64_t shapes[][2] = {{1, 4}, {2, 2}, {4, 1}, {2, 3}, {3, 2}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int64_t size = 1; size <= 9; size++) {
+            mr_status st;
+            mr_dist_dataset *dd = NULL;
+            mr_dist_iterator *it = NULL;
+            mr_step step;
+            char text[64];
+            int64_t rows[8] = {0}, first[8];
+            snprintf(text, sizeof text, "range(20).batch(%d)", (int)size);
+            mr_test_context("%s, %d x %d", text, (int)shapes[i][0], (int)shapes[i][1]);
+            const mr_distribute_opts o = {.num_workers = shapes[i][0],
+                                          .num_local_workers = shapes[i][0],
+                                          .replicas = shapes[i][1],
+                                          .has_policy = true,
+                                          .policy = MR_SHARD_DATA};
+            mr_dataset *ds = mr_test_graph(text);
+            mr_ok(mr_distribute_dataset(ds, &o, &dd, &st), &st);
+            mr_ok(mr_dist_iterator_open(&it, dd, NULL, &st), &st);
+            for (int64_t begin = 0; begin < 20; begin += size) {
+                mr_ok(mr_dist_iterator_next(it, NULL, &step, &st), &st);
+                for (size_t r = 0; r < step.n_replicas; r++)
+                    rows[r] = step.replicas[r].columns[0].shape[0];
+                int64_t all = mr_dist_dataset_number_rows(dd, rows, first);
+                mr_eq_i64(all, begin + size <= 20 ? size : 20 - begin);
+                for (size_t r = 0; r < step.n_replicas; r++)
+                    if (rows[r])
+                        mr_eq_i64(*(const int64_t *)step.replicas[r].columns[0].data,
+                                  begin + first[r]);
+            }
+            mr_dist_iterator_close(it);
+            mr_dataset_unref(ds);
+            mr_dist_dataset_free(dd);
+        }
+}
+
 MR_TEST(cluster_gives_workers_and_rank)
 {
     mr_status st;

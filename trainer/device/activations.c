@@ -2,6 +2,7 @@
 #include "trainer/device/activations.h"
 #include <stdio.h>
 #include <string.h>
+#include "pipeline/memory/alloc.h"
 
 static const mr_activation activations[] = {
     {"linear", MR_ACT_LINEAR},
@@ -45,4 +46,11 @@ static mr_code parse(const mr_param *p, const mr_expr *e, void *field, mr_status
     return MR_OK;
 }
 
-const mr_param_kind mr_param_activation = {.size = sizeof(mr_activation *), .parse = parse};
+static char *print(const void *field)
+{
+    const mr_activation *f = *(const mr_activation *const *)field;
+    return mr_strdup(f ? f->name : "none");
+}
+
+const mr_param_kind mr_param_activation = {
+    .size = sizeof(mr_activation *), .parse = parse, .print = print};

@@ -448,10 +448,12 @@ typedef enum mr_math_metric_kind {
     MR_METRIC_TRUE_POSITIVE,      /* x[i, j] > threshold and z[i, j] != 0 */
     MR_METRIC_PREDICTED_POSITIVE, /* x[i, j] > threshold */
     MR_METRIC_POSITIVE,           /* z[i, j] != 0 */
+    MR_METRIC_ONE                 /* 1 */
 } mr_math_metric_kind;
 
 /* total[0] += the sum of the above, total[1] += their number (n * width, or n for the kinds that
- * compare rows), both float64; with sum_only total[0] alone. x [n, width], labels z of any dtype of
+ * compare rows), both float64; with sum_only total[0] alone. With weights, value k of these counts
+ * weights[k / values_per_weight] times in both. x [n, width], labels z of any dtype of
  * numbers, [n, width] or, for MR_METRIC_SPARSE and MR_METRIC_TOP_K, [n]; compared as float64. A
  * label that is not a class is never in the top k. The first largest: the search begins with
  * element 0 and moves on when a later one is larger, so it never moves to a NaN. */
@@ -462,12 +464,15 @@ typedef struct mr_math_metric {
     double threshold;
     const float *x;
     mr_dtype label_dtype;
-    const void *labels; /* NULL for MR_METRIC_MEAN */
+    const void *labels; /* NULL for MR_METRIC_MEAN and MR_METRIC_ONE */
     double *total;
+    const float *weights; /* NULL: all 1 */
+    size_t values_per_weight;
 } mr_math_metric;
 
 /* counts[t] += number of p > threshold t whose label is not 0; counts[thresholds + t] += number of
- * those whose label is 0: the basis of curves. Threshold t is (float)(t / (thresholds - 1)), the
+ * those whose label is 0, each p k counted weights[k / values_per_weight] times: the basis of
+ * curves. Threshold t is (float)(t / (thresholds - 1)), the
  * first and the last of them 1e-7 below 0 and above 1. p is x, or sigmoid(x) if `logits`.
  * thresholds is at least 2. */
 typedef struct mr_math_curve {
@@ -477,6 +482,8 @@ typedef struct mr_math_curve {
     mr_dtype label_dtype;
     const void *labels;
     double *counts;
+    const float *weights; /* NULL: all 1 */
+    size_t values_per_weight;
 } mr_math_curve;
 
 /* ---- optimizers. If skip is not NULL and *skip is not 0 when the operation runs, nothing is

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include "pipeline/engine/iterator.h"
 #include "pipeline/system/spin_once.h"
 #include "pipeline/system/system.h"
 
@@ -45,9 +46,7 @@ static inline bool mr__offer_core(void)
 /* For `threads` that work together: a spinning thread must not take the core of another. */
 static inline mr__spinner mr__spinner_of(size_t threads)
 {
-    cpu_set_t set;
-    bool known = sched_getaffinity(0, sizeof set, &set) == 0;
-    return (mr__spinner){.most = known && threads <= (size_t)CPU_COUNT(&set) ? MR__SPINS : 0};
+    return (mr__spinner){.most = threads <= (size_t)mr_usable_cpus() ? MR__SPINS : 0};
 }
 
 /* Spins a little while *word is `seen`. */

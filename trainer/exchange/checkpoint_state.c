@@ -68,6 +68,7 @@ mr_code mr__read_state(const json_t *root, mr__train_state *s, mr_status *st)
         if (!json_is_boolean(v))
             bad = flags[i].name;
     }
+    s->slots_from = json_integer_value(json_object_get(root, "slots_from")); /* missing: 0 */
     s->optimizer = json_string_value(json_object_get(root, "optimizer"));
     s->metric_totals = json_object_get(root, "metric_totals");
     s->n_metrics = (int64_t)json_array_size(json_array_get(s->metric_totals, 0));
@@ -79,6 +80,8 @@ mr_code mr__read_state(const json_t *root, mr__train_state *s, mr_status *st)
     }
     if (!bad && !s->optimizer)
         bad = "optimizer";
+    if (!bad && (s->slots_from < 0 || s->slots_from > s->iterations))
+        bad = "slots_from";
     if (!bad && (s->workers < 1 || s->replicas < 1 || s->replicas > 1 << 20))
         bad = "replicas";
     if (!bad && !check_totals(s->metric_totals, s))

@@ -13,6 +13,7 @@ typedef struct mr__train_state {
     bool scheduled; /* set by the optimizer's schedule */
     uint64_t seed, model_steps;
     int64_t iterations; /* the optimizer's */
+    int64_t slots_from; /* of them, those before it began with this model */
     const char *optimizer;
     int64_t n_slots;
     double loss_sum, loss;     /* of the epoch so far: losses times rows; the mean */

@@ -372,9 +372,14 @@ mr_code mr_saved_load(const mr_saved *s, mr_model *m, mr_status *st)
     return rc;
 }
 
+bool mr__saved_is_mixed(const mr_saved *s)
+{
+    return json_is_true(json_object_get(s->training, "mixed_precision"));
+}
+
 void mr__saved_compare_precision(const mr_saved *saved, const mr_model *m)
 {
-    bool mixed = json_is_true(json_object_get(saved->training, "mixed_precision"));
+    bool mixed = mr__saved_is_mixed(saved);
     if (mixed != mr_model_is_mixed(m))
         mr_log(MR_LOG_WARNING, "the saved model was trained %s mixed precision, and continues %s",
                mixed ? "in" : "without", mixed ? "without it" : "with it");

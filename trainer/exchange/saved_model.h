@@ -7,12 +7,14 @@
  *   model.txt            the model's text
  *   training.json        {"format": 2, "millrace": "0.1.0", "input": [28, 28],
  *                         "loss": "mse", "optimizer": "adam", "metrics": ["accuracy"],
- *                         "checksums": {"model.txt": "e1f02d3c"}, the CRC-32C of files,
- *                         "crc32c": "1f2e3d4c"}, that of this file with eight 0 instead of it
+ *                         "checksums": {"model.txt": "e1f02d3c"}, "crc32c": "1f2e3d4c"}
  *   weights.safetensors  variables by name, like "dense/kernel"
  *
- * A checkpoint (checkpoint.h) is a saved model with additional files. Directories are written
- * atomically, under a temporary name that is then replaced.
+ * "checksums" has the CRC-32C of other files; "crc32c" is that of training.json itself, computed
+ * with 00000000 as its value.
+ *
+ * A checkpoint (checkpoint.h) is a saved model with additional files. A directory is written under
+ * a temporary name and then renamed: a reader never sees a partial one.
  *
  *     mr_model_save(m, "out", &(mr_save_opts){.loss = loss}, &st);
  *
@@ -39,8 +41,8 @@ typedef struct mr_save_opts {
 } mr_save_opts;
 
 /* Saves a built model in the directory `path`, and creates its parent directories. Replaces an
- * existing saved model; a directory with any other content is left alone. With several processes
- * one of them calls it. opts NULL: the model alone.
+ * existing saved model; a directory with any other content is left alone. With several processes,
+ * call it in only one of them. opts NULL: saves the model alone.
  * errors   as open(2) and write(2) · MR_ALREADY_EXISTS: path has other content ·
  *          MR_FAILED_PRECONDITION: not built */
 MR_API mr_code mr_model_save(const mr_model *m, const char *path, const mr_save_opts *opts,
@@ -59,22 +61,26 @@ typedef struct mr_saved mr_saved;
 MR_API mr_code mr_saved_open(mr_saved **out, const char *path, mr_status *st) MR_NODISCARD;
 MR_API void mr_saved_close(mr_saved *s); /* NULL: nothing */
 
-/* The directory that was opened, and the texts in it; NULL: not saved. Borrowed until close. */
+/* The directory that was opened, which is the latest checkpoint if path has checkpoints. Borrowed
+ * until close, like all that follows. */
 MR_API const char *mr_saved_path(const mr_saved *s);
+/* The texts of the model, the loss, the optimizer, and the i-th of the metrics, counted from 0.
+ * NULL: not saved. */
 MR_API const char *mr_saved_model_text(const mr_saved *s);
 MR_API const char *mr_saved_loss(const mr_saved *s);
 MR_API const char *mr_saved_optimizer(const mr_saved *s);
 MR_API size_t mr_saved_n_metrics(const mr_saved *s);
 MR_API const char *mr_saved_metric(const mr_saved *s, size_t i);
-/* The shape of one example for which the model was built. */
+/* The shape of one example, without the batch axis, for which the model was built. */
 MR_API void mr_saved_input_shape(const mr_saved *s, int *rank, const int64_t **shape);
 
-/* Sets the variables of a built model. Names, dtypes and shapes are compared first: if they differ,
- * nothing is changed.
- * errors   MR_INVALID_ARGUMENT: names a variable, and both values */
+/* Sets the variables of a built model. Names, dtypes and shapes are compared first; if any
+ * differ, no variable is changed.
+ * errors   MR_INVALID_ARGUMENT: they differ; st names the first such variable and the difference */
 MR_API mr_code mr_saved_load(const mr_saved *s, mr_model *m, mr_status *st) MR_NODISCARD;
-/* Builds a parsed model, from this text or another with the same variables, and sets its variables.
- * opts NULL: in mixed precision if the saved model was trained in it.
+/* Builds m, unless it is built already, and sets its variables. m was parsed from the saved text or
+ * from another text with the same variables. opts NULL: builds in mixed precision if the saved
+ * model was trained in it.
  * errors   those of mr_model_build and mr_saved_load */
 MR_API mr_code mr_saved_build(const mr_saved *saved, mr_model *m, mr_strategy *s,
                               const mr_model_opts *opts, mr_status *st) MR_NODISCARD;

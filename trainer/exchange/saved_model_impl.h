@@ -11,6 +11,7 @@ bool mr__is_saved_name(const char *name);
 /* Writes the files of a saved model to an existing directory. */
 mr_code mr__save_into(const mr_model *m, const char *directory, const mr_save_opts *opts,
                       mr_status *st) MR_NODISCARD;
+bool mr__saved_is_mixed(const mr_saved *s); /* it was trained in mixed precision */
 /* Warns if the built model m and the saved model differ in precision. */
 void mr__saved_compare_precision(const mr_saved *saved, const mr_model *m);
 /* Checks that t has this name, float32 values and this shape.

@@ -2,6 +2,7 @@
 #include "trainer/files/event_file.h"
 #include <fcntl.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,7 @@ enum { MAX_TAG = 256, MAX_EVENT = MAX_TAG + 128, FRAME = 16 };
 struct mr__event_file {
     int fd;
     char *path;
+    int64_t size;
 };
 
 /* A message being written, and its field types. */
@@ -73,8 +75,10 @@ static mr_code put_record(mr__event_file *f, const message *m, mr_status *st)
     mr__store_le(record + 8, mr_crc32c_mask(mr_crc32c(record, 8)), 4);
     memcpy(record + 12, m->bytes, m->n);
     mr__store_le(record + 12 + m->n, mr_crc32c_mask(mr_crc32c(m->bytes, m->n)), 4);
-    if (mr__write_all(f->fd, record, m->n + FRAME) == 0)
+    if (mr__write_all(f->fd, record, m->n + FRAME) == 0) {
+        f->size += (int64_t)m->n + FRAME;
         return MR_OK;
+    }
     mr_code rc = mr_fail_errno(st, errno, "tensorboard: cannot write an event");
     mr_status_at(st, f->path, -1, -1);
     return rc;
@@ -114,6 +118,59 @@ mr_code mr__event_file_open(mr__event_file **out, const char *directory, mr_stat
     else
         mr__event_file_close(f);
     return rc;
+}
+
+static mr_code open_again(mr__event_file *f, const char *directory, const char *name, int64_t size,
+                          mr_status *st)
+{
+    struct stat is;
+    if (!(f->path = mr__path_in(directory, name)))
+        return mr_fail_memory(st, strlen(name), "a file name");
+    f->fd = mr__open_again(f->path, O_WRONLY | O_APPEND);
+    mr_code rc = MR_OK;
+    if (f->fd < 0 || mr__sys->fstat(f->fd, &is) != 0)
+        rc = mr_fail_errno(st, errno, "tensorboard: cannot open the file");
+    else if (is.st_size < size)
+        rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                     "tensorboard: the file has %" PRId64 " bytes, expected at least %" PRId64,
+                     (int64_t)is.st_size, size);
+    else if (mr__sys->ftruncate(f->fd, (off_t)size) != 0)
+        rc = mr_fail_errno(st, errno, "tensorboard: cannot cut the file");
+    f->size = size;
+    if (rc != MR_OK)
+        mr_status_at(st, f->path, -1, -1);
+    return rc;
+}
+
+mr_code mr__event_file_reopen(mr__event_file **out, const char *directory, const char *name,
+                              int64_t size, mr_status *st)
+{
+    mr__event_file *f = mr_calloc(1, sizeof *f);
+    if (!f)
+        return mr_fail_memory(st, sizeof *f, "an event file");
+    f->fd = -1;
+    mr_code rc = open_again(f, directory, name, size, st);
+    if (rc == MR_OK)
+        *out = f;
+    else
+        mr__event_file_close(f);
+    return rc;
+}
+
+const char *mr__event_file_name(const mr__event_file *f)
+{
+    return mr__name_in_path(f->path);
+}
+
+int64_t mr__event_file_size(const mr__event_file *f)
+{
+    return f->size;
+}
+
+void mr__event_file_sync(const mr__event_file *f)
+{
+    if (mr__fsync_again(f->fd) != 0)
+        errno = 0; /* not every file can be synced */
 }
 
 mr_code mr__event_file_add(mr__event_file *f, const char *tag, int64_t step, float value,

@@ -128,17 +128,40 @@ static char *find_digits(char *text, size_t n, const char *digits)
     return NULL;
 }
 
+/* *out (owned) = the text of v, *n bytes, with its checksum. */
+static mr_code text_of(json_t *v, const char *name, char **out, size_t *n, mr_status *st)
+{
+    char sum[CHECKSUM], *text = NULL;
+    if (json_object_set_new(v, checksum_key, json_string(no_checksum)) == 0)
+        text = mr__json_text(v, JSON_INDENT(2), n);
+    if (!text)
+        return mr_fail_memory(st, 0, name);
+    ++*n; /* its line end */
+    checksum(sum, text, *n);
+    memcpy(find_digits(text, *n, no_checksum), sum, sizeof sum - 1);
+    *out = text;
+    return MR_OK;
+}
+
 mr_code mr__save_json(const char *directory, const char *name, json_t *v, mr_status *st)
 {
     size_t n;
-    char sum[CHECKSUM], *text = NULL;
-    if (json_object_set_new(v, checksum_key, json_string(no_checksum)) == 0)
-        text = mr__json_text(v, JSON_INDENT(2), &n);
-    if (!text)
-        return mr_fail_memory(st, 0, name);
-    checksum(sum, text, n + 1);
-    memcpy(find_digits(text, n, no_checksum), sum, sizeof sum - 1);
-    mr_code rc = mr__save_bytes(directory, name, text, n + 1, st);
+    char *text;
+    MR_TRY(text_of(v, name, &text, &n, st));
+    mr_code rc = mr__save_bytes(directory, name, text, n, st);
+    mr_free(text);
+    return rc;
+}
+
+mr_code mr__replace_json(const char *directory, const char *name, json_t *v, mr_status *st)
+{
+    size_t n;
+    char *text;
+    MR_TRY(text_of(v, name, &text, &n, st));
+    char *path = mr__path_in(directory, name);
+    mr_code rc = path ? mr_file_replace(path, text, n, st)
+                      : mr_fail_memory(st, strlen(directory), "a file name");
+    mr_free(path);
     mr_free(text);
     return rc;
 }

@@ -41,6 +41,9 @@ mr_code mr__check_files(const json_t *v, const char *directory, mr_status *st) M
 /* Writes an object, and adds its checksum. */
 mr_code mr__save_json(const char *directory, const char *name, json_t *v,
                       mr_status *st) MR_NODISCARD;
+/* The same, atomically. */
+mr_code mr__replace_json(const char *directory, const char *name, json_t *v,
+                         mr_status *st) MR_NODISCARD;
 /* Reads an object and checks its format and checksum; *out owned: json_decref. */
 mr_code mr__load_json(const char *directory, const char *name, json_t **out,
                       mr_status *st) MR_NODISCARD;

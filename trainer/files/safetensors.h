@@ -12,10 +12,10 @@
  *
  * A file is read whole, and checked before any tensor is accessible: the header is an object of
  * this form without duplicate names, shapes and dtypes agree with the sizes of the data, and the
- * data have no gaps or overlaps and end at the end of the file. In format "millrace 2" the CRC-32C,
- * in hexadecimal, covers the whole file with eight 0 in its position; a file with another, or
- * without one, is damaged. In other formats the CRC-32C is optional, and covers all bytes from 8+H
- * on.
+ * data have no gaps or overlaps and end at the end of the file. In format "millrace 2", "crc32c" is
+ * the CRC-32C of the whole file, in hexadecimal, computed with 00000000 as its value; without
+ * the right value, a file is damaged. In other formats "crc32c" is optional, and covers the bytes
+ * from 8+H on.
  *
  * thread   reading: any, immutable once open
  * since    0.1 */
@@ -49,9 +49,10 @@ MR_API mr_code mr_safetensors_parse(mr_safetensors **out, const void *bytes, siz
                                     mr_status *st) MR_NODISCARD;
 MR_API void mr_safetensors_close(mr_safetensors *f); /* NULL: nothing */
 
-/* Number of tensors, the i-th in the order of the data, and the one called name (NULL: not found).
- * Borrowed until close. */
+/* Number of tensors. */
 MR_API size_t mr_safetensors_count(const mr_safetensors *f);
+/* The i-th tensor, from 0, in the order of the data; the tensor called name (NULL: not found). Both
+ * are borrowed until close. */
 MR_API const mr_named_tensor *mr_safetensors_at(const mr_safetensors *f, size_t i);
 MR_API const mr_named_tensor *mr_safetensors_find(const mr_safetensors *f, const char *name);
 /* A value of __metadata__, borrowed until close; NULL: not found. */

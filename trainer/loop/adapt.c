@@ -55,7 +55,7 @@ mr_code mr__adapt_count(mr__adapting *a, const char *text, size_t size, int64_t 
     char *copy = mr_strndup(text, size);
     if (!copy)
         return mr_fail_memory(st, size, "a vocabulary");
-    if (memchr(text, 0, size) || memchr(text, '\n', size) || (size && text[size - 1] == '\r')) {
+    if (memchr(text, 0, size) || memchr(text, '\n', size) || memchr(text, '\r', size)) {
         mr_free(copy);
         return mr_fail(
             st, MR_INVALID_ARGUMENT,

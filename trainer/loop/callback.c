@@ -53,6 +53,15 @@ mr_code mr_callback_parse(mr_callback *out, const char *text, mr_status *st)
     return MR_OK;
 }
 
+mr_code mr__callback_settings(const mr_callback *c, mr__settings *out, mr_status *st)
+{
+    if (c->free != free_made)
+        return MR_OK;
+    const made *m = (const made *)c->ctx - 1;
+    const mr_component *is = &m->of.desc->is;
+    return mr__settings_add_table(out, is->name, is->name, is->params, m->of.params, st);
+}
+
 mr_code mr_callback_register(const mr_callback_desc *d, mr_status *st)
 {
     return mr__registry_add(&mr__callbacks, &d->is, d->state_size >= sizeof(void *), st);
@@ -137,8 +146,25 @@ static void clear_pairs(void *field)
 
 const mr_param_kind mr__param_freq = {.size = sizeof(int64_t), .parse = parse_freq};
 const mr_param_kind mr__param_keep = {.size = sizeof(int64_t), .parse = parse_keep};
+/* "[[0, 0.001], [3, 0.0001]]" */
+static char *print_pairs(const void *field)
+{
+    const mr__pairs *p = field;
+    size_t size = p->n * (2 * MR__NUMBER_TEXT + 6) + 3, at = 0;
+    char *text = mr_malloc(size), value[MR__NUMBER_TEXT];
+    if (!text)
+        return NULL;
+    for (size_t i = 0; i < p->n; i++) {
+        mr__number_text(p->v[2 * i + 1], value, sizeof value);
+        at += (size_t)snprintf(text + at, size - at, "%s[%.0f, %s]", i ? ", " : "[", p->v[2 * i],
+                               value);
+    }
+    snprintf(text + at, size - at, "]");
+    return text;
+}
+
 const mr_param_kind mr__param_pairs = {
-    .size = sizeof(mr__pairs), .parse = parse_pairs, .clear = clear_pairs};
+    .size = sizeof(mr__pairs), .parse = parse_pairs, .clear = clear_pairs, .print = print_pairs};
 
 /* ---- monitored values ---- */
 

@@ -15,17 +15,18 @@ extern "C" {
 
 typedef struct mr_callback_desc {
     mr_component is;
-    /* The functions. Their ctx is the callback's state: state_size zeroed bytes that begin with a
-     * `const void *params`, set to the arguments. calls.free frees what the state owns, not the
-     * state. */
+    /* The functions (fit.h). Their ctx is the callback's state: state_size bytes, which begin
+     * with a `const void *params` that points to the parsed arguments; the rest is zero.
+     * calls.free frees what the state owns; the library frees the state itself. */
     mr_callback calls;
-    size_t state_size;
-    /* Checks the arguments beyond what the table can. NULL: nothing to check. */
+    size_t state_size; /* at least sizeof(void *) */
+    /* Checks what the table of parameters cannot express. NULL: nothing to check. */
     mr_code (*check)(const void *params, mr_status *st);
 } mr_callback_desc;
 
-/* Registers a callback for mr_callback_parse; d must stay valid.
- * errors   MR_ALREADY_EXISTS · MR_INVALID_ARGUMENT: another ABI version, a bad name or table
+/* Makes a callback known to mr_callback_parse, in the whole process; d must stay valid.
+ * errors   MR_ALREADY_EXISTS: the name is taken · MR_INVALID_ARGUMENT: another ABI version, an
+ *          invalid name or table, no doc or example, or state_size too small
  * thread   any */
 MR_API mr_code mr_callback_register(const mr_callback_desc *d, mr_status *st) MR_NODISCARD;
 

@@ -3,6 +3,7 @@
 #define MR_TRAINER_LOOP_CALLBACK_IMPL_H
 /* Shared by the callbacks of the library. */
 #include "trainer/loop/callback_desc.h"
+#include "trainer/settings.h"
 
 /* save_freq and update_freq: "epoch", "batch" (equal to 1), or a number of steps; keep: all, or a
  * number. 0: "epoch", or all. */
@@ -23,6 +24,9 @@ void mr__check_watched(const mr_train_event *e, const char *callback, const char
 /* The value that a callback monitors; false: the epoch has none, which is logged as a warning if
  * mr__check_watched did not. */
 bool mr__watched(const mr_train_event *e, const char *callback, const char *monitor, double *v);
+
+/* Adds a callback of mr_callback_parse with its arguments; nothing of another. */
+mr_code mr__callback_settings(const mr_callback *c, mr__settings *out, mr_status *st) MR_NODISCARD;
 
 /* A count from a callback's saved state; 0 if the number is invalid. */
 int64_t mr__remembered_count(double v);
@@ -46,6 +50,7 @@ mr_code mr__save_ended(const mr_train_event *e, const char *on_error, mr_code rc
  * NULL. */
 void mr__print_line(const mr_train_event *e, const char *text, const char *json);
 /* The shortest decimal number that reads as v. */
+enum { MR__NUMBER_TEXT = 40 };
 void mr__number_text(double v, char *text, size_t size);
 /* The path with {epoch} and {step} replaced, owned.
  * errors   MR_INVALID_ARGUMENT: another name in braces */

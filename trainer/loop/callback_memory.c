@@ -29,8 +29,8 @@ static json_t *memory_json(const char *name, const mr_callback_memory *m)
             json_decref(numbers);
             return NULL; /* the caller's append rejects it */
         }
-    return json_pack("{s:s, s:s, s:o, s:b}", "name", name, "of", m->of ? m->of : "", "numbers",
-                     numbers, "weights", (int)(m->weights != NULL));
+    return json_pack("{s:s, s:s, s:o, s:b, s:s*}", "name", name, "of", m->of ? m->of : "",
+                     "numbers", numbers, "weights", (int)(m->weights != NULL), "text", m->text);
 }
 
 static mr_code save_weights(const mr_named_tensor *t, size_t n, const char *directory,
@@ -84,10 +84,10 @@ static const char *text_at(const json_t *v, const char *key)
 
 static bool is_memory(const json_t *v)
 {
-    const json_t *numbers = json_object_get(v, "numbers");
+    const json_t *numbers = json_object_get(v, "numbers"), *text = json_object_get(v, "text");
     double number;
-    if (!text_at(v, "name") || !text_at(v, "of") || !json_is_array(numbers) ||
-        json_array_size(numbers) > MR_MAX_REMEMBERED ||
+    if ((text && !json_is_string(text)) || !text_at(v, "name") || !text_at(v, "of") ||
+        !json_is_array(numbers) || json_array_size(numbers) > MR_MAX_REMEMBERED ||
         !json_is_boolean(json_object_get(v, "weights")))
         return false;
     for (size_t i = 0; i < json_array_size(numbers); i++)
@@ -165,7 +165,8 @@ static mr_code give(const mr__recalled *r, size_t at, const mr_callback *c, cons
 {
     const json_t *v = json_array_get(r->list, at);
     const json_t *numbers = json_object_get(v, "numbers");
-    mr_callback_memory memory = {.of = of, .n = json_array_size(numbers)};
+    mr_callback_memory memory = {
+        .of = of, .n = json_array_size(numbers), .text = text_at(v, "text")};
     float *owned = NULL;
     for (size_t i = 0; i < memory.n; i++)
         if (!mr__read_json_number(json_array_get(numbers, i), &memory.numbers[i]))

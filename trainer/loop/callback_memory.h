@@ -4,7 +4,7 @@
 /* State of callbacks in checkpoints: a list in state.json,
  *
  *   "callbacks": [{"name": "early_stopping", "of": "val_loss", "numbers": [1, 0.5, 2, 0],
- *                  "weights": true}]
+ *                  "weights": true, "text": "if the callback has one"}]
  *
  * and callbacks.safetensors, present if a callback keeps weights: a tensor for each that does,
  * named by its position in the list ("0"), with the values of all variables concatenated. */

@@ -12,6 +12,8 @@
 #include "trainer/exchange/saved_model_impl.h"
 #include "trainer/files/json_file.h"
 #include "trainer/loop/fit_loop.h"
+#include "trainer/loop/run_settings.h"
+#include "trainer/loop/worker_bytes.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/objectives/metric_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
@@ -20,13 +22,11 @@
 static const char slots_name[] = "optimizer.safetensors", state_name[] = "state.json",
                   latest_name[] = "checkpoint";
 
-enum { SLOT_NAME = 128, BYTES_A_NUMBER = 4 };
+enum { SLOT_NAME = 128 };
 
-/* A worker's state other than the weights: bytes, exchanged so that the first can write them. */
-typedef struct part {
-    unsigned char *bytes; /* [local replicas][metrics][totals] doubles, then the position */
-    size_t size;
-} part;
+/* A worker's state other than the weights: [local replicas][metrics][totals] doubles, then the
+ * position. */
+typedef mr__worker_bytes part;
 
 /* ---- collecting ---- */
 
@@ -75,45 +75,6 @@ static mr_code collect_own(const mr_train_event *e, part *own, mr_status *st)
         memcpy(own->bytes + first, position, n);
     mr_free(totals);
     mr_free(position);
-    return rc;
-}
-
-/* Exchanges the bytes of all workers; each number sent holds four. */
-static mr_code exchange(mr__world *w, size_t workers, const part *own, part *all, mr_status *st)
-{
-    double sizes[MR_MAX_REPLICAS], mine = (double)own->size;
-    size_t most = 0;
-    if (workers > MR_MAX_REPLICAS)
-        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too many workers for a checkpoint");
-    MR_TRY(mr__world_exchange(w, MR__CHANNEL_RESULTS, &mine, 1, sizes, st));
-    for (size_t i = 0; i < workers; i++) {
-        all[i].size = (size_t)sizes[i];
-        most = all[i].size > most ? all[i].size : most;
-        if (!(all[i].bytes = mr_calloc(all[i].size + BYTES_A_NUMBER, 1)))
-            return mr_fail_memory(st, all[i].size, "a position");
-    }
-    double *numbers = mr_calloc((workers + 1) * MR__MAX_VALUES, sizeof *numbers);
-    mr_code rc = numbers ? MR_OK : mr_fail_memory(st, MR__MAX_VALUES, "positions");
-    double *theirs = numbers ? numbers + MR__MAX_VALUES : NULL;
-    for (size_t at = 0; at < most && rc == MR_OK; at += MR__MAX_VALUES * BYTES_A_NUMBER) {
-        size_t left = (most - at + BYTES_A_NUMBER - 1) / BYTES_A_NUMBER;
-        size_t n = left < MR__MAX_VALUES ? left : MR__MAX_VALUES;
-        for (size_t i = 0; i < n; i++) {
-            uint32_t word = 0;
-            size_t from = at + i * BYTES_A_NUMBER;
-            if (from < own->size)
-                memcpy(&word, own->bytes + from,
-                       own->size - from < BYTES_A_NUMBER ? own->size - from : BYTES_A_NUMBER);
-            numbers[i] = (double)word;
-        }
-        rc = mr__world_exchange(w, MR__CHANNEL_RESULTS, numbers, (uint32_t)n, theirs, st);
-        for (size_t k = 0; k < workers && rc == MR_OK; k++)
-            for (size_t i = 0; i < n && at + i * BYTES_A_NUMBER < all[k].size; i++) {
-                uint32_t word = (uint32_t)theirs[k * n + i];
-                memcpy(all[k].bytes + at + i * BYTES_A_NUMBER, &word, BYTES_A_NUMBER);
-            }
-    }
-    mr_free(numbers);
     return rc;
 }
 
@@ -224,18 +185,32 @@ static bool add_output_sums(const mr__fit_loop *x, json_t *root)
     return json_object_set_new(root, "output_loss_sums", sums) == 0 && well;
 }
 
+/* If the optimizer served another model before; false: out of memory. */
+static bool add_slots_from(const mr_train_event *e, json_t *root)
+{
+    int64_t from = 0;
+    for (size_t i = 0; i < mr_model_n_variables(e->model) && from == 0; i++)
+        from = mr__optimizer_slots_from(e->optimizer, mr_model_variable(e->model, i));
+    return from == 0 || json_object_set_new(root, "slots_from", json_integer(from)) == 0;
+}
+
 /* sums: checksums of the positions. */
 static mr_code save_state(const mr_train_event *e, const char *directory, const part *all,
                           size_t workers, json_t *sums, mr_status *st)
 {
     const mr__fit_loop *x = e->loop;
-    json_t *callbacks;
-    MR_TRY(mr__remember(e->opts, e->model, directory, &callbacks, st));
+    json_t *callbacks, *settings;
+    MR_TRY(mr__run_settings_json(e->opts, &settings, st));
+    mr_code rc = mr__remember(e->opts, e->model, directory, &callbacks, st);
+    if (rc != MR_OK) {
+        json_decref(settings);
+        return rc;
+    }
     double loss = x->rows > 0 ? x->loss_sum / (double)x->rows : 0;
     json_t *root = json_pack(
         "{s:i, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, s:I, "
         "s:I, "
-        "s:I, s:o, s:o, s:o}",
+        "s:I, s:o, s:o, s:o, s:o}",
         "format", (int)MR__SAVED_FORMAT, "millrace", MR_VERSION, "epoch", (json_int_t)e->epoch,
         "epoch_step", (json_int_t)e->epoch_step, "step", (json_int_t)e->step, "epoch_over",
         (int)x->between, "pass_over", (int)x->pass_over, "scheduled",
@@ -247,10 +222,11 @@ static mr_code save_state(const mr_train_event *e, const char *directory, const 
         "loss_sum", mr__json_number(x->loss_sum), "loss", mr__json_number(loss), "rows",
         (json_int_t)x->rows, "workers", (json_int_t)workers, "replicas",
         (json_int_t)mr_strategy_num_replicas_in_sync(e->strategy), "metrics", values_json(e),
-        "metric_totals", totals_json(e, all, workers), "callbacks", callbacks);
-    mr_code rc = add_output_sums(x, root) && mr__add_checksums(root, sums)
-                     ? mr__save_json(directory, state_name, root, st)
-                     : mr_fail_memory(st, 0, state_name);
+        "metric_totals", totals_json(e, all, workers), "callbacks", callbacks, "settings",
+        settings);
+    rc = add_output_sums(x, root) && add_slots_from(e, root) && mr__add_checksums(root, sums)
+             ? mr__save_json(directory, state_name, root, st)
+             : mr_fail_memory(st, 0, state_name);
     json_decref(root);
     return rc;
 }
@@ -334,7 +310,7 @@ static mr_code save_of_all(const mr_train_event *e, const char *path, mr_status 
         if (!(all = mr_calloc(workers, sizeof *all)))
             rc = mr_fail_memory(st, workers * sizeof *all, "positions");
         if (rc == MR_OK)
-            rc = exchange(mr__strategy_world(e->strategy), workers, &own, all, st);
+            rc = mr__worker_bytes_exchange(mr__strategy_world(e->strategy), workers, &own, all, st);
     }
     if (rc == MR_OK && mr_strategy_worker(e->strategy) == 0)
         rc = save(e, path, all ? all : &own, workers, st);
@@ -361,6 +337,7 @@ typedef struct restoring {
     json_t *root;
     mr__train_state state;
     mr__recalled recalled;
+    mr__run_changes changes;
     void *position; /* NULL: not available for these numbers of processes and replicas */
     size_t position_size;
 } restoring;
@@ -400,13 +377,11 @@ static mr_code load(const mr_train_event *e, const char *path, restoring *x, mr_
 
 static mr_code check_optimizer(const mr_train_event *e, const restoring *x, mr_status *st)
 {
-    const char *name = mr_optimizer_name(e->optimizer);
     size_t slots = mr__optimizer_n_slots(e->optimizer);
-    if (strcmp(x->state.optimizer, name) != 0 || x->state.n_slots != (int64_t)slots)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the checkpoint is from optimizer %s, which keeps %" PRId64
-                       " values for each weight; this run uses %s, which keeps %zu",
-                       x->state.optimizer, x->state.n_slots, name, slots);
+    if (x->changes.slots) {
+        mr_log(MR_LOG_WARNING, "what the optimizer remembers of the weights begins anew");
+        return MR_OK;
+    }
     for (size_t i = 0; i < mr_model_n_variables(e->model); i++) {
         const mr_variable *v = mr_model_variable(e->model, i);
         for (size_t k = 0; k < slots && mr_variable_role_of(v) == MR_LEARNED; k++) {
@@ -429,22 +404,38 @@ static bool has_totals(const mr_train_event *e, const restoring *x, size_t metri
     return true;
 }
 
+static mr_code check_settings(const mr_train_event *e, restoring *x, mr_status *st)
+{
+    mr_code rc = mr__run_compare(e, x->saved, x->root, &x->state, &x->changes, st);
+    if (rc != MR_OK)
+        mr_status_at(st, mr_saved_path(x->saved), -1, -1);
+    return rc;
+}
+
+/* Data that another seed shuffles have no such position. */
+static mr_code restore_position(const mr_train_event *e, restoring *x, mr_status *st)
+{
+    mr_code rc = mr__feed_restore(&e->loop->run.feed, x->position, x->position_size, st);
+    if (rc != MR_INVALID_ARGUMENT || !x->changes.seed)
+        return rc;
+    mr_free(x->position);
+    x->position = NULL;
+    return MR_OK;
+}
+
 /* Detects all errors before anything is changed. */
 static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
 {
     int rank;
     const int64_t *shape;
+    MR_TRY(check_settings(e, x, st));
     if (!mr_model_is_built(e->model)) {
         mr_saved_input_shape(x->saved, &rank, &shape);
         MR_TRY(mr_model_build(
             e->model, e->strategy, rank, shape,
-            &(mr_model_opts){.seed = x->state.seed, .mixed_precision = e->opts->mixed_precision},
+            &(mr_model_opts){.seed = e->opts->seed, .mixed_precision = e->opts->mixed_precision},
             st));
     }
-    if (mr__model_seed(e->model) != x->state.seed)
-        mr_log(MR_LOG_WARNING,
-               "the checkpoint was trained with a seed that differs from this run's");
-    mr__saved_compare_precision(x->saved, e->model);
     mr_code rc = mr__check_weights(mr__saved_weights(x->saved), e->model, st);
     if (rc == MR_OK)
         rc = check_optimizer(e, x, st);
@@ -468,7 +459,7 @@ static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
     if (rc == MR_OK)
         rc = mr__recalled_load(&x->recalled, mr_saved_path(x->saved), x->root, e->model, st);
     if (rc == MR_OK && x->position)
-        rc = mr__feed_restore(&e->loop->run.feed, x->position, x->position_size, st);
+        rc = restore_position(e, x, st);
     if (rc != MR_OK)
         mr_status_at(st, mr_saved_path(x->saved), -1, -1);
     return rc;
@@ -489,6 +480,7 @@ static mr_code write_slots(const mr_train_event *e, const restoring *x, mr_statu
             mr_free(owned);
             MR_TRY(rc);
         }
+        mr__optimizer_set_slots_from(e->optimizer, v, x->state.slots_from);
     }
     return MR_OK;
 }
@@ -560,10 +552,16 @@ static mr_code skip(const mr_train_event *e, const restoring *x, mr_status *st)
 {
     if (x->position || x->state.epoch_over)
         return MR_OK;
-    mr_log(MR_LOG_WARNING,
-           "the checkpoint is from %" PRId64 " processes and %" PRId64 " replicas: the %" PRId64
-           " batches of its epoch are read again and dropped",
-           x->state.workers, x->state.replicas, x->state.epoch_step);
+    if (x->changes.seed)
+        mr_log(MR_LOG_WARNING,
+               "another seed gives the data another order: the first %" PRId64
+               " batches of the epoch are read in that order and dropped",
+               x->state.epoch_step);
+    else
+        mr_log(MR_LOG_WARNING,
+               "the checkpoint is from %" PRId64 " processes and %" PRId64 " replicas: the %" PRId64
+               " batches of its epoch are read again and dropped",
+               x->state.workers, x->state.replicas, x->state.epoch_step);
     mr_code rc = mr__feed_skip(&e->loop->run.feed, x->state.epoch_step, st);
     if (rc != MR_END)
         return rc;
@@ -577,10 +575,11 @@ static mr_code apply(const mr_train_event *e, restoring *x, mr_status *st)
     mr__fit_loop *loop = e->loop;
     const mr__train_state *s = &x->state;
     MR_TRY(mr_saved_load(x->saved, e->model, st));
-    MR_TRY(write_slots(e, x, st));
+    if (!x->changes.slots)
+        MR_TRY(write_slots(e, x, st));
     mr__model_set_steps(e->model, s->model_steps);
     mr__optimizer_set_iterations(e->optimizer, s->iterations);
-    if (!s->scheduled)
+    if (!s->scheduled && !x->changes.learning_rate)
         mr_optimizer_set_learning_rate(e->optimizer, s->learning_rate);
     loop->now->epoch = s->epoch;
     loop->now->step = s->step;

@@ -63,10 +63,12 @@ mr_code mr__feed_open(mr__feed *f, mr_strategy *s, mr_dataset *ds, const mr_fit_
     mr_dist_iterator_opts run = {.run = opts && opts->iterator ? *opts->iterator : none};
     run.run.positions = run.run.positions || positions;
     if (workers > 1) {
-        f->of_all = mr_calloc((size_t)workers, 2 * sizeof *f->of_all);
-        if (!f->of_all)
-            return mr_fail_memory(st, (size_t)workers * 2 * sizeof *f->of_all,
-                                  "numbers of workers");
+        size_t all = (size_t)workers * (size_t)n;
+        f->of_all = mr_calloc(all + (size_t)workers, 2 * sizeof *f->of_all);
+        f->rows = mr_calloc(all, 2 * sizeof *f->rows);
+        if (!f->of_all || !f->rows)
+            return mr_fail_memory(st, all * sizeof *f->of_all, "numbers of workers");
+        f->first = f->rows + all;
         run.agree = agree;
         run.agree_ctx = f;
     }
@@ -90,30 +92,50 @@ void mr__feed_close(mr__feed *f)
     mr_dist_iterator_close(f->it);
     mr_dist_dataset_free(f->dd);
     mr_free(f->of_all);
+    mr_free(f->rows);
     memset(f, 0, sizeof *f);
 }
 
-/* rows < 0: this worker's data have ended. All workers must have ended, or none. */
-static mr_code agree_on_rows(mr__feed *f, int64_t rows, size_t *before, size_t *elsewhere,
-                             mr_status *st)
+/* f->of_all[w * n + i] = value i of worker w, of which mine are this worker's. */
+static mr_code exchange(mr__feed *f, const double *mine, size_t n, mr_status *st)
 {
-    size_t own = mr_strategy_worker(f->s), n = mr_strategy_num_workers(f->s);
-    const double mine[] = {(double)rows, f->stopping ? 1 : 0};
-    *before = *elsewhere = 0;
-    MR_TRY(mr__world_exchange(mr__strategy_world(f->s), MR__CHANNEL_DATA, mine, 2, f->of_all, st));
-    for (size_t i = 0; i < n; i++) {
-        const double *of = f->of_all + 2 * i;
-        f->stopping = f->stopping || of[1] != 0;
-        if ((of[0] < 0) != (rows < 0))
+    size_t workers = mr_strategy_num_workers(f->s);
+    double *some_of_all = f->of_all + workers * n;
+    for (size_t from = 0; from < n; from += MR__MAX_VALUES) {
+        size_t some = n - from < MR__MAX_VALUES ? n - from : MR__MAX_VALUES;
+        MR_TRY(mr__world_exchange(mr__strategy_world(f->s), MR__CHANNEL_DATA, mine + from,
+                                  (uint32_t)some, some_of_all, st));
+        for (size_t w = 0; w < workers; w++)
+            memcpy(&f->of_all[w * n + from], &some_of_all[w * some], some * sizeof *mine);
+    }
+    return MR_OK;
+}
+
+/* Numbers the rows of the slot in the global batch. ended: this worker's data have ended. All
+ * workers must have ended, or none. */
+static mr_code agree_on_rows(mr__feed *f, bool ended, mr_status *st)
+{
+    size_t own = mr_strategy_worker(f->s), workers = mr_strategy_num_workers(f->s);
+    size_t replicas = mr_strategy_num_local_replicas(f->s), n = replicas + 1;
+    double mine[1 + MR_MAX_REPLICAS] = {f->stopping ? 1 : 0};
+    for (size_t r = 0; r < replicas; r++)
+        mine[1 + r] = ended ? -1 : (double)mr__staging_replica_rows(f->ring, f->slot, r);
+    MR_TRY(exchange(f, mine, n, st));
+    for (size_t w = 0; w < workers; w++) {
+        const double *of = f->of_all + n * w;
+        f->stopping = f->stopping || of[0] != 0;
+        if ((of[1] < 0) != ended)
             return mr_fail(st, MR_FAILED_PRECONDITION,
                            "the data of worker %zu have ended, those of worker %zu have not; the "
                            "pipeline must give the same elements to all workers",
-                           rows < 0 ? own : i, rows < 0 ? i : own);
-        if (i == own || rows < 0)
-            continue;
-        *elsewhere += (size_t)of[0];
-        *before += i < own ? (size_t)of[0] : 0;
+                           ended ? own : w, ended ? w : own);
+        for (size_t r = 0; r < replicas; r++)
+            f->rows[w * replicas + r] = (int64_t)of[1 + r];
     }
+    if (ended)
+        return MR_OK;
+    int64_t all = mr_dist_dataset_number_rows(f->dd, f->rows, f->first);
+    mr__staging_number_rows(f->ring, f->slot, f->first + own * replicas, (size_t)all);
     return MR_OK;
 }
 
@@ -122,21 +144,17 @@ static mr_code fetch(mr__feed *f)
     mr_status *st = &f->st;
     mr_step step;
     const mr_destination *destination;
-    size_t before, elsewhere;
     f->stopping = f->stopping || (f->asks_stop && f->asks_stop(f->asks_stop_ctx));
     MR_TRY(mr__staging_reserve(f->ring, &destination, st));
     mr_code rc = mr_dist_iterator_next(f->it, destination, &step, st);
     if (rc == MR_END && f->of_all)
-        MR_TRY(agree_on_rows(f, -1, &before, &elsewhere, st));
+        MR_TRY(agree_on_rows(f, true, st));
     MR_TRY(rc);
     rc = mr__staging_put(f->ring, &step, &f->slot, st);
     for (size_t r = 0; r < step.n_replicas; r++)
         mr_block_clear(&step.replicas[r]);
-    if (rc == MR_OK && f->of_all) {
-        rc = agree_on_rows(f, (int64_t)mr__staging_rows(f->ring, f->slot), &before, &elsewhere, st);
-        if (rc == MR_OK)
-            mr__staging_set_others(f->ring, f->slot, before, elsewhere);
-    }
+    if (rc == MR_OK && f->of_all)
+        rc = agree_on_rows(f, false, st);
     return rc;
 }
 

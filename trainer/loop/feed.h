@@ -18,7 +18,8 @@ typedef struct mr__feed {
     size_t slot;
     mr_status st;
     mr_strategy *s;
-    double *of_all; /* numbers of all workers; NULL: a single worker */
+    double *of_all;        /* numbers of all workers; NULL: a single worker */
+    int64_t *rows, *first; /* of all replicas in sync: how many rows, number of the first */
     /* Whether training ends after the fetched batch: called when it is fetched; if one worker
      * returns true, all end. */
     bool (*asks_stop)(void *ctx);

@@ -319,14 +319,15 @@ static void set_times(const mr__fit_loop *x, mr_train_event *e)
 static mr_code train_step(mr__fit_loop *x, mr_train_event *e, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
-    bool last = ++e->step == o->steps || x->run.feed.stopping;
+    x->interrupted = x->run.feed.stopping;
+    bool last = ++e->step == o->steps || x->interrupted;
     bool last_of_epoch = ++e->epoch_step == o->steps_per_epoch;
     mr__timeline_here.step = e->step;
     e->loss = 0;
     e->outputs = (mr_output_losses){.n = 0};
     e->loss_step = 0;
     e->rows = (int64_t)mr__run_rows(&x->run);
-    e->stopping = x->run.feed.stopping;
+    e->stopping = x->interrupted;
     if (begins_execution(x, e))
         MR_TRY(call(x, BATCH_BEGIN, e, st));
     bool ends = ends_execution(x, e, last || last_of_epoch);
@@ -453,8 +454,7 @@ static mr_code end_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
     e->outputs = mean_output_losses(x);
     e->loss_step = 0;
     e->rows = x->rows;
-    e->stopping = x->run.feed.stopping;
-    if (x->run.opts->validation && !e->stopping) {
+    if (x->run.opts->validation) {
         MR_TRY(validate(x, &validation, st));
         e->validation = &validation;
     }
@@ -513,7 +513,8 @@ static mr_code begin_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
     return call(x, EPOCH_BEGIN, e, st);
 }
 
-/* One pass over the data, or steps_per_epoch, or the rest of it up to the limit on steps. */
+/* One pass over the data, or steps_per_epoch, or the rest of it up to the limit on steps. An epoch
+ * that is interrupted is not ended, even after its last step: the resumed run ends it. */
 static mr_code train_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
 {
     mr_code rc;
@@ -530,6 +531,10 @@ static mr_code train_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "epoch %" PRId64 " of the data has no %s; nothing to train on", e->epoch,
                        e->epoch_step == 0 ? "batch" : "example, only empty batches");
+    if (x->interrupted) {
+        x->saving = true; /* train_end may save */
+        return mr__run_settle(&x->run, st);
+    }
     return x->rows > 0 ? end_epoch(x, e, st) : MR_OK;
 }
 
@@ -543,20 +548,20 @@ static mr_code train_epochs(mr__fit_loop *x, mr_train_event *e, mr_fit_result *r
     int64_t steps = e->step, before = e->epoch - x->resumed;
     mr__timeline_here.step = steps;
     x->stop = x->stop || (o->steps > 0 && e->step >= o->steps);
-    while (!x->stop && (x->resumed || e->epoch < epochs)) {
+    while (x->resumed || (!x->stop && e->epoch < epochs)) {
         MR_TRY(train_epoch(x, e, st));
         result->rows += x->rows - x->resumed_rows;
         x->resumed_rows = 0;
     }
     set_times(x, e);
     *result = (mr_fit_result){.steps = e->step - steps,
-                              .epochs = e->epoch - before,
+                              .epochs = e->epoch - before - x->interrupted,
                               .rows = result->rows,
                               .loss = mean_loss(x),
                               .outputs = mean_output_losses(x),
                               .seconds = e->seconds,
                               .waited_seconds = e->waited_seconds,
-                              .stopped = x->run.feed.stopping};
+                              .stopped = x->interrupted};
     for (size_t i = 0; i < o->n_metrics; i++)
         result->metrics[i] = mr_metric_result(x->run.metrics[i]);
     return MR_OK;
@@ -581,7 +586,7 @@ static mr_code train(mr__fit_loop *x, mr_fit_result *result, mr_status *st)
         x->waits = x->waits || o->callbacks[i].wants_loss;
     mr_code rc = train_epochs(x, &e, result, st);
     e.error = rc;
-    e.stopping = x->run.feed.stopping;
+    e.stopping = x->interrupted;
     mr_code end = call(x, TRAIN_END, &e, rc == MR_OK ? st : &last);
     return rc == MR_OK ? end : rc; /* the error that ended training is reported */
 }

@@ -71,7 +71,7 @@ typedef struct mr_train_event {
     int64_t epoch_step;              /* steps of this epoch submitted */
     const mr_fit_result *validation; /* epoch_end: its result; NULL: no validation */
     double seconds, waited_seconds;  /* as in mr_fit_result, so far */
-    bool stopping;                   /* training ends after this step or epoch: save now */
+    bool stopping;                   /* training is interrupted after this step: save now */
     struct mr__fit_loop *loop;       /* for mr_checkpoint_save and _restore */
 } mr_train_event;
 
@@ -89,9 +89,10 @@ MR_API mr_iterator *mr_train_input(const mr_train_event *e);
 /* State of a callback over the epochs so far, as stored in checkpoints; borrowed. */
 enum { MR_MAX_REMEMBERED = 8 };
 typedef struct mr_callback_memory {
-    const char *of; /* the value that it monitors, "val_loss"; NULL: none */
+    const char *of; /* the value that it monitors, "val_loss", or the file it writes; NULL: none */
     size_t n;
     double numbers[MR_MAX_REMEMBERED];
+    const char *text;     /* UTF-8; NULL: none */
     const float *weights; /* of all variables of the model, concatenated; NULL: none */
     size_t n_weights;     /* recall: number of values in weights */
 } mr_callback_memory;
@@ -103,11 +104,13 @@ typedef struct mr_callback_memory {
 typedef struct mr_callback {
     void *ctx;
     mr_code (*train_begin)(void *ctx, const mr_train_event *e, mr_status *st);
+    /* Also for an epoch that is resumed: then epoch_step is not 0. */
     mr_code (*epoch_begin)(void *ctx, const mr_train_event *e, mr_status *st);
     mr_code (*batch_begin)(void *ctx, const mr_train_event *e, mr_status *st);
     /* After the step has been submitted. */
     mr_code (*batch_end)(void *ctx, const mr_train_event *e, mr_status *st);
-    /* Also for the epoch in which training ends; not for one without rows, nor after an error. */
+    /* Also for the epoch in which training ends; not for one without rows, nor after an error, nor
+     * if mr_fit_opts.stopping ended training within it: the resumed run has its epoch_end. */
     mr_code (*epoch_end)(void *ctx, const mr_train_event *e, mr_status *st);
     /* Also after an error, which it cannot replace. */
     mr_code (*train_end)(void *ctx, const mr_train_event *e, mr_status *st);
@@ -123,10 +126,12 @@ typedef struct mr_callback {
     bool (*saves)(void *ctx, const mr_train_event *e);
     bool backs_up; /* also save when training is stopped by mr_fit_opts.stopping */
     /* State that checkpoints store under `name` and restore: after train_begin of all callbacks, it
-     * is passed to the callback at the same position among those with this name and monitored
-     * value. MR_END: training had ended, and does not continue. Callbacks that save are called
-     * after those that do not, and those with backs_up last, so that a checkpoint contains the
-     * state of all others after the epoch; train_begin is called in the order of the list. */
+     * is passed to the callback at the same position among those with this name and the same `of`.
+     * MR_END: training had ended, and does not continue. Callbacks that save are called after those
+     * that do not, and those with backs_up last, so that a checkpoint contains the state of all
+     * others after the epoch; train_begin is called in the order of the list. A callback that
+     * writes a file remembers how far it had come, and cuts off what a run that was killed wrote
+     * after the checkpoint. */
     const char *name;
     void (*remember)(const void *ctx, mr_callback_memory *out);
     mr_code (*recall)(void *ctx, const mr_callback_memory *m, mr_status *st);
@@ -147,8 +152,9 @@ typedef struct mr_fit_opts {
      * epoch continues where it ended (from the start after exactly one pass); data that end early
      * end training with a warning. */
     int64_t steps_per_epoch;
-    /* Called before each batch is fetched, from the calling thread; true ends training after that
-     * batch, with MR_OK. If it is true in one worker, all of them end. */
+    /* Called before each batch is fetched, from the calling thread; true interrupts training after
+     * that batch, with MR_OK. If it is true in one worker, all of them end. The interrupted epoch
+     * has no epoch_end. */
     bool (*stopping)(void *ctx);
     void *stopping_ctx;
 
@@ -167,10 +173,12 @@ typedef struct mr_fit_opts {
 
     /* ---- loss and metrics ---- */
     /* A weight for each class, by which the losses of its examples are multiplied, in addition to
-     * sample weights in the data; labels are class numbers. NULL: all 1. Not used in validation. */
+     * sample weights in the data; labels are class numbers, and those from n_class_weights on count
+     * 1. NULL: all 1. Not used in validation. */
     const double *class_weights;
     size_t n_class_weights;
-    const char *const *metrics; /* names, as mr_metric_parse reads them */
+    const char *const *metrics; /* names, as mr_metric_parse reads them; "weighted(accuracy)" uses
+                                   sample and class weights, others don't */
     size_t n_metrics;
 
     /* ---- validation ---- */
@@ -194,6 +202,11 @@ typedef struct mr_fit_opts {
     void (*print)(void *ctx, const char *text, const char *json);
     void *print_ctx;
 
+    /* mr_checkpoint_restore accepts a checkpoint of a run with another seed or other settings of
+     * model, loss or optimizer, and logs them: training continues with the new ones. Otherwise it
+     * is refused. */
+    bool resume_changed;
+
     /* ---- the model, if it is not built yet ---- */
     uint64_t seed;        /* mr_model_opts.seed */
     bool mixed_precision; /* mr_model_opts.mixed_precision */
@@ -214,10 +227,10 @@ MR_API mr_code mr_check_data(mr_strategy *s, mr_dataset *ds, const mr_fit_opts *
                              mr_status *st) MR_NODISCARD;
 
 /* Trains. ds yields (features, labels), or (features, labels, sample weights): a number for each
- * example, by which its loss is multiplied (metrics are unweighted). If a model has several
- * outputs, labels are a record with their names or a tuple in their order; weights have the same
- * structure, or are one tensor for all outputs. ds NULL: the dataset of opts->input. A model that
- * is not built is built from the first batch. result may be NULL.
+ * example, by which its loss is multiplied (and its part of metrics "weighted(...)"). If a model
+ * has several outputs, labels are a record with their names or a tuple in their order; weights
+ * have the same structure, or are one tensor for all outputs. ds NULL: the dataset of opts->input.
+ * A model that is not built is built from the first batch. result may be NULL.
  * errors   those of the dataset · MR_INVALID_ARGUMENT: shapes, dtypes, labels out of range ·
  *          MR_FAILED_PRECONDITION: the data are empty; a model of another strategy; a worker's
  *          weights differ from those of worker 0, also in mr_evaluate and mr_predict */

@@ -11,14 +11,15 @@ typedef struct mr__fit_loop {
     double loss_sum;                    /* losses of steps times their rows */
     double output_sums[MR_MAX_OUTPUTS]; /* the same for each output */
     int64_t rows;
-    bool stop;      /* a callback, or the limit on steps, ended training */
-    bool pass_over; /* the data were read to their end: the next epoch restarts them */
-    bool between;   /* this epoch is over, the next has not begun */
-    bool resumed;   /* within the epoch, by a callback at the beginning */
-    bool saw_nan;   /* and logged it */
-    bool checked;   /* the structure of all other data was checked */
-    bool waits;     /* a callback wants the loss of each step at its end */
-    bool saving;    /* a callback saves after this step */
+    bool stop;        /* a callback, or the limit on steps, ended training */
+    bool interrupted; /* mr_fit_opts.stopping ended training within this epoch */
+    bool pass_over;   /* the data were read to their end: the next epoch restarts them */
+    bool between;     /* this epoch is over, the next has not begun */
+    bool resumed;     /* within the epoch, by a callback at the beginning */
+    bool saw_nan;     /* and logged it */
+    bool checked;     /* the structure of all other data was checked */
+    bool waits;       /* a callback wants the loss of each step at its end */
+    bool saving;      /* a callback saves after this step */
     float last_loss;
     int64_t last_loss_step;
     mr_output_losses last_outputs;

@@ -3,11 +3,13 @@
 #include <inttypes.h>
 #include <string.h>
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/params/spec.h"
 #include "trainer/objectives/class_weights.h"
 #include "trainer/objectives/loss_impl.h"
 #include "trainer/objectives/metric_impl.h"
+#include "trainer/objectives/optimizer_impl.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/device/random_bits.h"
 #include "trainer/strategy/strategy_impl.h"
@@ -15,6 +17,17 @@
 #include "trainer/device/timeline_impl.h"
 
 /* ---- terms: the loss, metrics, labels and sample weights of each output ---- */
+
+/* The text says that predictions are logits, but the model makes probabilities of them. */
+static void warn_of_logits(const mr_loss *l, const mr_activation *last)
+{
+    const char *of = mr__loss_probabilities(l);
+    if (of && last && strcmp(last->name, of) == 0 && l->from_logits)
+        mr_log(MR_LOG_WARNING,
+               "%s has from_logits=true, but the model ends with %s: the loss is computed from the "
+               "values before it",
+               mr_loss_name(l), of);
+}
 
 /* Parses a loss for all outputs once for each: its use of logits depends on the output. */
 static mr_code open_losses(mr__run *x, mr_status *st)
@@ -33,6 +46,8 @@ static mr_code open_losses(mr__run *x, mr_status *st)
         t->loss = (mr_loss *)(uintptr_t)l;
         if (l)
             mr__loss_fit_model(t->loss, mr__model_last_activation(x->m, k));
+        if (l && x->o)
+            warn_of_logits(t->loss, mr__model_last_activation(x->m, k));
     }
     return MR_OK;
 }
@@ -564,24 +579,38 @@ static mr_code add_term(mr__run *x, const mr__step_result *s, mr_replica *r, siz
 {
     const mr__term *t = &x->terms[k];
     size_t id = mr_replica_id(r);
-    float *gradient = x->o ? mr_model_output_gradient_of(x->m, r, k) : NULL;
     mr_array labels, weights;
     mr_loss_opts how = {.first_row = mr__staging_first_row(x->feed.ring, x->slot, id),
                         .scale = s->scales[k] * t->weight,
                         .sum = x->sums[id] + k};
     if (!t->loss)
-        return gradient
-                   ? mr_stream_set(mr_replica_stream(r), gradient, 0, mr_array_row_bytes(y), st)
-                   : MR_OK;
+        return x->o ? mr_stream_set(mr_replica_stream(r), mr_model_output_gradient_of(x->m, r, k),
+                                    0, mr_array_row_bytes(y), st)
+                    : MR_OK;
     mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)t->labels, &labels);
     if (t->sample_weight >= 0) {
         mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)t->sample_weight, &weights);
         how.sample_weight = &weights;
     }
-    mr_code rc = mr_loss_compute(t->loss, r, &labels, y, &how, NULL, gradient, st);
+    mr_code rc = mr_model_loss(x->m, r, k, t->loss, &labels, &how, NULL, st);
     if (rc != MR_OK && x->n_outputs > 1)
         mr_status_prefix(st, "output %s", mr_model_output_name(x->m, k));
     return rc;
+}
+
+static mr_code add_metric(mr__run *x, size_t i, mr_replica *r, const mr_array *y, mr_status *st)
+{
+    size_t k = x->metric_outputs[i], id = mr_replica_id(r);
+    const mr__term *t = &x->terms[k];
+    mr_metric *m = x->metrics[i];
+    mr_array labels, weights, logits;
+    bool weighted = mr__metric_is_weighted(m) && t->sample_weight >= 0;
+    mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)t->labels, &labels);
+    if (weighted)
+        mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)t->sample_weight, &weights);
+    bool by_logits = mr__model_logits(x->m, r, k, mr__metric_probabilities(m), &logits);
+    return mr__metric_add(m, r, &labels, &y[k], by_logits ? &logits : NULL,
+                          weighted ? &weights : NULL, st);
 }
 
 /* Computes losses, penalty and metrics; in training also the backward pass and the update. */
@@ -589,16 +618,12 @@ static mr_code learn(mr__run *x, mr__step_result *s, mr_replica *r, const mr_arr
                      mr_status *st)
 {
     size_t id = mr_replica_id(r);
-    mr_array labels;
     MR_TRY(mr_stream_set(mr_replica_stream(r), x->sums[id], 0, losses_bytes(x), st));
     for (size_t k = 0; k < x->n_outputs; k++)
         MR_TRY(add_term(x, s, r, k, &y[k], st));
     MR_TRY(mr_model_regularization_loss(x->m, r, x->sums[id] + x->n_outputs, st));
-    for (size_t i = 0; i < x->opts->n_metrics; i++) {
-        size_t k = x->metric_outputs[i];
-        mr__staging_tensor(x->feed.ring, x->slot, id, (size_t)x->terms[k].labels, &labels);
-        MR_TRY(mr_metric_update(x->metrics[i], r, &labels, &y[k], st));
-    }
+    for (size_t i = 0; i < x->opts->n_metrics; i++)
+        MR_TRY(add_metric(x, i, r, y, st));
     if (!x->o)
         return MR_OK;
     MR_TRY(mr_model_backward(x->m, r, st));
@@ -647,8 +672,8 @@ static uint64_t kind_of_step(const mr__run *x, size_t id)
 {
     mr_array features;
     mr__staging_tensor(x->feed.ring, x->slot, id, 0, &features);
-    const uint64_t is[] = {(uintptr_t)x->m, (uintptr_t)x->o, x->slot, (uint64_t)features.shape[0],
-                           mr__staging_rows(x->feed.ring, x->slot)};
+    const uint64_t is[] = {x->m->serial, x->o ? mr__optimizer_serial(x->o) : 0, x->slot,
+                           (uint64_t)features.shape[0], mr__staging_rows(x->feed.ring, x->slot)};
     uint64_t key = 0;
     for (size_t i = 0; i < sizeof is / sizeof *is; i++)
         key = mr__mix_in(key, is[i]);
@@ -859,31 +884,31 @@ static void copy_own(const mr__run *x, const mr__step_result *s, size_t output, 
     }
 }
 
-/* Slices are distributed over the workers in turn: the k-th slice of a batch is on worker k mod
- * workers. */
-static void copy_in_order(const double *rows, size_t workers, size_t replicas, size_t row_bytes,
+/* from: the predictions of all replicas, worker by worker; to: by their numbers in the global batch
+ * (first). */
+static void copy_in_order(const int64_t *rows, const int64_t *first, size_t n, size_t row_bytes,
                           const char *from, char *to)
 {
-    for (size_t r = 0; r < replicas; r++)
-        for (size_t w = 0; w < workers; w++) {
-            size_t before = 0, bytes = (size_t)rows[w * replicas + r] * row_bytes;
-            for (size_t k = 0; k < w * replicas + r; k++)
-                before += (size_t)rows[k];
-            if (bytes > 0)
-                memcpy(to, from + before * row_bytes, bytes);
-            to += bytes;
-        }
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = (size_t)rows[i] * row_bytes;
+        if (bytes > 0)
+            memcpy(to + (size_t)first[i] * row_bytes, from, bytes);
+        from += bytes;
+    }
 }
 
-static mr_code exchange(const mr__run *x, const mr__step_result *s, size_t output, double *rows,
-                        size_t *sizes, mr_array *out, mr_status *st)
+/* of_all: a number of each replica in sync; rows: two of each. */
+static mr_code exchange(const mr__run *x, const mr__step_result *s, size_t output, double *of_all,
+                        int64_t *rows, size_t *sizes, mr_array *out, mr_status *st)
 {
     size_t workers = mr_strategy_num_workers(x->s), n = x->n_replicas, total = 0, before = 0;
     double own[MR_MAX_REPLICAS];
     for (size_t r = 0; r < n; r++)
         own[r] = (double)s->shapes[place(x, r, output)].shape[0];
-    MR_TRY(mr__world_exchange(mr__strategy_world(x->s), MR__CHANNEL_RESULTS, own, (uint32_t)n, rows,
-                              st));
+    MR_TRY(mr__world_exchange(mr__strategy_world(x->s), MR__CHANNEL_RESULTS, own, (uint32_t)n,
+                              of_all, st));
+    for (size_t i = 0; i < workers * n; i++)
+        rows[i] = (int64_t)of_all[i];
     mr_array one = s->shapes[output];
     one.shape[0] = 1;
     size_t row_bytes = mr_array_row_bytes(&one);
@@ -902,8 +927,11 @@ static mr_code exchange(const mr__run *x, const mr__step_result *s, size_t outpu
     mr_code rc = mr__ring_all_gather(mr__strategy_ring(x->s), all, sizes, st);
     if (rc == MR_OK)
         rc = alloc_rows(s, output, total, out, st);
-    if (rc == MR_OK)
-        copy_in_order(rows, workers, n, row_bytes, all, out->data);
+    if (rc == MR_OK) {
+        int64_t *first = rows + workers * n;
+        mr_dist_dataset_number_rows(x->feed.dd, rows, first);
+        copy_in_order(rows, first, workers * n, row_bytes, all, out->data);
+    }
     mr_free(all);
     return rc;
 }
@@ -917,10 +945,13 @@ mr_code mr__run_predictions(const mr__run *x, const mr__step_result *s, size_t o
         copy_own(x, s, output, out->data);
         return MR_OK;
     }
-    double *rows = mr_calloc(workers * x->n_replicas, sizeof *rows);
+    double *of_all = mr_calloc(workers * x->n_replicas, sizeof *of_all);
+    int64_t *rows = mr_calloc(workers * x->n_replicas, 2 * sizeof *rows);
     size_t *sizes = mr_calloc(workers, sizeof *sizes);
-    mr_code rc = rows && sizes ? exchange(x, s, output, rows, sizes, out, st)
-                               : mr_fail_memory(st, workers * sizeof *sizes, "predictions");
+    mr_code rc = of_all && rows && sizes
+                     ? exchange(x, s, output, of_all, rows, sizes, out, st)
+                     : mr_fail_memory(st, workers * sizeof *sizes, "predictions");
+    mr_free(of_all);
     mr_free(rows);
     mr_free(sizes);
     return rc;

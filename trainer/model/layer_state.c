@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "pipeline/formats/crc32c.h"
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
@@ -135,12 +136,24 @@ static mr_code parse_boundaries(const mr_param *p, const mr_expr *e, void *field
     return rc;
 }
 
+/* A file by its contents, since a saved model has a copy of it. */
+static char *print(const void *field)
+{
+    const mr__learned *v = field;
+    char *text;
+    if (!v->e)
+        return mr_strdup("none");
+    if (v->bytes)
+        return mr_strf("a file with the CRC-32C %08" PRIx32, mr_crc32c(v->bytes, v->size));
+    return mr_expr_print(v->e, &text, NULL) == MR_OK ? text : NULL;
+}
+
 const mr_param_kind mr__param_vocabulary = {
-    .size = sizeof(mr__learned), .parse = parse_vocabulary, .clear = drop};
+    .size = sizeof(mr__learned), .parse = parse_vocabulary, .clear = drop, .print = print};
 const mr_param_kind mr__param_moments = {
-    .size = sizeof(mr__learned), .parse = parse_moments, .clear = drop};
+    .size = sizeof(mr__learned), .parse = parse_moments, .clear = drop, .print = print};
 const mr_param_kind mr__param_boundaries = {
-    .size = sizeof(mr__learned), .parse = parse_boundaries, .clear = drop};
+    .size = sizeof(mr__learned), .parse = parse_boundaries, .clear = drop, .print = print};
 
 /* ---- text ---- */
 
@@ -190,21 +203,25 @@ mr_code mr__vocabulary_call(const mr__learned *v, const char *function, const ch
     return *out ? MR_OK : mr_fail_memory(st, strlen(x), "a model's preprocessing");
 }
 
-/* Splits a text into lines, which point into it; a CR before a line break is dropped. */
+/* Splits a text into lines, which point into it; they end with \n, \r\n or \r, and a byte order
+ * mark before the first is skipped. */
 static mr_code split_lines(mr__tokens *t, size_t size, mr_status *st)
 {
     const char *at = t->text, *end = at + size;
     size_t n = 1;
+    if (size >= 2 && (memcmp(at, "\xFF\xFE", 2) == 0 || memcmp(at, "\xFE\xFF", 2) == 0))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a vocabulary in UTF-16; convert it to UTF-8");
+    at += size >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
     for (const char *c = at; c < end; c++)
-        n += *c == '\n';
+        n += *c == '\n' || *c == '\r';
     if (!(t->strings = mr_calloc(n, sizeof *t->strings)))
         return mr_fail_memory(st, n * sizeof *t->strings, "a vocabulary");
     while (at < end) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        mr_bytes line = {at, (size_t)((stop ? stop : end) - at)};
-        at += line.size + 1;
-        line.size -= line.size > 0 && line.data[line.size - 1] == '\r';
-        t->strings[t->n++] = line;
+        const char *stop = at;
+        while (stop < end && *stop != '\n' && *stop != '\r')
+            stop++;
+        t->strings[t->n++] = (mr_bytes){at, (size_t)(stop - at)};
+        at = stop + 1 + (end - stop > 1 && *stop == '\r' && stop[1] == '\n');
     }
     return MR_OK;
 }

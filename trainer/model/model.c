@@ -27,6 +27,8 @@ static void free_replica(mr_model *m, size_t r)
     }
     for (size_t i = 0; p->slots && i < m->n_slots; i++)
         mr_stream_release(s, p->slots[i]);
+    for (size_t k = 0; p->logits && k < m->n_outputs; k++)
+        mr_stream_release(s, p->logits[k]);
     for (size_t v = 0; p->rounded && v < m->n_variables; v++)
         mr_stream_release(s, p->rounded[v]);
     mr_stream_release(s, p->rounded_x);
@@ -43,6 +45,8 @@ static void free_replica(mr_model *m, size_t r)
     mr_free(p->factors);
     mr_free(p->grads);
     mr_free(p->tickets);
+    mr_free(p->logits);
+    mr_free(p->by_logits);
 }
 
 /* Frees everything that build created. */
@@ -67,6 +71,10 @@ static void unbuild(mr_model *m)
     mr_free(m->edges);
     mr_free(m->first_edge);
     mr_free(m->first_shared);
+    for (size_t k = 0; m->logits && k < m->n_outputs; k++)
+        mr_free(m->logits[k].params);
+    mr_free(m->logits);
+    m->logits = NULL;
     m->learns = NULL;
     m->slot_of = NULL;
     m->edges = NULL;
@@ -470,8 +478,10 @@ static mr_code make_replica(mr_model *m, size_t r, mr_status *st)
     p->factors = mr_calloc(m->n_variables, sizeof *p->factors);
     p->grads = mr_calloc(m->n_variables, sizeof *p->grads);
     p->tickets = mr_calloc(m->n_buckets, sizeof *p->tickets);
+    p->logits = mr_calloc(m->n_outputs, sizeof *p->logits);
+    p->by_logits = mr_calloc(m->n_outputs, sizeof *p->by_logits);
     if (!p->outputs || !p->slots || !p->xs || !p->dxs || !p->kept || !p->weights || !p->rounded ||
-        !p->factors || !p->grads || !p->tickets)
+        !p->factors || !p->grads || !p->tickets || !p->logits || !p->by_logits)
         return mr_fail_memory(st, m->n_variables * sizeof *p->weights, "a model's replica");
     MR_TRY(mr_device_alloc(d, MR_MEMORY_DEVICE, m->n_gradients * sizeof(float), &memory, st));
     p->gradients = memory;
@@ -526,6 +536,7 @@ mr_code mr_model_build(mr_model *m, mr_strategy *s, int rank, const int64_t *sha
     }
     MR_TRY(mr__strategy_ready(s, st));
     m->s = s;
+    m->serial = mr__next_serial();
     m->built_for = input;
     m->seed = opts ? opts->seed : 0;
     m->mixed = opts && opts->mixed_precision;
@@ -535,13 +546,21 @@ mr_code mr_model_build(mr_model *m, mr_strategy *s, int rank, const int64_t *sha
     return rc;
 }
 
+const mr_param *mr__layer_activation_param(const mr_layer *l)
+{
+    for (const mr_param *p = l->desc->is.params; p && p->name; p++)
+        if (p->type == MR_PT_OWN && p->kind == &mr_param_activation)
+            return p;
+    return NULL;
+}
+
 const mr_activation *mr__model_last_activation(const mr_model *m, size_t output)
 {
     for (size_t at = m->outputs[output]; at > 0; at = m->layers[at - 1].source) {
         const mr_layer *l = &m->layers[at - 1];
-        for (const mr_param *p = l->desc->is.params; p && p->name; p++)
-            if (p->type == MR_PT_OWN && p->kind == &mr_param_activation)
-                return *(const mr_activation *const *)((const char *)l->params + p->at);
+        const mr_param *p = mr__layer_activation_param(l);
+        if (p)
+            return *(const mr_activation *const *)((const char *)l->params + p->at);
         if (!l->desc->view)
             return NULL;
     }
@@ -550,13 +569,18 @@ const mr_activation *mr__model_last_activation(const mr_model *m, size_t output)
 
 uint64_t mr__model_steps(const mr_model *m)
 {
-    return m->replicas[0].steps;
+    const mr__model_replica *p = &m->replicas[0];
+    bool failed =
+        p->failures != mr__strategy_failures(m->s) && p->step == mr__strategy_failed_step(m->s);
+    return p->steps + (failed ? 0 : p->pending);
 }
 
 void mr__model_set_steps(mr_model *m, uint64_t steps)
 {
-    for (size_t r = 0; r < mr_strategy_num_local_replicas(m->s); r++)
+    for (size_t r = 0; r < mr_strategy_num_local_replicas(m->s); r++) {
         m->replicas[r].steps = steps;
+        m->replicas[r].pending = 0;
+    }
 }
 
 uint64_t mr__model_seed(const mr_model *m)

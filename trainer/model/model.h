@@ -24,8 +24,7 @@
  *     {
  *         mr_loss_opts how = {.scale = 1.0 / global_rows, .sum = sum};
  *         MR_TRY(mr_model_forward(model, r, x, &(mr_forward_opts){.training = true}, &y, st));
- *         MR_TRY(mr_loss_compute(loss, r, labels, &y, &how, NULL,
- *                                mr_model_output_gradient(model, r), st));
+ *         MR_TRY(mr_model_loss(model, r, 0, loss, labels, &how, NULL, st));
  *         MR_TRY(mr_model_backward(model, r, st));
  *         return mr_model_apply_gradients(model, r, optimizer, st);
  *     }
@@ -136,6 +135,17 @@ MR_API mr_code mr_model_forward(mr_model *m, mr_replica *r, const mr_array *x,
 MR_API float *mr_model_output_gradient(mr_model *m, const mr_replica *r);
 /* The same for one of several outputs. Each must be filled: with zeros if it has no loss. */
 MR_API float *mr_model_output_gradient_of(mr_model *m, const mr_replica *r, size_t output);
+/* After forward: computes a loss of one output like mr_loss_compute, and after a forward in
+ * training writes its derivative for mr_model_backward, in place of one written before. A
+ * cross-entropy of an output that ends with a softmax (sigmoid for binary_crossentropy) is
+ * computed from the logits, the values before this activation: a saturated output has a gradient,
+ * as in Keras. Whether other predictions are logits follows from the model's last activation,
+ * unless the loss's text says it. mr_model_output_gradient_of must not be written for an output
+ * that this function was called for.
+ * errors   those of mr_loss_compute · MR_INVALID_ARGUMENT: no such output */
+MR_API mr_code mr_model_loss(mr_model *m, mr_replica *r, size_t output, const mr_loss *l,
+                             const mr_array *labels, const mr_loss_opts *opts, float *per_example,
+                             mr_status *st) MR_NODISCARD;
 /* Adds the penalties on the weights, unscaled, to *sum in device memory. */
 MR_API mr_code mr_model_regularization_loss(const mr_model *m, mr_replica *r, double *sum,
                                             mr_status *st) MR_NODISCARD;
@@ -149,6 +159,11 @@ typedef struct mr_backward_opts {
     /* The model is not trained by this pass: its gradients are not summed over the replicas, and
      * mr_model_apply_gradients must not follow. */
     bool frozen;
+    /* The gradients are not summed over the replicas: mr_model_local_gradient gives those of this
+     * one, for steps that add up several passes or change them before they are summed and applied
+     * by mr_optimizer_apply_gradients. Running means (batch_norm) are updated by each such pass.
+     * The same on all replicas. */
+    bool local;
 } mr_backward_opts;
 
 /* Like mr_model_backward. *input_gradient (may be NULL if it is not requested) = the derivative of
@@ -165,9 +180,16 @@ MR_API mr_code mr_model_backward_with(mr_model *m, mr_replica *r, const mr_backw
 MR_API mr_code mr_model_apply_gradients(mr_model *m, mr_replica *r, mr_optimizer *o,
                                         mr_status *st) MR_NODISCARD;
 /* *gradient = the gradient of variable i, summed over the replicas, in device memory, borrowed
- * until the next backward. Work submitted after this call waits for the sums. */
+ * until the next backward. Work submitted after this call waits for the sums. Until the variable is
+ * updated, mr_optimizer_apply_gradients refuses it, because it would sum again. */
 MR_API mr_code mr_model_gradient(mr_model *m, mr_replica *r, size_t i, const float **gradient,
                                  mr_status *st) MR_NODISCARD;
+
+/* *gradient = this replica's own gradient of variable i, with its share of the penalty, after a
+ * backward pass with `local`; in device memory, borrowed until the next backward.
+ * errors   MR_FAILED_PRECONDITION: the last pass was not local */
+MR_API mr_code mr_model_local_gradient(mr_model *m, mr_replica *r, size_t i, const float **gradient,
+                                       mr_status *st) MR_NODISCARD;
 
 /* Calls fn for every layer, loss, optimizer, metric and callback, including registered ones.
  * arguments is "units, activation, ..." */

@@ -5,6 +5,7 @@
  * gradients) and model_run.c (passes). */
 #include "trainer/model/layer.h"
 #include "trainer/model/model.h"
+#include "trainer/settings.h"
 
 /* A replica's gradients are one array, in the order in which the backward pass computes them: last
  * layer first; it includes the inputs of running means. A bucket is a range of it. The first values
@@ -33,6 +34,16 @@ typedef struct mr__edge {
     int to, add;  /* slots; add MR__NO_SLOT: write to `to` itself */
 } mr__edge;
 
+/* An output whose last activation is a softmax or sigmoid. Its layer is run without the activation,
+ * into the replica's `logits`, and the activation after it: a cross-entropy of the output reads the
+ * logits, where it does not saturate, and leaves their gradient in `slot`. */
+typedef struct mr__output {
+    const mr_activation *activation; /* NULL: none of these, or not of the output's last axis */
+    mr_layer plain;                  /* its layer, with the linear activation */
+    void *params;                    /* of `plain`, owned */
+    int slot; /* the output's own, unless others read the output too, and write to that */
+} mr__output;
+
 /* One replica's part of a built model. Pointers into device memory. */
 typedef struct mr__model_replica {
     size_t capacity;       /* capacity of the buffers below in rows */
@@ -53,18 +64,23 @@ typedef struct mr__model_replica {
     bool summing;          /* buckets were started that have not all been awaited */
     bool ready;            /* a forward pass in training has run */
     bool frozen;           /* the last backward pass did not train the model */
+    bool local;            /* its gradients were not summed */
     size_t rows;
     int64_t first_row;
-    uint64_t steps;                /* applied training passes, the same on all replicas */
-    uint64_t pending;              /* later passes */
+    /* Forward passes in training, which number dropout's masks: those of earlier steps and those
+     * that were applied, the same on all replicas; and the later ones of step `step`. */
+    uint64_t steps, pending, step;
     uint64_t failures;             /* mr__strategy_failures when this was last in order */
+    float **logits;                /* one per output: see mr__output; NULL: it has none */
+    bool *by_logits;               /* one per output: its gradient is that of its logits */
     const float *x[MR_MAX_INPUTS]; /* of x_dtype */
     mr_dtype x_dtype[MR_MAX_INPUTS];
 } mr__model_replica;
 
 struct mr_model {
-    char *text;    /* the source text */
-    mr_dims input; /* rank -1: unset; the first of several */
+    char *text;      /* the source text */
+    uint64_t serial; /* mr__next_serial, of the built model */
+    mr_dims input;   /* rank -1: unset; the first of several */
     /* Inputs are layers if the text names them; otherwise there is one, which is not a layer. */
     size_t n_inputs, input_layers[MR_MAX_INPUTS];
     size_t n_outputs;
@@ -98,6 +114,7 @@ struct mr_model {
     int output_slots[MR_MAX_OUTPUTS]; /* that of slot_of, or one whose values are added to it */
     mr__edge *edges;                  /* of all layers */
     size_t *first_edge;               /* per layer; n_layers + 1 entries */
+    mr__output *logits;               /* one per output */
     size_t n_shared;                  /* values in variables of layers that share them */
     size_t *first_shared; /* per layer: variables of earlier such layers; n_layers + 1 entries */
     size_t most_inputs;   /* of any layer */
@@ -147,13 +164,22 @@ mr_code mr__model_finish_sums(mr_model *m, mr_replica *r, mr_status *st) MR_NODI
 /* Frees the layer's parsed text; l->own NULL: nothing. */
 void mr__layer_clear(mr_layer *l);
 
-/* Number of applied training passes, which determines dropout's random bits; set: between steps. */
+/* Number of training passes, which determines dropout's random bits. Between steps. */
 uint64_t mr__model_steps(const mr_model *m);
 void mr__model_set_steps(mr_model *m, uint64_t steps);
 uint64_t mr__model_seed(const mr_model *m);
 
+/* Adds what a parsed model is made of: each layer, its parameters, and what it reads. */
+mr_code mr__model_settings(const mr_model *m, mr__settings *out, mr_status *st) MR_NODISCARD;
+
+/* The parameter of a layer that is its activation; NULL: it has none. */
+const mr_param *mr__layer_activation_param(const mr_layer *l);
 /* The activation that computes an output, for losses; NULL: none. */
 const mr_activation *mr__model_last_activation(const mr_model *m, size_t output);
+/* Inside a step, after forward: *z = the logits of an output for a loss that wants them of this
+ * activation, like y of forward; false: it has none. */
+bool mr__model_logits(const mr_model *m, const mr_replica *r, size_t output, const char *activation,
+                      mr_array *z);
 /* The output of this name; n_outputs: not found. */
 size_t mr__model_find_output(const mr_model *m, const char *name);
 /* "cls, size", for messages; truncated to `size`. */

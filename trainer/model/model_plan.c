@@ -29,6 +29,8 @@ size_t mr__source_of(const mr_layer *l, size_t k)
     return l->sources ? l->sources[k] : l->source;
 }
 
+static const mr_activation linear = {"linear", MR_ACT_LINEAR};
+
 /* State of the planning: which slots are free. */
 typedef struct plan {
     mr_model *m;
@@ -118,9 +120,43 @@ static void plan_outputs(plan *p)
         if (m->slot_of[maker] == MR__NO_SLOT)
             m->slot_of[maker] = m->output_slots[i];
     }
+    for (size_t i = 0; i < m->n_outputs; i++) {
+        size_t maker = mr__maker_of(m, m->outputs[i]);
+        if (m->logits[i].activation) /* its own slot stays taken until the layer's pass */
+            m->logits[i].slot = readers_of(m, maker) > 1 ? take_slot(p, mr__values_made(m, maker))
+                                                         : m->output_slots[i];
+    }
     for (size_t i = 0; i < m->n_outputs; i++)
         if (m->output_slots[i] != m->slot_of[mr__maker_of(m, m->outputs[i])])
             p->taken[m->output_slots[i]] = false;
+}
+
+/* The layer of an output without its activation, if a cross-entropy can use what that is computed
+ * from. */
+static mr_code plan_logits(mr_model *m, mr__output *o, size_t output, mr_status *st)
+{
+    size_t at = m->outputs[output], maker = mr__maker_of(m, at);
+    if (maker == 0 || mr__input_made(m, maker) < m->n_inputs)
+        return MR_OK;
+    const mr_layer *l = &m->layers[maker - 1], *last = &m->layers[at - 1];
+    const mr_param *p = mr__layer_activation_param(l);
+    const mr_activation *f =
+        p ? *(const mr_activation *const *)((const char *)l->params + p->at) : NULL;
+    if (!f || (f->function != MR_ACT_SOFTMAX && f->function != MR_ACT_SIGMOID))
+        return MR_OK;
+    /* A view after a softmax may have other classes on its last axis. */
+    if (f->function == MR_ACT_SOFTMAX &&
+        (l->out.rank < 1 || last->out.rank < 1 ||
+         l->out.shape[l->out.rank - 1] != last->out.shape[last->out.rank - 1]))
+        return MR_OK;
+    o->params = mr_memdup(l->params, l->desc->is.params_size);
+    if (!o->params)
+        return mr_fail_memory(st, l->desc->is.params_size, "a layer's parameters");
+    *(const mr_activation **)((char *)o->params + p->at) = &linear;
+    o->activation = f;
+    o->plain = *l;
+    o->plain.params = o->params;
+    return MR_OK;
 }
 
 /* Finds layers with variables in or before them. */
@@ -150,12 +186,19 @@ mr_code mr__plan_gradients(mr_model *m, mr_status *st)
             m->most_inputs = m->layers[i].n_inputs;
     }
     m->edges = mr_calloc(n_edges, sizeof *m->edges);
-    size_t most = n_edges + m->n_outputs;
+    size_t most = n_edges + 2 * m->n_outputs;
+    m->logits = mr_calloc(m->n_outputs, sizeof *m->logits);
     m->slot_values = mr_calloc(most, sizeof *m->slot_values);
     plan p = {m, mr_calloc(most, sizeof *p.taken)};
-    if (!m->first_edge || !m->slot_of || !m->learns || !m->edges || !m->slot_values || !p.taken) {
+    mr_code rc = m->first_edge && m->slot_of && m->learns && m->edges && m->slot_values &&
+                         m->logits && p.taken
+                     ? MR_OK
+                     : mr_fail_memory(st, n_edges * sizeof *m->edges, "the gradients of a model");
+    for (size_t i = 0; i < m->n_outputs && rc == MR_OK; i++)
+        rc = plan_logits(m, &m->logits[i], i, st);
+    if (rc != MR_OK) {
         mr_free(p.taken);
-        return mr_fail_memory(st, n_edges * sizeof *m->edges, "the gradients of a model");
+        return rc;
     }
     m->first_edge[n] = n_edges;
     for (size_t i = 0; i <= n; i++)

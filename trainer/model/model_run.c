@@ -8,6 +8,7 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/collective/collective_impl.h"
 #include "trainer/model/model_impl.h"
+#include "trainer/objectives/loss_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
 #include "trainer/device/random_bits.h"
 #include "trainer/strategy/strategy_impl.h"
@@ -122,6 +123,9 @@ static mr_code make_room(mr_model *m, mr_replica *r, size_t rows, mr_status *st)
         if (l->keep > 0 || l->keep_per_row > 0)
             MR_TRY(grow(s, &p->kept[i], l->keep + rows * l->keep_per_row, st));
     }
+    for (size_t k = 0; k < m->n_outputs; k++)
+        if (m->logits[k].activation)
+            MR_TRY(grow(s, &p->logits[k], rows * mr_dims_values(&m->logits[k].plain.out), st));
     for (size_t i = 0; i < m->n_slots; i++)
         MR_TRY(grow(s, &p->slots[i], rows * m->slot_values[i], st));
     if (m->most_x > 0)
@@ -131,15 +135,22 @@ static mr_code make_room(mr_model *m, mr_replica *r, size_t rows, mr_status *st)
 }
 
 /* This replica's state. Discards what a failed step left in it: the replicas may have stopped at
- * different points of that step. */
+ * different points of that step. Passes of an earlier step that succeeded have their numbers for
+ * good, applied or not. */
 static mr__model_replica *state_of(const mr_model *m, const mr_replica *r)
 {
     mr__model_replica *p = &m->replicas[mr_replica_id(r)];
-    uint64_t failures = mr__strategy_failures(m->s);
+    uint64_t failures = mr__strategy_failures(m->s), step = mr__strategy_step(m->s);
     if (p->failures != failures) {
         p->failures = failures;
-        p->pending = 0;
+        if (p->step == mr__strategy_failed_step(m->s))
+            p->pending = 0;
         p->ready = p->summing = false;
+    }
+    if (p->step != step) {
+        p->step = step;
+        p->steps += p->pending;
+        p->pending = 0;
     }
     return p;
 }
@@ -257,6 +268,42 @@ static mr_code give_output(const mr_model *m, const mr__model_replica *p, size_t
     return MR_OK;
 }
 
+/* The first output that a layer makes and that has logits; n_outputs: none. */
+static size_t logits_of(const mr_model *m, size_t layer)
+{
+    size_t k = 0;
+    while (k < m->n_outputs &&
+           !(m->logits[k].activation && mr__maker_of(m, m->outputs[k]) == layer + 1))
+        k++;
+    return k;
+}
+
+/* rows and width of the values of a layer, for its activation. */
+static void activation_sizes(const mr_layer_pass *p, size_t *rows, size_t *width)
+{
+    const mr_dims *d = &p->layer->out;
+    size_t n = p->rows * mr_dims_values(d);
+    *width = d->rank > 0 ? (size_t)d->shape[d->rank - 1] : 1;
+    *rows = *width > 0 ? n / *width : 0;
+}
+
+/* The forward pass of one layer: of one that makes outputs with logits in two parts. */
+static mr_code layer_forward(const mr_model *m, mr_layer_pass *pass, size_t layer, mr_status *st)
+{
+    const mr__model_replica *p = &m->replicas[mr_replica_id(pass->replica)];
+    size_t k = logits_of(m, layer);
+    if (k == m->n_outputs)
+        return pass->layer->desc->forward(pass, st);
+    mr_math_activate a = {.f = m->logits[k].activation->function, .x = p->logits[k], .y = pass->y};
+    activation_sizes(pass, &a.rows, &a.width);
+    pass->layer = &m->logits[k].plain;
+    pass->y = p->logits[k];
+    mr_code rc = pass->layer->desc->forward(pass, st);
+    pass->layer = &m->layers[layer];
+    pass->y = a.y;
+    return rc == MR_OK ? pass->math->activate(pass->stream, &a, st) : rc;
+}
+
 mr_code mr_model_forward(mr_model *m, mr_replica *r, const mr_array *x, const mr_forward_opts *opts,
                          mr_array *y, mr_status *st)
 {
@@ -273,6 +320,7 @@ mr_code mr_model_forward(mr_model *m, mr_replica *r, const mr_array *x, const mr
     }
     p->pending += training;
     p->ready = training;
+    memset(p->by_logits, 0, m->n_outputs * sizeof *p->by_logits);
     MR_TRY(round_kernels(m, r, st));
     for (size_t i = 0; i < m->n_layers; i++) {
         const mr_layer *l = &m->layers[i];
@@ -280,7 +328,7 @@ mr_code mr_model_forward(mr_model *m, mr_replica *r, const mr_array *x, const mr
         if (l->desc->view || !(rows > 0 || (l->joins && training)))
             continue;
         MR_TRY(round_input(m, &pass, st));
-        MR_TRY(l->desc->forward(&pass, st));
+        MR_TRY(layer_forward(m, &pass, i, st));
         MR_TRY(round_result(m, &pass, i, st));
     }
     for (size_t i = 0; i < m->n_outputs; i++)
@@ -296,6 +344,44 @@ float *mr_model_output_gradient(mr_model *m, const mr_replica *r)
 float *mr_model_output_gradient_of(mr_model *m, const mr_replica *r, size_t output)
 {
     return m->replicas[mr_replica_id(r)].slots[m->output_slots[output]];
+}
+
+bool mr__model_logits(const mr_model *m, const mr_replica *r, size_t output, const char *activation,
+                      mr_array *z)
+{
+    const mr__model_replica *p = &m->replicas[mr_replica_id(r)];
+    const mr_activation *f = m->logits[output].activation;
+    size_t same = logits_of(m, mr__maker_of(m, m->outputs[output]) - 1);
+    mr_code rc = f && activation && strcmp(f->name, activation) == 0
+                     ? give_output(m, p, output, z, NULL)
+                     : MR_UNIMPLEMENTED;
+    if (rc != MR_OK)
+        return false;
+    z->data = p->logits[same];
+    return true;
+}
+
+mr_code mr_model_loss(mr_model *m, mr_replica *r, size_t output, const mr_loss *l,
+                      const mr_array *labels, const mr_loss_opts *opts, float *per_example,
+                      mr_status *st)
+{
+    mr__model_replica *p = &m->replicas[mr_replica_id(r)];
+    mr_array y, z;
+    if (!m->s || output >= m->n_outputs)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the model has no output %zu, or is not built",
+                       output);
+    MR_TRY(give_output(m, p, output, &y, st));
+    bool by_logits = mr__model_logits(m, r, output, mr__loss_probabilities(l), &z);
+    float *gradient = p->ready ? p->slots[m->output_slots[output]] : NULL;
+    bool apart = by_logits && gradient && m->logits[output].slot != m->output_slots[output];
+    if (apart) { /* what other layers and outputs contribute is added to it */
+        MR_TRY(mr_stream_set(mr_replica_stream(r), gradient, 0, mr_array_row_bytes(&y), st));
+        gradient = p->slots[m->logits[output].slot];
+    }
+    p->by_logits[output] = by_logits;
+    bool from_logits = by_logits || mr__loss_reads_logits(l, mr__model_last_activation(m, output));
+    return mr__loss_compute(l, r, labels, by_logits ? &z : &y, from_logits, opts, per_example,
+                            gradient, st);
 }
 
 mr_code mr_model_regularization_loss(const mr_model *m, mr_replica *r, double *sum, mr_status *st)
@@ -387,6 +473,35 @@ static float *slot(const mr__model_replica *p, int i)
     return i < MR__NO_SLOT ? p->outputs[MR__NO_SLOT - i - 1] : p->slots[i];
 }
 
+/* Outputs whose losses left the gradient of the logits: dy becomes that of the logits too, and the
+ * pass that of the layer without its activation. */
+static mr_code leave_activation_out(const mr_model *m, mr_layer_pass *pass, size_t layer,
+                                    mr_status *st)
+{
+    const mr__model_replica *p = &m->replicas[mr_replica_id(pass->replica)];
+    mr_math_activate_backward a = {.y = pass->y, .dy = pass->dy, .dx = pass->dy};
+    const mr__output *first = NULL;
+    for (size_t k = 0; k < m->n_outputs && pass->rows > 0; k++) {
+        const mr__output *o = &m->logits[k];
+        if (!p->by_logits[k] || mr__maker_of(m, m->outputs[k]) != layer + 1)
+            continue;
+        bool apart = p->slots[o->slot] != pass->dy;
+        if (!first && apart) {
+            a.f = o->activation->function;
+            activation_sizes(pass, &a.rows, &a.width);
+            MR_TRY(pass->math->activate_backward(pass->stream, &a, st));
+        }
+        const mr_math_combine add = {pass->rows * mr_dims_values(&o->plain.out), 1, 1,
+                                     p->slots[o->slot], pass->dy};
+        if (apart)
+            MR_TRY(pass->math->combine(pass->stream, &add, st));
+        first = first ? first : o;
+    }
+    if (first)
+        pass->layer = &first->plain;
+    return MR_OK;
+}
+
 /* The backward pass of one layer. to_input: all of its inputs need a gradient. */
 static mr_code layer_backward(mr_model *m, mr_replica *r, size_t i, bool to_input, mr_status *st)
 {
@@ -401,10 +516,11 @@ static mr_code layer_backward(mr_model *m, mr_replica *r, size_t i, bool to_inpu
         if (to_input || m->learns[edges[k].maker]) /* below the first variables none is needed */
             p->dxs[k] = slot(p, edges[k].to);
     pass.dx = p->dxs[0];
+    MR_TRY(leave_activation_out(m, &pass, i, st));
     MR_TRY(round_input(m, &pass, st));
     if (p->rows > 0)
         MR_TRY(mr_layer_round_gradient(&pass, st));
-    MR_TRY(l->desc->backward(&pass, st));
+    MR_TRY(pass.layer->desc->backward(&pass, st));
     for (size_t k = 0; k < l->n_inputs && p->rows > 0; k++) {
         if (edges[k].add == MR__NO_SLOT || !p->dxs[k])
             continue;
@@ -456,39 +572,6 @@ static mr_code set_words(const mr_model *m, mr_replica *r, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr_model_backward_with(mr_model *m, mr_replica *r, const mr_backward_opts *opts,
-                               const float **input_gradient, mr_status *st)
-{
-    size_t bucket = 0;
-    mr__model_replica *p = state_of(m, r);
-    if (!p->ready)
-        return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "backward needs a forward pass with training on before it");
-    MR_TRY(mr__model_finish_sums(m, r, st)); /* they may read gradients that were not applied */
-    p->ready = false;
-    p->frozen = opts && opts->frozen;
-    bool to_input = opts && opts->input_gradient;
-    MR_TRY(set_words(m, r, st));
-    MR_TRY(add_outputs(m, r, st));
-    for (size_t i = m->n_layers; i-- > 0 && (bucket < m->n_buckets || to_input);) {
-        MR_TRY(layer_backward(m, r, i, to_input, st));
-        if (p->frozen)
-            continue;
-        MR_TRY(finish_layer(m, r, i, st));
-        MR_TRY(start_sums(m, r, i, &bucket, st));
-    }
-    p->summing = !p->frozen;
-    p->pending -= p->frozen && p->pending > 0; /* a frozen pass is never applied */
-    for (size_t i = 0; i < m->n_inputs && to_input && input_gradient; i++)
-        input_gradient[i] = p->slots[m->slot_of[mr__maker_of(m, m->input_layers[i])]];
-    return MR_OK;
-}
-
-mr_code mr_model_backward(mr_model *m, mr_replica *r, mr_status *st)
-{
-    return mr_model_backward_with(m, r, NULL, NULL, st);
-}
-
 /* Updates one variable, when the sums are available. */
 static mr_code update(mr_model *m, mr_replica *r, mr_optimizer *o, size_t v, mr_status *st)
 {
@@ -510,6 +593,75 @@ static mr_code update(mr_model *m, mr_replica *r, mr_optimizer *o, size_t v, mr_
         break;
     }
     return MR_OK;
+}
+
+/* After a local pass, whose gradients are not summed: sums what the replicas add to running means,
+ * and updates these. */
+static mr_code update_averages(mr_model *m, mr_replica *r, mr_status *st)
+{
+    const mr__model_replica *p = &m->replicas[mr_replica_id(r)];
+    mr_collective *c = mr_strategy_collective(m->s);
+    mr_stream *s = mr_replica_stream(r);
+    size_t id = mr_replica_id(r);
+    bool central = mr__strategy_is_central(m->s);
+    uint64_t ticket;
+    for (size_t v = 0; v < m->n_learned; v++)
+        mr__variable_set_summed(m->learned[v], id, false);
+    if (m->n_averages == 0)
+        return MR_OK;
+    MR_TRY(mr_collective_start(c, id, s, p->gradients, MR__WORD_ORDER, &ticket, st));
+    MR_TRY(mr_collective_wait(c, id, s, ticket, st));
+    for (size_t v = 0; v < m->n_variables; v++)
+        if (mr_variable_role_of(m->variables[v]) == MR_AVERAGE) {
+            MR_TRY(mr_collective_start(c, id, s, p->grads[v], mr_variable_size(m->variables[v]),
+                                       &ticket, st));
+            MR_TRY(mr_collective_wait(c, id, s, ticket, st));
+        }
+    MR_TRY(mr__collective_commit(c, id, s, st));
+    for (size_t v = 0; v < m->n_variables && !(central && id > 0); v++)
+        if (mr_variable_role_of(m->variables[v]) == MR_AVERAGE)
+            MR_TRY(update(m, r, NULL, v, st));
+    return central ? mr__variables_publish(m->variables, m->n_variables, r,
+                                           p->gradients + MR__WORD_ORDER, st)
+                   : MR_OK;
+}
+
+mr_code mr_model_backward_with(mr_model *m, mr_replica *r, const mr_backward_opts *opts,
+                               const float **input_gradient, mr_status *st)
+{
+    size_t bucket = 0;
+    mr__model_replica *p = state_of(m, r);
+    if (!p->ready)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "backward needs a forward pass with training on before it");
+    MR_TRY(mr__model_finish_sums(m, r, st)); /* they may read gradients that were not applied */
+    p->ready = false;
+    p->frozen = opts && opts->frozen;
+    p->local = opts && opts->local && !p->frozen;
+    bool to_input = opts && opts->input_gradient;
+    MR_TRY(set_words(m, r, st));
+    MR_TRY(add_outputs(m, r, st));
+    for (size_t i = m->n_layers; i-- > 0 && (bucket < m->n_buckets || to_input);) {
+        MR_TRY(layer_backward(m, r, i, to_input, st));
+        if (p->frozen)
+            continue;
+        MR_TRY(finish_layer(m, r, i, st));
+        if (p->local)
+            bucket += bucket < m->n_buckets && m->buckets[bucket].layer == i;
+        else
+            MR_TRY(start_sums(m, r, i, &bucket, st));
+    }
+    p->summing = !p->frozen && !p->local;
+    if (p->local)
+        MR_TRY(update_averages(m, r, st));
+    for (size_t i = 0; i < m->n_inputs && to_input && input_gradient; i++)
+        input_gradient[i] = p->slots[m->slot_of[mr__maker_of(m, m->input_layers[i])]];
+    return MR_OK;
+}
+
+mr_code mr_model_backward(mr_model *m, mr_replica *r, mr_status *st)
+{
+    return mr_model_backward_with(m, r, NULL, NULL, st);
 }
 
 /* Waits for all sums, and passes all gradients to the optimizer. */
@@ -540,6 +692,10 @@ mr_code mr_model_apply_gradients(mr_model *m, mr_replica *r, mr_optimizer *o, mr
     if (p->frozen)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "the last backward pass was frozen: there is nothing to apply");
+    if (p->local)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the last backward pass was local: its gradients are not summed; apply what "
+                       "mr_model_local_gradient gives with mr_optimizer_apply_gradients");
     /* After this all replicas have started all their sums, and every copy is updated. */
     MR_TRY(mr__optimizer_prepare(o, r, m->learned, m->n_learned, st));
     MR_TRY(mr__collective_commit(c, id, s, st));
@@ -560,22 +716,45 @@ mr_code mr_model_apply_gradients(mr_model *m, mr_replica *r, mr_optimizer *o, mr
     if (central)
         MR_TRY(mr__variables_publish(m->variables, m->n_variables, r, p->gradients + MR__WORD_ORDER,
                                      st));
+    for (size_t v = 0; v < m->n_learned; v++)
+        mr__variable_set_summed(m->learned[v], id, false);
     p->summing = false;
     p->steps += p->pending;
     p->pending = 0;
     return MR_OK;
 }
 
+static mr_code check_learned(const mr_model *m, size_t i, mr_status *st)
+{
+    if (mr_variable_role_of(m->variables[i]) == MR_LEARNED)
+        return MR_OK;
+    return mr_fail(st, MR_INVALID_ARGUMENT, "%s is not learned and has no gradient",
+                   mr_variable_name(m->variables[i]));
+}
+
+mr_code mr_model_local_gradient(mr_model *m, mr_replica *r, size_t i, const float **gradient,
+                                mr_status *st)
+{
+    const mr__model_replica *p = &m->replicas[mr_replica_id(r)];
+    MR_TRY(check_learned(m, i, st));
+    if (!p->local)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the last backward pass was not local (mr_backward_opts.local): its "
+                       "gradients are summed in place");
+    *gradient = p->grads[i];
+    return MR_OK;
+}
+
 mr_code mr_model_gradient(mr_model *m, mr_replica *r, size_t i, const float **gradient,
                           mr_status *st)
 {
-    if (mr_variable_role_of(m->variables[i]) != MR_LEARNED)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "%s is not learned and has no gradient",
-                       mr_variable_name(m->variables[i]));
-    if (m->replicas[mr_replica_id(r)].frozen)
+    MR_TRY(check_learned(m, i, st));
+    if (m->replicas[mr_replica_id(r)].frozen || m->replicas[mr_replica_id(r)].local)
         return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "the last backward pass was frozen: gradients were not summed");
+                       "the last backward pass was %s: gradients were not summed",
+                       m->replicas[mr_replica_id(r)].frozen ? "frozen" : "local");
     MR_TRY(mr__model_finish_sums(m, r, st));
+    mr__variable_set_summed(m->variables[i], mr_replica_id(r), true);
     *gradient = m->replicas[mr_replica_id(r)].grads[i];
     return MR_OK;
 }

@@ -74,10 +74,20 @@ const char *mr_loss_name(const mr_loss *l)
     return l->desc ? l->desc->is.name : l->text;
 }
 
+const char *mr__loss_probabilities(const mr_loss *l)
+{
+    return l->desc && l->desc->has_logits ? l->desc->probabilities : NULL;
+}
+
+bool mr__loss_reads_logits(const mr_loss *l, const mr_activation *last)
+{
+    const char *of = mr__loss_probabilities(l);
+    return of && (l->from_logits_given ? l->from_logits : !last || strcmp(last->name, of) != 0);
+}
+
 void mr__loss_fit_model(mr_loss *l, const mr_activation *last)
 {
-    if (!l->from_logits_given && l->desc->has_logits)
-        l->from_logits = !last || strcmp(last->name, l->desc->probabilities) != 0;
+    l->from_logits = mr__loss_reads_logits(l, last);
 }
 
 mr_math_loss mr_loss_operation(const mr_loss_pass *p, mr_math_loss_kind kind)
@@ -220,27 +230,35 @@ mr_code mr__loss_check_weights(const mr_array *w, const mr_array *predictions, m
     return check_weights(&whole, rows, rows * mr_loss_values_per_example(&columns), st);
 }
 
-/* Converts the weights to floats, and finds how many losses share one. */
-static mr_code read_weights(const mr_array *w, size_t rows, mr_loss_pass *p, mr_status *st)
+mr_code mr__weights_read(const mr_array *w, mr_replica *r, size_t rows, size_t n_losses,
+                         const float **weights, size_t *per_weight, mr_status *st)
 {
     void *floats;
     size_t n = mr_array_row_values(w);
-    MR_TRY(check_weights(w, rows, p->n, st));
-    p->per_weight = w->rank == 0 ? p->n : n == p->n ? 1 : p->per_row;
-    p->per_weight += p->per_weight == 0; /* if there are no losses */
-    p->weights = w->data;
+    MR_TRY(check_weights(w, rows, n_losses, st));
+    *per_weight = w->rank == 0 ? n_losses : n == n_losses ? 1 : n_losses / rows;
+    *per_weight += *per_weight == 0; /* if there are no losses */
+    *weights = w->data;
     if (w->dtype == MR_FLOAT32 || n == 0)
         return MR_OK;
-    MR_TRY(mr_replica_scratch(p->replica, n * sizeof(float), &floats, st));
-    p->weights = floats;
-    return p->math->cast(
-        p->stream,
+    MR_TRY(mr_replica_scratch(r, n * sizeof(float), &floats, st));
+    *weights = floats;
+    return mr_replica_math(r)->cast(
+        mr_replica_stream(r),
         &(mr_math_cast){.n = n, .from = w->dtype, .scale = 1, .src = w->data, .dst = floats}, st);
 }
 
 mr_code mr_loss_compute(const mr_loss *l, mr_replica *r, const mr_array *labels,
                         const mr_array *predictions, const mr_loss_opts *opts, float *per_example,
                         float *gradient, mr_status *st)
+{
+    return mr__loss_compute(l, r, labels, predictions, l->from_logits, opts, per_example, gradient,
+                            st);
+}
+
+mr_code mr__loss_compute(const mr_loss *l, mr_replica *r, const mr_array *labels,
+                         const mr_array *predictions, bool from_logits, const mr_loss_opts *opts,
+                         float *per_example, float *gradient, mr_status *st)
 {
     const mr_loss_opts none = {.scale = 1};
     const mr_loss_opts *o = opts ? opts : &none;
@@ -257,7 +275,7 @@ mr_code mr_loss_compute(const mr_loss *l, mr_replica *r, const mr_array *labels,
     mr_array columns = as_columns(x);
     MR_TRY(check_labels(l->desc, labels, &columns, st));
     mr_loss_pass p = {.params = l->params,
-                      .from_logits = l->from_logits,
+                      .from_logits = from_logits,
                       .replica = r,
                       .stream = mr_replica_stream(r),
                       .math = mr_replica_math(r),
@@ -277,6 +295,7 @@ mr_code mr_loss_compute(const mr_loss *l, mr_replica *r, const mr_array *labels,
     if (p.width == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "%s: predictions have no values", l->desc->is.name);
     if (o->sample_weight)
-        MR_TRY(read_weights(o->sample_weight, (size_t)x->shape[0], &p, st));
+        MR_TRY(mr__weights_read(o->sample_weight, r, (size_t)x->shape[0], p.n, &p.weights,
+                                &p.per_weight, st));
     return l->desc->compute(&p, st);
 }

@@ -4,6 +4,7 @@
 #include "trainer/device/activations.h"
 #include "trainer/objectives/loss.h"
 #include "trainer/objectives/loss_desc.h"
+#include "trainer/settings.h"
 
 /* The loss of one output; name NULL: identified by its position. */
 typedef struct mr__loss_part {
@@ -23,8 +24,23 @@ struct mr_loss {
     mr__loss_part *parts;
 };
 
-/* Sets from_logits, if the text did not, by the model's last activation; NULL: none. */
+/* The activation whose results the loss can take as probabilities; NULL: it takes no logits. */
+const char *mr__loss_probabilities(const mr_loss *l);
+/* Whether predictions with this last activation (NULL: none) are logits: as the text says, else
+ * unless it makes probabilities. */
+bool mr__loss_reads_logits(const mr_loss *l, const mr_activation *last);
+/* Sets from_logits so. */
 void mr__loss_fit_model(mr_loss *l, const mr_activation *last);
+/* mr_loss_compute for predictions that are logits or not, whatever the text says. */
+mr_code mr__loss_compute(const mr_loss *l, mr_replica *r, const mr_array *labels,
+                         const mr_array *predictions, bool from_logits, const mr_loss_opts *opts,
+                         float *per_example, float *gradient, mr_status *st) MR_NODISCARD;
+
+/* Inside a step, for `rows` examples with n_losses losses in all: *weights = w as floats in device
+ * memory, one for every *per_weight losses.
+ * errors   MR_INVALID_ARGUMENT: w is not weights of these */
+mr_code mr__weights_read(const mr_array *w, mr_replica *r, size_t rows, size_t n_losses,
+                         const float **weights, size_t *per_weight, mr_status *st) MR_NODISCARD;
 
 /* Whether labels match these predictions, and w is valid as weights of their examples. Neither has
  * data; a size of -1 is unknown, and matches.
@@ -33,6 +49,9 @@ mr_code mr__loss_check_labels(const mr_loss *l, const mr_array *labels, const mr
                               mr_status *st) MR_NODISCARD;
 mr_code mr__loss_check_weights(const mr_array *w, const mr_array *predictions,
                                mr_status *st) MR_NODISCARD;
+
+/* Adds "loss" with its parameters; for several outputs the loss and the weight of each. */
+mr_code mr__loss_settings(const mr_loss *l, mr__settings *out, mr_status *st) MR_NODISCARD;
 
 /* In loss_outputs.c: the parts of a record or list of losses. */
 mr_code mr__loss_parse_parts(mr_loss *l, const mr_expr *e, mr_status *st) MR_NODISCARD;

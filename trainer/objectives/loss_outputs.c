@@ -205,3 +205,29 @@ mr_code mr__loss_check_outputs(const mr_loss *l, const char *const *names, size_
                            l->parts[i].name, all);
     return MR_OK;
 }
+
+/* ---- settings ---- */
+
+static mr_code add_loss(const mr_loss *l, const char *name, mr__settings *out, mr_status *st)
+{
+    return mr__settings_add_table(out, name, l->desc->is.name, l->desc->is.params, l->params, st);
+}
+
+mr_code mr__loss_settings(const mr_loss *l, mr__settings *out, mr_status *st)
+{
+    char name[128], weight[NUMBER];
+    if (l->n_parts == 0)
+        return add_loss(l, "loss", out, st);
+    for (size_t i = 0; i < l->n_parts; i++) {
+        const mr__loss_part *p = &l->parts[i];
+        if (p->name)
+            snprintf(name, sizeof name, "loss of %.100s", p->name);
+        else
+            snprintf(name, sizeof name, "loss of output %zu", i);
+        MR_TRY(add_loss(p->loss, name, out, st));
+        snprintf(weight, sizeof weight, "%.15g", p->weight);
+        snprintf(name + strlen(name), sizeof name - strlen(name), "/weight");
+        MR_TRY(mr__settings_add(out, name, weight, st));
+    }
+    return MR_OK;
+}

@@ -12,7 +12,8 @@
 
 /* The totals of one replica, in its device's memory. */
 typedef struct part {
-    mr_replica *r; /* NULL: nothing yet */
+    mr_replica *r;     /* NULL: nothing yet */
+    uint64_t strategy; /* its mr__strategy_serial */
     double *totals;
 } part;
 
@@ -22,6 +23,7 @@ struct mr_metric {
     mr_loss *loss; /* its mean is the metric; NULL: defined by desc */
     char *output;  /* "kind" of "kind.accuracy"; NULL: none */
     char *name;    /* with an output; NULL: the descriptor's or loss's */
+    bool weighted; /* its text is weighted(...) */
     double threshold;
     bool logits;
     size_t n_totals;
@@ -63,18 +65,47 @@ static const char *find_name(const char *text, size_t *n)
     return text;
 }
 
+/* What is weighted in the text "weighted(kind.accuracy)"; NULL: nothing. */
+static const char *find_weighted(const char *text)
+{
+    static const char word[] = "weighted";
+    size_t n;
+    const char *name = find_name(text, &n);
+    if (n != sizeof word - 1 || memcmp(name, word, n) != 0)
+        return NULL;
+    name += n + strspn(name + n, " ");
+    return *name == '(' ? name + 1 : NULL;
+}
+
+/* The name of a metric without arguments, "kind.accuracy". */
+static const char *base_name(const char *text, size_t *n, bool *weighted)
+{
+    const char *inner = find_weighted(text);
+    *weighted = inner != NULL;
+    return find_name(inner ? inner : text, n);
+}
+
 void mr_metric_value_name(const char *const *metrics, size_t i, char *out, size_t size)
 {
-    size_t n, n_before, same = 0;
-    const char *name = find_name(metrics[i], &n);
+    size_t n, of_before, all = 0, weighted_before = 0, number, dot = 0;
+    bool weighted, is_weighted, first_is_weighted = false;
+    const char *name = base_name(metrics[i], &n, &weighted);
     for (size_t k = 0; k < i; k++) {
-        const char *before = find_name(metrics[k], &n_before);
-        same += n == n_before && memcmp(name, before, n) == 0;
+        const char *before = base_name(metrics[k], &of_before, &is_weighted);
+        if (n != of_before || memcmp(name, before, n) != 0)
+            continue;
+        first_is_weighted = all == 0 ? is_weighted : first_is_weighted;
+        all++;
+        weighted_before += is_weighted;
     }
-    if (same > 0)
-        snprintf(out, size, "%.*s_%zu", (int)n, name, same);
-    else
-        snprintf(out, size, "%.*s", (int)n, name);
+    bool says = weighted && all > 0;
+    number = says ? weighted_before - first_is_weighted : all;
+    for (size_t k = 0; k < n; k++)
+        dot = name[k] == '.' ? k + 1 : dot;
+    int at = snprintf(out, size, "%.*s%s%.*s", (int)dot, name, says ? "weighted_" : "",
+                      (int)(n - dot), name + dot);
+    if (number > 0 && (size_t)at < size)
+        snprintf(out + at, size - (size_t)at, "_%zu", number);
     for (char *c = out; *c; c++)
         if (*c == '.')
             *c = '_';
@@ -106,15 +137,35 @@ static mr_code name_output(mr_metric *m, const char *text, size_t n, mr_status *
     return m->output && m->name ? MR_OK : mr_fail_memory(st, n, "a metric");
 }
 
+/* Reads "weighted(kind.accuracy)" or what is in the brackets. */
+static mr_code read_text(mr_metric *m, const char *text, mr_status *st)
+{
+    const char *inner = find_weighted(text);
+    size_t n = inner ? strlen(inner) : 0;
+    while (n > 0 && isspace((unsigned char)inner[n - 1]))
+        n--;
+    if (inner && !(n > 1 && inner[n - 1] == ')' && !find_weighted(inner)))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "metric %.200s: expected one metric in brackets, as in weighted(accuracy)",
+                       text);
+    m->weighted = inner != NULL;
+    char *own = inner ? mr_strndup(inner, n - 1) : mr_strdup(text);
+    if (!own)
+        return mr_fail_memory(st, strlen(text), "a metric");
+    n = output_length(own);
+    mr_code rc = read_metric(m, own + n + (n > 0), st);
+    if (rc == MR_OK && n > 0)
+        rc = name_output(m, own, n, st);
+    mr_free(own);
+    return rc;
+}
+
 mr_code mr_metric_parse(mr_metric **out, const char *text, mr_status *st)
 {
     mr_metric *m = mr_calloc(1, sizeof *m);
     if (!m)
         return mr_fail_memory(st, sizeof *m, "a metric");
-    size_t n = output_length(text);
-    mr_code rc = read_metric(m, text + n + (n > 0), st);
-    if (rc == MR_OK && n > 0)
-        rc = name_output(m, text, n, st);
+    mr_code rc = read_text(m, text, st);
     if (rc == MR_OK) {
         m->threshold = 0.5;
         m->n_totals = m->desc->totals ? m->desc->totals(m->params) : 2;
@@ -172,7 +223,9 @@ void mr_metric_set_threshold(mr_metric *m, double threshold)
 
 void mr__metric_fit_model(mr_metric *m, const mr_loss *loss, const mr_activation *last)
 {
-    m->logits = loss && loss->desc && loss->desc->has_logits && loss->from_logits;
+    const char *of = loss ? mr__loss_probabilities(loss) : NULL;
+    /* Where the activation makes probabilities, the loss reads its input, but a metric does not. */
+    m->logits = of && loss->from_logits && !(last && strcmp(last->name, of) == 0);
     if (m->logits) /* a probability of one half is the logit 0 */
         m->threshold = 0;
     if (m->loss)
@@ -189,33 +242,49 @@ static mr_code part_of(mr_metric *m, mr_replica *r, part **out, mr_status *st)
 {
     part *p = &m->parts[mr_replica_id(r)];
     void *totals;
+    uint64_t strategy = mr__strategy_serial(mr_replica_strategy(r));
     *out = p;
+    if (p->r && p->strategy != strategy)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "metric %s has totals on the devices of another strategy; each strategy "
+                       "needs a separate metric",
+                       mr_metric_name(m));
     if (p->r)
         return MR_OK;
     MR_TRY(mr_device_alloc(mr_replica_device(r), MR_MEMORY_DEVICE, m->n_totals * sizeof(double),
                            &totals, st));
-    *p = (part){r, totals};
+    *p = (part){r, strategy, totals};
     return mr_stream_set(mr_replica_stream(r), totals, 0, m->n_totals * sizeof(double), st);
 }
 
-static mr_code add_losses(mr_metric *m, mr_replica *r, const mr_array *labels, const mr_array *x,
-                          double *totals, mr_status *st)
+static size_t n_losses(const mr_array *x)
 {
-    size_t n = (size_t)x->shape[0] * mr_loss_values_per_example(x);
+    return (size_t)x->shape[0] * mr_loss_values_per_example(x);
+}
+
+/* x: predictions, or the logits that the loss prefers. */
+static mr_code add_losses(mr_metric *m, const mr_metric_pass *p, const mr_array *x,
+                          bool from_logits, mr_status *st)
+{
+    size_t n = n_losses(x);
     void *losses;
-    MR_TRY(mr_replica_scratch(r, n * sizeof(float), &losses, st));
-    MR_TRY(mr_loss_compute(m->loss, r, labels, x, NULL, losses, NULL, st));
+    MR_TRY(mr_replica_scratch(p->replica, n * sizeof(float), &losses, st));
+    MR_TRY(
+        mr__loss_compute(m->loss, p->replica, p->labels, x, from_logits, NULL, losses, NULL, st));
     const mr_math_metric mean = {.kind = MR_METRIC_MEAN,
                                  .n = n,
                                  .width = 1,
                                  .x = losses,
                                  .label_dtype = MR_FLOAT32,
-                                 .total = totals};
-    return mr_replica_math(r)->metric(mr_replica_stream(r), &mean, st);
+                                 .total = p->total,
+                                 .weights = p->weights,
+                                 .values_per_weight = p->losses_per_weight};
+    return p->math->metric(p->stream, &mean, st);
 }
 
-mr_code mr_metric_update(mr_metric *m, mr_replica *r, const mr_array *labels,
-                         const mr_array *predictions, mr_status *st)
+mr_code mr__metric_add(mr_metric *m, mr_replica *r, const mr_array *labels,
+                       const mr_array *predictions, const mr_array *logits,
+                       const mr_array *sample_weight, mr_status *st)
 {
     const mr_array *x = predictions;
     part *mine;
@@ -228,9 +297,10 @@ mr_code mr_metric_update(mr_metric *m, mr_replica *r, const mr_array *labels,
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "%s: labels must be a tensor of numbers of rank 1 or more",
                        mr_metric_name(m));
+    if (sample_weight && !m->desc->weighs)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "%s does not take sample weights",
+                       mr_metric_name(m));
     MR_TRY(part_of(m, r, &mine, st));
-    if (m->loss)
-        return add_losses(m, r, labels, x, mine->totals, st);
     mr_metric_pass p = {.params = m->params,
                         .replica = r,
                         .stream = mr_replica_stream(r),
@@ -240,8 +310,41 @@ mr_code mr_metric_update(mr_metric *m, mr_replica *r, const mr_array *labels,
                         .threshold = m->threshold,
                         .logits = m->logits,
                         .total = mine->totals,
-                        .name = mr_metric_name(m)};
+                        .name = mr_metric_name(m),
+                        .losses_per_weight = 1};
+    mr_code rc = MR_OK;
+    if (sample_weight)
+        rc = mr__weights_read(sample_weight, r, (size_t)x->shape[0], n_losses(x), &p.weights,
+                              &p.losses_per_weight, st);
+    if (rc != MR_OK)
+        mr_status_prefix(st, "%s", mr_metric_name(m));
+    MR_TRY(rc);
+    if (m->loss)
+        return add_losses(m, &p, logits ? logits : x, logits || m->loss->from_logits, st);
     return m->desc->update(&p, st);
+}
+
+mr_code mr_metric_update(mr_metric *m, mr_replica *r, const mr_array *labels,
+                         const mr_array *predictions, mr_status *st)
+{
+    return mr__metric_add(m, r, labels, predictions, NULL, NULL, st);
+}
+
+mr_code mr_metric_update_weighted(mr_metric *m, mr_replica *r, const mr_array *labels,
+                                  const mr_array *predictions, const mr_array *sample_weight,
+                                  mr_status *st)
+{
+    return mr__metric_add(m, r, labels, predictions, NULL, sample_weight, st);
+}
+
+bool mr__metric_is_weighted(const mr_metric *m)
+{
+    return m->weighted;
+}
+
+const char *mr__metric_probabilities(const mr_metric *m)
+{
+    return m->loss ? mr__loss_probabilities(m->loss) : NULL;
 }
 
 mr_code mr__metric_fetch(mr_metric *m, mr_replica *r, double *out, mr_status *st)

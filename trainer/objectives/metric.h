@@ -15,9 +15,11 @@
  *     recall                        share of the true examples that are predicted true
  *     auc                           area under the ROC curve
  *     the name of a loss            the mean of that loss
+ *     weighted(accuracy)            any of them with the sample weights of the data
  *
  * For a model with several outputs each metric names its output: "kind.accuracy". Its value is then
- * called "kind_accuracy".
+ * called "kind_accuracy". weighted(kind.accuracy) has the same name, or kind_weighted_accuracy if
+ * an earlier metric has that. Like Keras's, metrics are unweighted otherwise.
  *
  * thread   update: inside steps, each replica its own; everything else between steps
  * since    0.1 */
@@ -49,6 +51,12 @@ MR_API void mr_metric_set_threshold(mr_metric *m, double threshold);
  * errors   MR_INVALID_ARGUMENT: shapes or dtypes */
 MR_API mr_code mr_metric_update(mr_metric *m, mr_replica *r, const mr_array *labels,
                                 const mr_array *predictions, mr_status *st) MR_NODISCARD;
+/* The same with sample weights, a tensor as in mr_loss_opts (NULL: all 1): like Keras's metrics,
+ * means divide by the sum of the weights, and counts (precision, recall, auc) add them up.
+ * errors   MR_INVALID_ARGUMENT: shapes or dtypes; a registered metric that takes no weights */
+MR_API mr_code mr_metric_update_weighted(mr_metric *m, mr_replica *r, const mr_array *labels,
+                                         const mr_array *predictions, const mr_array *sample_weight,
+                                         mr_status *st) MR_NODISCARD;
 /* The result over all replicas since the last reset: 0 if nothing was added, NaN if a device has
  * failed or no memory for the totals was available. Waits for the devices, except for a metric made
  * by fit: that has the values of the last step whose results have arrived. */

@@ -24,15 +24,20 @@ typedef struct mr_metric_pass {
     const mr_array *predictions;
     double threshold; /* for metrics that compare predictions with a threshold */
     bool logits;      /* predictions are logits */
-    /* Updated by adding: a sum and a count; with the slot totals, the number of values it
-     * returns. */
+    /* Updated by adding: a sum and a count, both weighted; with the slot totals, the number of
+     * values it returns. */
     double *total;
     const char *name; /* of the metric, for messages */
+    /* Sample weights, one for every losses_per_weight losses, that is, rows of the predictions'
+     * last axis. NULL: all 1. */
+    const float *weights;
+    size_t losses_per_weight;
 } mr_metric_pass;
 
 typedef struct mr_metric_desc {
     mr_component is;
     bool needs_labels;
+    bool weighs; /* update reads weights; otherwise weighted(...) refuses the metric */
     /* Submits operations to the stream. */
     mr_code (*update)(const mr_metric_pass *p, mr_status *st);
     /* The number of totals, and the result from their sums over replicas and workers. Both or
@@ -40,6 +45,11 @@ typedef struct mr_metric_desc {
     size_t (*totals)(const void *params);
     double (*result)(const void *params, const double *totals);
 } mr_metric_desc;
+
+/* The operation of the table for this metric, with labels and weights, for n losses of `width`
+ * values that are each compared or counted. To be completed, and submitted with p->math->metric. */
+MR_API mr_math_metric mr_metric_operation(const mr_metric_pass *p, mr_math_metric_kind kind,
+                                          size_t n, size_t width);
 
 /* Registers a metric for mr_metric_parse; d must stay valid.
  * errors   MR_ALREADY_EXISTS · MR_INVALID_ARGUMENT: another ABI version, a bad name or table

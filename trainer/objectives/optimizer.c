@@ -10,11 +10,12 @@
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/strategy/variable_impl.h"
 
-/* The state of one variable, for every replica: slots[replica * n_slots + slot]. */
+/* The state of one variable, for every replica: slots[replica * n_slots + slot]. Dropped when the
+ * variable is freed: another may get its address. */
 typedef struct memory {
     mr_variable *v;
     mr_strategy *s;
-    size_t n;
+    int64_t from; /* updates that the optimizer had made before the first of this variable */
     float **slots;
 } memory;
 
@@ -27,6 +28,7 @@ typedef struct common {
 enum { MAX_PARAMS = 32, N_COMMON = 5 };
 
 struct mr_optimizer {
+    uint64_t serial;
     const mr_optimizer_desc *desc;
     mr_param table[MAX_PARAMS + N_COMMON]; /* the descriptor's, and those of common */
     size_t params_size;                    /* of the struct it describes */
@@ -35,7 +37,8 @@ struct mr_optimizer {
     char *text;     /* the source text */
     size_t n_slots;
     int64_t iterations[MR_MAX_REPLICAS]; /* each replica counts its own updates */
-    pthread_mutex_t lock;                /* guards the list, which the first update fills */
+    uint64_t strategy;    /* mr__strategy_serial of the last update's strategy; UINT64_MAX: none */
+    pthread_mutex_t lock; /* guards the list, which the first update fills, and strategy */
     memory *memories;
     size_t n_memories, capacity;
 };
@@ -117,6 +120,8 @@ mr_code mr_optimizer_parse(mr_optimizer **out, const char *text, mr_status *st)
     mr_optimizer *o = mr_calloc(1, sizeof *o);
     mr_code rc = o ? MR_OK : mr_fail_memory(st, sizeof *o, "an optimizer");
     if (o) {
+        o->serial = mr__next_serial();
+        o->strategy = UINT64_MAX;
         pthread_mutex_init(&o->lock, NULL);
         o->text = mr_strdup(text);
         rc = o->text ? read_params(o, e, st) : mr_fail_memory(st, strlen(text), "an optimizer");
@@ -154,8 +159,10 @@ void mr_optimizer_free(mr_optimizer *o)
 {
     if (!o)
         return;
-    for (size_t i = 0; i < o->n_memories; i++)
+    for (size_t i = 0; i < o->n_memories; i++) {
+        mr__variable_unkeep(o->memories[i].v, o);
         memory_free(o, &o->memories[i]);
+    }
     pthread_mutex_destroy(&o->lock);
     mr_free(o->memories);
     mr_free(o->text);
@@ -202,46 +209,71 @@ static size_t find(const mr_optimizer *o, const mr_variable *v)
     return i;
 }
 
+/* The variable is being freed. */
+static void forget(void *optimizer, mr_variable *v)
+{
+    mr_optimizer *o = optimizer;
+    pthread_mutex_lock(&o->lock);
+    size_t i = find(o, v);
+    if (i < o->n_memories) {
+        memory_free(o, &o->memories[i]);
+        o->memories[i] = o->memories[--o->n_memories];
+    }
+    pthread_mutex_unlock(&o->lock);
+}
+
 /* Call with the lock held: adds the state of a variable, for all replicas. */
 static mr_code remember(mr_optimizer *o, const mr_replica *r, mr_variable *v, mr_status *st)
 {
-    memory m = {.v = v, .s = mr_replica_strategy(r), .n = mr_variable_size(v)};
+    memory m = {.v = v, .s = mr_replica_strategy(r), .from = o->iterations[mr_replica_id(r)]};
     size_t n = o->n_slots * mr_strategy_num_local_replicas(m.s);
     MR_TRY(MR_GROW(o->memories, o->capacity, o->n_memories + 1, MAX_VARIABLES,
                    "an optimizer's variables", st));
     m.slots = mr_calloc(n, sizeof *m.slots);
     if (!m.slots)
         return mr_fail_memory(st, n * sizeof *m.slots, "an optimizer's variables");
-    o->memories[o->n_memories++] = m;
-    return MR_OK;
+    mr_code rc = mr__variable_keep(v, forget, o, st);
+    if (rc == MR_OK)
+        o->memories[o->n_memories++] = m;
+    else
+        mr_free(m.slots);
+    return rc;
 }
 
-/* The replica's slots of a variable; each replica allocates and zeroes its own. */
+/* The replica's slots of a variable; each replica allocates and zeroes its own. *from: as in its
+ * memory. */
 static mr_code slots_of(mr_optimizer *o, mr_replica *r, mr_variable *v, float ***slots,
-                        mr_status *st)
+                        int64_t *from, mr_status *st)
 {
     pthread_mutex_lock(&o->lock);
     size_t i = find(o, v);
     mr_code rc = i == o->n_memories ? remember(o, r, v, st) : MR_OK;
-    if (rc == MR_OK)
+    if (rc == MR_OK) {
         *slots = o->memories[i].slots + mr_replica_id(r) * o->n_slots;
+        *from = o->memories[i].from;
+    }
     pthread_mutex_unlock(&o->lock);
     return rc;
+}
+
+static float first_value(const mr_optimizer *o, size_t slot)
+{
+    return o->desc->slot_value ? o->desc->slot_value(o->params, slot) : 0;
 }
 
 static mr_code make_slots(mr_optimizer *o, mr_replica *r, mr_variable *v, mr_status *st)
 {
     float **slots;
+    int64_t from;
     size_t n = mr_variable_size(v), bytes = n * sizeof(float);
-    MR_TRY(slots_of(o, r, v, &slots, st));
+    MR_TRY(slots_of(o, r, v, &slots, &from, st));
     for (size_t k = 0; k < o->n_slots; k++) {
         void *p;
         if (slots[k])
             continue;
         MR_TRY(mr_device_alloc(mr_replica_device(r), MR_MEMORY_DEVICE, bytes, &p, st));
-        float first = o->desc->slot_value ? o->desc->slot_value(o->params, k) : 0;
-        mr_code rc =
-            mr_replica_math(r)->fill(mr_replica_stream(r), &(mr_math_fill){n, first, p}, st);
+        mr_code rc = mr_replica_math(r)->fill(mr_replica_stream(r),
+                                              &(mr_math_fill){n, first_value(o, k), p}, st);
         if (rc != MR_OK) {
             mr_device_free(mr_replica_device(r), MR_MEMORY_DEVICE, p);
             return rc;
@@ -251,11 +283,23 @@ static mr_code make_slots(mr_optimizer *o, mr_replica *r, mr_variable *v, mr_sta
     return MR_OK;
 }
 
+/* Another strategy may have more replicas than have counted so far. */
+static void enter_strategy(mr_optimizer *o, const mr_strategy *s)
+{
+    pthread_mutex_lock(&o->lock);
+    if (o->strategy != mr__strategy_serial(s)) {
+        o->strategy = mr__strategy_serial(s);
+        mr__optimizer_set_iterations(o, o->iterations[0]);
+    }
+    pthread_mutex_unlock(&o->lock);
+}
+
 mr_code mr__optimizer_prepare(mr_optimizer *o, mr_replica *r, mr_variable *const *variables,
                               size_t n, mr_status *st)
 {
     if (mr_replica_id(r) == 0)
         MR_TRY(mr__strategy_reserve_undo(mr_replica_strategy(r), st));
+    enter_strategy(o, mr_replica_strategy(r));
     /* With central storage only the first replica updates and has slots. */
     bool updates = mr_replica_id(r) == 0 || !mr__strategy_is_central(mr_replica_strategy(r));
     for (size_t i = 0; i < n && o->n_slots > 0 && updates; i++)
@@ -332,8 +376,11 @@ mr_code mr__optimizer_update(mr_optimizer *o, mr_replica *r, mr_variable *v, flo
                            .skip = skip};
     const mr_math_decay decay = {n, (float)(1 - o->common->weight_decay * u.learning_rate), u.w,
                                  skip};
+    int64_t from = 0;
     if (o->n_slots > 0)
-        MR_TRY(slots_of(o, r, v, &slots, st));
+        MR_TRY(slots_of(o, r, v, &slots, &from, st));
+    if (from < u.iteration)
+        u.iteration -= from;
     for (size_t k = 0; k < o->n_slots; k++)
         u.slots[k] = slots[k];
     MR_TRY(clip(o, r, n, gradient, st));
@@ -342,8 +389,25 @@ mr_code mr__optimizer_update(mr_optimizer *o, mr_replica *r, mr_variable *v, flo
     return o->desc->update(&u, st);
 }
 
-mr_code mr_optimizer_apply_gradients(mr_optimizer *o, mr_replica *r, mr_variable *const *variables,
-                                     float *const *gradients, size_t n, mr_status *st)
+/* A gradient that the model summed would be summed again. */
+static mr_code check_unsummed(const mr_replica *r, mr_variable *const *variables, size_t n,
+                              mr_status *st)
+{
+    for (size_t i = 0; i < n; i++)
+        if (mr__variable_is_summed(variables[i], mr_replica_id(r)))
+            return mr_fail(
+                st, MR_FAILED_PRECONDITION,
+                "the gradient of %s was summed over the replicas already "
+                "(mr_model_gradient): apply it with mr_optimizer_apply_summed_gradients, "
+                "or take that of this replica alone (mr_backward_opts.local, "
+                "mr_model_local_gradient)",
+                mr_variable_name(variables[i]));
+    return MR_OK;
+}
+
+/* summed: the gradients are the same on every replica. */
+static mr_code apply(mr_optimizer *o, mr_replica *r, mr_variable *const *variables,
+                     float *const *gradients, size_t n, bool summed, mr_status *st)
 {
     mr_collective *c = mr_strategy_collective(mr_replica_strategy(r));
     mr_stream *s = mr_replica_stream(r);
@@ -356,7 +420,7 @@ mr_code mr_optimizer_apply_gradients(mr_optimizer *o, mr_replica *r, mr_variable
     MR_TRY(mr_replica_math(r)->flag(s, &(mr_math_flag){mr__replica_fault(r), flag}, st));
     MR_TRY(mr_collective_start(c, id, s, flag, 1, &ticket, st));
     MR_TRY(mr_collective_wait(c, id, s, ticket, st));
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && !summed; i++) {
         MR_TRY(mr_collective_start(c, id, s, gradients[i], mr_variable_size(variables[i]), &ticket,
                                    st));
         MR_TRY(mr_collective_wait(c, id, s, ticket, st));
@@ -367,7 +431,39 @@ mr_code mr_optimizer_apply_gradients(mr_optimizer *o, mr_replica *r, mr_variable
         MR_TRY(mr__optimizer_measure(r, mr_variable_size(variables[i]), gradients[i], st));
     for (size_t i = 0; i < n && !(central && id > 0); i++)
         MR_TRY(mr__optimizer_update(o, r, variables[i], gradients[i], flag, st));
+    for (size_t i = 0; i < n; i++)
+        mr__variable_set_summed(variables[i], id, false);
     return central ? mr__variables_publish(variables, n, r, flag, st) : MR_OK;
+}
+
+mr_code mr_optimizer_apply_gradients(mr_optimizer *o, mr_replica *r, mr_variable *const *variables,
+                                     float *const *gradients, size_t n, mr_status *st)
+{
+    MR_TRY(check_unsummed(r, variables, n, st));
+    return apply(o, r, variables, gradients, n, false, st);
+}
+
+mr_code mr_optimizer_apply_summed_gradients(mr_optimizer *o, mr_replica *r,
+                                            mr_variable *const *variables, float *const *gradients,
+                                            size_t n, mr_status *st)
+{
+    return apply(o, r, variables, gradients, n, true, st);
+}
+
+bool mr__optimizer_knows(const mr_optimizer *o, const mr_variable *v)
+{
+    return find(o, v) < o->n_memories;
+}
+
+void mr__optimizer_forget(mr_optimizer *o, mr_variable *v)
+{
+    mr__variable_unkeep(v, o);
+    forget(o, v);
+}
+
+uint64_t mr__optimizer_serial(const mr_optimizer *o)
+{
+    return o->serial;
 }
 
 size_t mr__optimizer_n_slots(const mr_optimizer *o)
@@ -378,10 +474,12 @@ size_t mr__optimizer_n_slots(const mr_optimizer *o)
 mr_code mr__optimizer_read_slot(mr_optimizer *o, mr_variable *v, mr_strategy *s, size_t k,
                                 float *out, mr_status *st)
 {
-    size_t bytes = mr_variable_size(v) * sizeof *out, i = find(o, v);
+    size_t n = mr_variable_size(v), i = find(o, v);
     if (i < o->n_memories && o->memories[i].slots[k])
-        return mr__replica_read(mr_strategy_replica(s, 0), out, o->memories[i].slots[k], bytes, st);
-    memset(out, 0, bytes);
+        return mr__replica_read(mr_strategy_replica(s, 0), out, o->memories[i].slots[k],
+                                n * sizeof *out, st);
+    for (size_t j = 0; j < n; j++)
+        out[j] = first_value(o, k);
     return MR_OK;
 }
 
@@ -392,8 +490,9 @@ mr_code mr__optimizer_write_slot(mr_optimizer *o, mr_variable *v, mr_strategy *s
     for (size_t i = 0; i < n; i++) {
         mr_replica *r = mr_strategy_replica(s, i);
         float **slots;
+        int64_t from;
         MR_TRY(make_slots(o, r, v, st));
-        MR_TRY(slots_of(o, r, v, &slots, st));
+        MR_TRY(slots_of(o, r, v, &slots, &from, st));
         MR_TRY(mr__replica_write(r, slots[k], values, mr_variable_size(v) * sizeof *values, st));
     }
     return MR_OK;
@@ -405,7 +504,25 @@ void mr__optimizer_set_iterations(mr_optimizer *o, int64_t n)
         o->iterations[i] = n;
 }
 
+int64_t mr__optimizer_slots_from(const mr_optimizer *o, const mr_variable *v)
+{
+    size_t i = find(o, v);
+    return i < o->n_memories ? o->memories[i].from : 0;
+}
+
+void mr__optimizer_set_slots_from(mr_optimizer *o, const mr_variable *v, int64_t from)
+{
+    size_t i = find(o, v);
+    if (i < o->n_memories)
+        o->memories[i].from = from;
+}
+
 bool mr__optimizer_is_scheduled(const mr_optimizer *o)
 {
     return o->common->rate.kind != MR__RATE_CONSTANT;
+}
+
+mr_code mr__optimizer_settings(const mr_optimizer *o, mr__settings *out, mr_status *st)
+{
+    return mr__settings_add_table(out, "optimizer", o->desc->is.name, o->table, o->params, st);
 }

@@ -5,8 +5,11 @@
  * optimizer_desc.h shows how to add an optimizer.
  *
  * An optimizer keeps its state of a variable (slots such as momentum) for every replica, and each
- * replica applies the same update to its own copy. One optimizer may serve several models, and a
- * loop may use several optimizers.
+ * replica applies the same update to its own copy. One optimizer may serve several models, at the
+ * same time or one after the other, and a loop may use several optimizers. A variable's state ends
+ * with the variable: a new model begins with fresh slots, and with a bias correction (adam) that
+ * counts from its own first update. Only the number of updates, and with it a schedule of the
+ * learning rate, continues.
  *
  * thread   updates: inside steps, each replica its own; everything else between steps
  * since    0.1 */
@@ -24,7 +27,8 @@ typedef struct mr_optimizer mr_optimizer;
  * gradient), global_clipnorm (of all together) and clipvalue. Returns owned.
  * errors   MR_INVALID_ARGUMENT, with line and caret */
 MR_API mr_code mr_optimizer_parse(mr_optimizer **out, const char *text, mr_status *st) MR_NODISCARD;
-/* Call before freeing the strategy; NULL: nothing. Slots of variables are kept until then. */
+/* Before or after the models that it served; where these exist, before their strategy. NULL:
+ * nothing. */
 MR_API void mr_optimizer_free(mr_optimizer *o);
 /* "adam"; static text. */
 MR_API const char *mr_optimizer_name(const mr_optimizer *o);
@@ -40,10 +44,18 @@ MR_API int64_t mr_optimizer_iterations(const mr_optimizer *o);
 /* Inside a step, the same on every replica: sums gradients[i] (this replica's, in its device's
  * memory, of variables[i]'s size, overwritten by the sum) over all replicas and updates this
  * replica's copies. All replicas are updated or none: if one fails before this call, the call fails
- * on the others; if a label is out of range, no copy is changed. */
+ * on the others; if a label is out of range, no copy is changed.
+ * errors   MR_FAILED_PRECONDITION: mr_model_gradient gave the gradient of one of these variables,
+ *          which is summed, since the last update of it or the last local pass */
 MR_API mr_code mr_optimizer_apply_gradients(mr_optimizer *o, mr_replica *r,
                                             mr_variable *const *variables, float *const *gradients,
                                             size_t n, mr_status *st) MR_NODISCARD;
+/* The same with gradients that are summed already, for example by mr_model_gradient, and therefore
+ * have the same values on every replica. They may be changed (clipped). */
+MR_API mr_code mr_optimizer_apply_summed_gradients(mr_optimizer *o, mr_replica *r,
+                                                   mr_variable *const *variables,
+                                                   float *const *gradients, size_t n,
+                                                   mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus
 }

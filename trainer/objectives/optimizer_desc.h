@@ -24,7 +24,7 @@ typedef struct mr_optimizer_step {
     mr_stream *stream; /* the replica's */
     const mr_math_table *math;
     double learning_rate;
-    int64_t iteration; /* from 1 */
+    int64_t iteration; /* of this variable, from 1 */
     size_t n;
     const float *gradient; /* summed over all replicas, clipped */
     float *w;

@@ -150,5 +150,33 @@ static mr_code parse(const mr_param *p, const mr_expr *e, void *field, mr_status
                            p->name, p->min.f, p->max.f);
 }
 
+static char *print(const void *field)
+{
+    const mr__schedule *s = field;
+    const mr_param rate = {
+        .name = "rate", .type = MR_PT_F64, .at = offsetof(mr__schedule, initial_learning_rate)};
+    const struct form *f = forms;
+    char *text = NULL, *value, *longer;
+    if (s->kind == MR__RATE_UNSET)
+        return mr_strdup("none");
+    if (s->kind == MR__RATE_CONSTANT)
+        return mr_param_text(&rate, s, &text, NULL) == MR_OK ? text : NULL;
+    while (f->kind != s->kind)
+        f++;
+    for (const mr_param *p = f->is->params; p->name; p++) {
+        if (mr_param_text(p, s, &value, NULL) != MR_OK)
+            value = NULL;
+        longer =
+            value ? mr_strf("%s%s%s=%s", text ? text : "", text ? ", " : "", p->name, value) : NULL;
+        mr_free(value);
+        mr_free(text);
+        if (!(text = longer))
+            return NULL;
+    }
+    longer = mr_strf("%s(%s)", f->is->name, text);
+    mr_free(text);
+    return longer;
+}
+
 const mr_param_kind mr__param_schedule = {
-    .size = sizeof(mr__schedule), .parse = parse, .clear = clear};
+    .size = sizeof(mr__schedule), .parse = parse, .clear = clear, .print = print};

@@ -24,7 +24,7 @@ typedef struct mr_server_opts {
          * none. */
         *token_file;
     bool any_user;     /* without a token: serve every user and host that can connect, with this
-                      process's rights; else only processes of its own user on this host */
+                      process's rights; else only processes of the same user on this host */
     mr_cancel *cancel; /* ends the server with MR_CANCELLED; NULL: cannot be cancelled */
     /* The server exits this many seconds after it lost its last coordinator; 0: 60. */
     double gone_s;

@@ -407,7 +407,6 @@ static mr_code step(mr__steps *x, mr__connection *c, const mr__call *call, mr_st
     MR_TRY(pull(x, st));
     /* Dropout depends on the number of the step, not on the worker that runs it. */
     mr__model_set_steps(x->m, (uint64_t)x->number - 1);
-    x->m->replicas[0].pending = 0;
     for (size_t i = 0; i < x->opts.n_metrics; i++)
         MR_TRY(mr_metric_reset(x->run.metrics[i], st));
     x->has_given = false;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include "pipeline/memory/alloc.h"
 #include "trainer/device/random_bits.h"
 
 static const char *const names[MR_N_INITS] = {
@@ -188,7 +189,27 @@ static mr_code parse_regularizer(const mr_param *p, const mr_expr *e, void *fiel
     return mr_expr_fail_at(st, e, "%s must be none, l1(v), l2(v) or l1_l2(v, v)", p->name);
 }
 
-const mr_param_kind mr_param_initializer = {.size = sizeof(mr_initializer),
-                                            .parse = parse_initializer};
-const mr_param_kind mr_param_regularizer = {.size = sizeof(mr_regularizer),
-                                            .parse = parse_regularizer};
+static char *print_initializer(const void *field)
+{
+    const mr_initializer *k = field;
+    if (k->kind == MR_INIT_CONSTANT)
+        return mr_strf("constant(%.15g)", k->a);
+    if (k->kind == MR_INIT_RANDOM_UNIFORM || k->kind == MR_INIT_RANDOM_NORMAL)
+        return mr_strf("%s(%.15g, %.15g)", names[k->kind], k->a, k->b);
+    return mr_strdup(names[k->kind]);
+}
+
+static char *print_regularizer(const void *field)
+{
+    const mr_regularizer *r = field;
+    if (r->l1 > 0 && r->l2 > 0)
+        return mr_strf("l1_l2(%.15g, %.15g)", r->l1, r->l2);
+    if (r->l1 > 0 || r->l2 > 0)
+        return mr_strf("%s(%.15g)", r->l1 > 0 ? "l1" : "l2", r->l1 > 0 ? r->l1 : r->l2);
+    return mr_strdup("none");
+}
+
+const mr_param_kind mr_param_initializer = {
+    .size = sizeof(mr_initializer), .parse = parse_initializer, .print = print_initializer};
+const mr_param_kind mr_param_regularizer = {
+    .size = sizeof(mr_regularizer), .parse = parse_regularizer, .print = print_regularizer};

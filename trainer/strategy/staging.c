@@ -17,7 +17,8 @@ typedef struct slot {
     cell *cells;                    /* [column * replicas + replica] */
     mr_event **arrived, **released; /* one per replica */
     size_t *rows;                   /* one per replica */
-    size_t before, elsewhere;       /* rows of workers before this one; of all others */
+    int64_t *first;                 /* number of each replica's first row in the global batch */
+    size_t all_rows;                /* of the global batch */
     mr_array *columns;              /* dtype and shape of each, no data */
 } slot;
 
@@ -58,6 +59,7 @@ static void free_slot(mr__staging *g, slot *s)
     mr_free(s->arrived);
     mr_free(s->released);
     mr_free(s->rows);
+    mr_free(s->first);
     mr_free(s->cells);
     mr_free(s->columns);
 }
@@ -96,7 +98,8 @@ static mr_code make_slot(mr__staging *g, slot *s, mr_status *st)
     s->arrived = mr_calloc(g->n_replicas, sizeof *s->arrived);
     s->released = mr_calloc(g->n_replicas, sizeof *s->released);
     s->rows = mr_calloc(g->n_replicas, sizeof *s->rows);
-    if (!s->arrived || !s->released || !s->rows)
+    s->first = mr_calloc(g->n_replicas, sizeof *s->first);
+    if (!s->arrived || !s->released || !s->rows || !s->first)
         return mr_fail_memory(st, g->n_replicas * sizeof *s->arrived, "a staging slot");
     for (size_t r = 0; r < g->n_replicas; r++) {
         MR_TRY(mr_event_new(&s->arrived[r], device_of(g, r), st));
@@ -339,30 +342,35 @@ mr_code mr__staging_put(mr__staging *g, const mr_step *step, size_t *number, mr_
     for (size_t c = 0; c < n; c++)
         MR_TRY(put_column(g, s, step, c, st));
     MR_TRY(start_copies(g, s, st));
-    s->before = s->elsewhere = 0;
+    s->all_rows = 0;
+    for (size_t r = 0; r < g->n_replicas; r++) {
+        s->first[r] = (int64_t)s->all_rows;
+        s->all_rows += s->rows[r];
+    }
     *number = g->next;
     g->next = (g->next + 1) % g->depth;
     return MR_OK;
 }
 
-size_t mr__staging_rows(const mr__staging *g, size_t i)
+size_t mr__staging_replica_rows(const mr__staging *g, size_t i, size_t r)
 {
-    const slot *s = &g->slots[i];
-    return (size_t)mr__staging_first_row(g, i, g->n_replicas) - s->before + s->elsewhere;
+    return g->slots[i].rows[r];
 }
 
-void mr__staging_set_others(mr__staging *g, size_t i, size_t before, size_t elsewhere)
+void mr__staging_number_rows(mr__staging *g, size_t i, const int64_t *first, size_t rows)
 {
-    g->slots[i].before = before;
-    g->slots[i].elsewhere = elsewhere;
+    memcpy(g->slots[i].first, first, g->n_replicas * sizeof *first);
+    g->slots[i].all_rows = rows;
+}
+
+size_t mr__staging_rows(const mr__staging *g, size_t i)
+{
+    return g->slots[i].all_rows;
 }
 
 int64_t mr__staging_first_row(const mr__staging *g, size_t i, size_t r)
 {
-    size_t first = g->slots[i].before;
-    while (r-- > 0)
-        first += g->slots[i].rows[r];
-    return (int64_t)first;
+    return g->slots[i].first[r];
 }
 
 size_t mr__staging_n_columns(const mr__staging *g)

@@ -40,9 +40,11 @@ mr_code mr__staging_reserve(mr__staging *g, const mr_destination **destination,
 mr_code mr__staging_put(mr__staging *g, const mr_step *step, size_t *slot,
                         mr_status *st) MR_NODISCARD;
 
-/* Other workers have rows of the slot's batch too: `before` rows precede this worker's, `elsewhere`
- * is their total. */
-void mr__staging_set_others(mr__staging *g, size_t slot, size_t before, size_t elsewhere);
+/* Number of rows that replica r has in a slot. */
+size_t mr__staging_replica_rows(const mr__staging *g, size_t slot, size_t r);
+/* If other workers have rows of the slot's batch too: the number of the first row of each replica
+ * (mr_dist_dataset_number_rows), and of all rows. */
+void mr__staging_number_rows(mr__staging *g, size_t slot, const int64_t *first, size_t rows);
 /* Number of rows of the global batch in a slot; number of replica r's first row in it. */
 size_t mr__staging_rows(const mr__staging *g, size_t slot);
 int64_t mr__staging_first_row(const mr__staging *g, size_t slot, size_t r);

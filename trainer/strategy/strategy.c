@@ -39,6 +39,7 @@ typedef struct undo {
 
 struct mr_strategy {
     mr__strategy_kind kind;
+    uint64_t serial; /* the default strategy's is 0 */
     size_t n;
     mr_replica *replicas;
     mr_collective *collective;
@@ -58,6 +59,7 @@ struct mr_strategy {
     mr_step_fn fn;     /* of the current step; NULL: none */
     void *ctx;
     uint64_t failures; /* failed steps; changes only between steps */
+    uint64_t failed;   /* the last of them */
     undo *undos;       /* of steps that have not ended, in order */
     size_t n_undos, undo_capacity;
 };
@@ -78,6 +80,17 @@ static mr_strategy the_default = {.kind = MR__DEFAULT,
                                   .ended = PTHREAD_COND_INITIALIZER};
 static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool default_is_open;
+
+uint64_t mr__next_serial(void)
+{
+    static _Atomic uint64_t serials;
+    return ++serials;
+}
+
+uint64_t mr__strategy_serial(const mr_strategy *s)
+{
+    return s->serial;
+}
 
 mr_replica *mr_replica_current(void)
 {
@@ -109,6 +122,11 @@ mr_strategy *mr_strategy_current(void)
 uint64_t mr__strategy_failures(const mr_strategy *s)
 {
     return s->failures;
+}
+
+uint64_t mr__strategy_failed_step(const mr_strategy *s)
+{
+    return s->failed;
 }
 
 uint64_t mr__strategy_step(const mr_strategy *s)
@@ -286,6 +304,7 @@ static mr_code new_strategy(mr_strategy **out, mr__strategy_kind kind, const mr_
     pthread_cond_init(&s->moved, NULL);
     pthread_cond_init(&s->ended, NULL);
     s->kind = kind;
+    s->serial = mr__next_serial();
     s->n = l.n;
     s->replicas = mr_calloc(s->n, sizeof *s->replicas);
     mr_code rc = s->replicas ? open_all(s, &l, engine, workers, st)
@@ -666,6 +685,24 @@ mr_code mr__strategy_synchronize(mr_strategy *s, mr_status *st)
     return rc;
 }
 
+static void count_failure(mr_strategy *s)
+{
+    s->failures++;
+    s->failed = s->step;
+}
+
+/* A step was not submitted in whole: nothing undoes it later, when its model may be freed. */
+static void drop_undos(mr_strategy *s, uint64_t step)
+{
+    size_t kept = 0;
+    pthread_mutex_lock(&s->lock);
+    for (size_t i = 0; i < s->n_undos; i++)
+        if (s->undos[i].step != step)
+            s->undos[kept++] = s->undos[i];
+    s->n_undos = kept;
+    pthread_mutex_unlock(&s->lock);
+}
+
 mr_code mr__strategy_submitted(mr_strategy *s, mr_status *st)
 {
     const mr_replica *bad = NULL;
@@ -693,7 +730,8 @@ mr_code mr__strategy_submitted(mr_strategy *s, mr_status *st)
     mr_code rc = bad ? bad->rc : mr__collective_end_step(s->collective, &why);
     if (rc == MR_OK)
         return MR_OK;
-    s->failures++;
+    count_failure(s);
+    drop_undos(s, s->step);
     mr_strategy_abandon(s, &why); /* the other processes may be waiting for this one's sums */
     /* A failed device fails the next step too. */
     mr_code rest = mr__strategy_synchronize(s, NULL);
@@ -719,7 +757,7 @@ static mr_code end_step(mr_strategy *s, mr_status *st)
         mr__strategy_settle(s, s->step);
         return MR_OK;
     }
-    s->failures++;
+    count_failure(s);
     mr_code cleared = mr__strategy_undo(s, s->step, NULL);
     return cleared == MR_OK ? rc : cleared;
 }

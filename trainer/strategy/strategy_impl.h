@@ -37,6 +37,9 @@ mr_strategy *mr__strategy_default(void);
  * strategies. Call it before using a replica's device or stream where a failure can be reported.
  * errors   those of mr_strategy_mirrored */
 mr_code mr__strategy_ready(mr_strategy *s, mr_status *st) MR_NODISCARD;
+/* A number that no other object of the process has had: an address is used again after free. */
+uint64_t mr__next_serial(void);
+uint64_t mr__strategy_serial(const mr_strategy *s);
 /* One copy of each variable; replica 0 alone updates it. */
 bool mr__strategy_is_central(const mr_strategy *s);
 
@@ -72,6 +75,8 @@ mr_code mr__check_values(const mr_strategy *s, const mr_distributed *d, bool any
 /* Number of steps that have failed. If it differs from the number a replica last saw, that replica
  * must discard its part of the failed step. Constant during a step. */
 uint64_t mr__strategy_failures(const mr_strategy *s);
+/* The number of the last of them; 0: none. */
+uint64_t mr__strategy_failed_step(const mr_strategy *s);
 /* The number of the latest step. */
 uint64_t mr__strategy_step(const mr_strategy *s);
 

@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/strategy/variable.h"
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/device/tensor.h"
 #include "trainer/strategy/variable_impl.h"
+
+/* One that keeps something for the variable. */
+typedef struct keeper {
+    struct keeper *next;
+    void (*forget)(void *ctx, mr_variable *v);
+    void *ctx;
+} keeper;
+
+/* Guards the keepers of all variables: replicas of a step may add them at the same time. */
+static pthread_mutex_t keepers_lock = PTHREAD_MUTEX_INITIALIZER;
 
 enum { SHOWN = 8, LINE = 256 }; /* for mr_variable_to_text: values and bytes per copy */
 
@@ -21,6 +32,8 @@ struct mr_variable {
     size_t n_copies;
     float **copies; /* one per replica; central storage: the first's, if accessible */
     float *central; /* central storage: host memory, for replicas with separate copies */
+    bool *summed;   /* one per replica: see mr__variable_set_summed */
+    keeper *keepers;
 };
 
 static mr_code count_values(int rank, const int64_t *shape, size_t *n, mr_status *st)
@@ -100,8 +113,10 @@ mr_code mr_variable_new(mr_variable **out, mr_strategy *s, int rank, const int64
         memcpy(v->shape, shape, (size_t)rank * sizeof *shape);
     v->n_copies = mr_strategy_num_local_replicas(s);
     v->copies = mr_calloc(v->n_copies, sizeof *v->copies);
-    mr_code rc =
-        v->copies ? MR_OK : mr_fail_memory(st, v->n_copies * sizeof *v->copies, "a variable");
+    v->summed = mr_calloc(v->n_copies, sizeof *v->summed);
+    mr_code rc = v->copies && v->summed
+                     ? MR_OK
+                     : mr_fail_memory(st, v->n_copies * sizeof *v->copies, "a variable");
     for (size_t i = 0; i < v->n_copies && rc == MR_OK; i++)
         rc = make_copy(v, i, st);
     if (rc == MR_OK)
@@ -118,6 +133,12 @@ void mr_variable_free(mr_variable *v)
 {
     if (!v)
         return;
+    while (v->keepers) {
+        keeper *k = v->keepers;
+        v->keepers = k->next;
+        k->forget(k->ctx, v);
+        mr_free(k);
+    }
     for (size_t i = v->n_copies; v->copies && i-- > 0;)
         if (i == 0 || v->copies[i] != v->copies[0])
             mr_device_free(mr_replica_device(mr_strategy_replica(v->s, i)), MR_MEMORY_DEVICE,
@@ -126,7 +147,44 @@ void mr_variable_free(mr_variable *v)
         mr_device_free(mr_replica_device(mr_strategy_replica(v->s, 0)), MR_MEMORY_PINNED,
                        v->central);
     mr_free(v->copies);
+    mr_free(v->summed);
     mr_free(v);
+}
+
+mr_code mr__variable_keep(mr_variable *v, void (*forget)(void *ctx, mr_variable *v), void *ctx,
+                          mr_status *st)
+{
+    keeper *k = mr_malloc(sizeof *k);
+    if (!k)
+        return mr_fail_memory(st, sizeof *k, "a variable's keepers");
+    pthread_mutex_lock(&keepers_lock);
+    *k = (keeper){v->keepers, forget, ctx};
+    v->keepers = k;
+    pthread_mutex_unlock(&keepers_lock);
+    return MR_OK;
+}
+
+void mr__variable_unkeep(mr_variable *v, const void *ctx)
+{
+    pthread_mutex_lock(&keepers_lock);
+    keeper **at = &v->keepers;
+    while (*at && (*at)->ctx != ctx)
+        at = &(*at)->next;
+    keeper *k = *at;
+    if (k)
+        *at = k->next;
+    pthread_mutex_unlock(&keepers_lock);
+    mr_free(k);
+}
+
+void mr__variable_set_summed(mr_variable *v, size_t replica, bool summed)
+{
+    v->summed[replica] = summed;
+}
+
+bool mr__variable_is_summed(const mr_variable *v, size_t replica)
+{
+    return v->summed[replica];
 }
 
 const char *mr_variable_name(const mr_variable *v)

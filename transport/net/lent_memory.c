@@ -253,12 +253,6 @@ mr_code mr__borrower_new(mr__borrower **out, int fd, size_t bytes, mr_status *st
     return MR_OK;
 }
 
-mr__borrower *mr__borrower_ref(mr__borrower *b)
-{
-    atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
-    return b;
-}
-
 void mr__borrower_unref(mr__borrower *b)
 {
     /* acq_rel: other threads' reads happen before it is unmapped */
@@ -318,7 +312,7 @@ mr_code mr__borrower_wrap(mr__borrower *b, uint64_t at, uint64_t n, uint64_t wor
     if (rc == MR_OK) {
         rc = mr_buffer_wrap(out, b->map + at, (size_t)n, true, buffer_gone, x, st);
         if (rc == MR_OK) {
-            mr__borrower_ref(b);
+            atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
             return MR_OK;
         }
         pthread_mutex_lock(&b->lock);

@@ -56,7 +56,6 @@ typedef struct mr__borrower mr__borrower;
 /* Maps the memory that the lender sent; fd still belongs to the caller.
  * errors   as mr__shared_memory_map */
 mr_code mr__borrower_new(mr__borrower **out, int fd, size_t bytes, mr_status *st) MR_NODISCARD;
-mr__borrower *mr__borrower_ref(mr__borrower *b); /* returns b */
 /* NULL: nothing. The memory stays mapped while a buffer refers to it. */
 void mr__borrower_unref(mr__borrower *b);
 /* *out = the n bytes at `at`. worth: bytes that its release frees, including those that it keeps.

@@ -14,8 +14,10 @@
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/splitmix.h"
+#include "pipeline/streams/sources/file_list_internal.h"
 #include "pipeline/system/name_scope.h"
 #include "shard/passes/auto_shard.h"
+#include "shard/passes/own_files.h"
 #include "shard/streams/stream_cut.h"
 #include "shard/streams/stream_splits.h"
 
@@ -204,11 +206,6 @@ static const mr_param *names_param(const mr_dataset *ds, bool *all)
     return NULL;
 }
 
-static bool is_pattern(const mr_strs *names, size_t i, bool all)
-{
-    return all || (!(names->is_path && names->is_path[i]) && mr_glob_is_pattern(names->v[i].data));
-}
-
 typedef struct matching {
     const char *directory; /* NULL: this process's */
     Mr__Wire__FileList **lists;
@@ -286,7 +283,7 @@ static mr_code match_names(matching *m, const mr_strs *names, bool all, mr_statu
 {
     for (size_t i = 0; i < names->n;) {
         size_t files = 0, first = i;
-        for (; i < names->n && is_pattern(names, i, all); i++)
+        for (; i < names->n && (all || mr__file_is_pattern(names, i)); i++)
             MR_TRY(match_pattern(m, names->v[i].data, &files, st));
         if (i > first && !files)
             return mr_fail(st, MR_NOT_FOUND, "no file matches '%.200s'%s in %s",
@@ -362,7 +359,7 @@ static mr_code names_of(listing *l, const mr_strs *names, bool all, const char *
     mr_code rc = MR_OK;
     for (size_t i = 0; i < names->n && rc == MR_OK;) {
         size_t first = have, start = i;
-        for (; i < names->n && rc == MR_OK && is_pattern(names, i, all); i++) {
+        for (; i < names->n && rc == MR_OK && (all || mr__file_is_pattern(names, i)); i++) {
             const Mr__Wire__FileList *f =
                 find_list(l->job->lists, l->job->n_lists, names->v[i].data);
             if (!f) {
@@ -442,7 +439,7 @@ static mr_dataset *list_node(void *ctx, mr_dataset *node)
     const mr_strs *names =
         p ? (const mr_strs *)((const char *)mr_dataset_params(node) + p->at) : NULL;
     for (size_t i = 0; p && all == l->data && i < names->n; i++)
-        any = any || is_pattern(names, i, all);
+        any = any || all || mr__file_is_pattern(names, i);
     if (!any)
         return node;
     mr_dataset *made;
@@ -591,6 +588,21 @@ static mr_code shard_for_worker(const Mr__Wire__Job *job, uint32_t index, mr_dat
     return rc;
 }
 
+/* *out = ds (taken over), whose caches have a file of the stream's own each. */
+static mr_code own_files(const Mr__Wire__Job *job, uint32_t stream, mr_dataset *ds,
+                         mr_dataset **out, mr_status *st)
+{
+    bool shared = job->mode == MR__WIRE__MODE__DYNAMIC ||
+                  job->mode == MR__WIRE__MODE__PARALLEL_EPOCHS; /* by the streams that come */
+    const mr_parts parts = {.index = stream,
+                            .n = shared && job->streams != 1 ? 0 : job->streams,
+                            .what = "streams",
+                            .how = (uint64_t)job->mode};
+    mr_code rc = mr_own_files(ds, &parts, out, st);
+    mr_dataset_unref(ds);
+    return rc;
+}
+
 static mr_code cut_stream(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out,
                           uint64_t *run_seed, mr_explanation *e, mr_status *st)
 {
@@ -602,6 +614,7 @@ static mr_code cut_stream(const Mr__Wire__Job *job, uint32_t stream, mr_dataset 
     mr_dataset *ds = NULL, *cut = NULL;
     mr_code rc;
     MR_TRY(graph_of(job, &ds, st));
+    MR_TRY(own_files(job, stream, ds, &ds, st));
     switch (job->mode) {
     case MR__WIRE__MODE__EXACTLY_ONCE:
         rc = mr_cut_stream(ds, &o, &cut, run_seed, e, st);

@@ -32,7 +32,7 @@ static bool prove(const mr__handshake *h, const char *word, uint8_t out[MR__HMAC
            size == MR__HMAC_BYTES;
 }
 
-static bool proved(const mr__handshake *h, const char *word, const ProtobufCBinaryData *hmac)
+static bool is_proof(const mr__handshake *h, const char *word, const ProtobufCBinaryData *hmac)
 {
     uint8_t want[MR__HMAC_BYTES];
     if (!h->token.data)
@@ -151,7 +151,7 @@ static mr_code take_proof(mr__handshake *h, const Mr__Wire__Proof *proof, void *
 {
     if (h->refusal)
         return refuse(h, frame, bytes, MR_PERMISSION_DENIED, h->refusal, st);
-    if (!proved(h, "connects", &proof->hmac))
+    if (!is_proof(h, "connects", &proof->hmac))
         return refuse(h, frame, bytes, MR_PERMISSION_DENIED,
                       "the tokens differ; both sides need the same --token-file", st);
     uint8_t hmac[MR__HMAC_BYTES];
@@ -171,7 +171,7 @@ static mr_code take_proof(mr__handshake *h, const Mr__Wire__Proof *proof, void *
 static mr_code take_welcome(mr__handshake *h, const Mr__Wire__Welcome *welcome, mr_status *st)
 {
     h->step = OVER;
-    if (!proved(h, "accepts", &welcome->hmac))
+    if (!is_proof(h, "accepts", &welcome->hmac))
         return mr_fail(st, MR_PERMISSION_DENIED,
                        "the service does not know the token; both sides need the same "
                        "--token-file");

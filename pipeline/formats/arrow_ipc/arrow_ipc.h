@@ -28,7 +28,8 @@
 typedef struct mr__arrow_opts {
     /* a record of the requested columns; borrowed until the reader is closed */
     const mr_spec *spec;
-    bool all; /* other columns in the file are an error */
+    bool all;                 /* other columns in the file are an error */
+    const mr_array *defaults; /* of the leaves of spec, or NULL; borrowed as well */
 } mr__arrow_opts;
 
 /* mr_reader_read returns an array without data, whose number of rows counts. mr__arrow_take_rows

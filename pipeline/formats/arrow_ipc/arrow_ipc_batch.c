@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/arrow_ipc/arrow_ipc_batch.h"
+#include "pipeline/formats/table_defaults.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -191,21 +192,25 @@ static mr_code need_nulls(uint32_t **nulls, size_t rows, mr_status *st)
     return *nulls ? MR_OK : mr_fail_memory(st, rows * sizeof **nulls, "nulls of an Arrow file");
 }
 
+/* Flaws of the rows of one leaf. */
+enum { WHOLE = 1 /* it is null */, HAS_NULL /* a list that contains a null */, UNEVEN };
+
 /* Marks the rows that have a null on the way or, with `alone`, in its first field. */
 static mr_code mark_nulls(const mr__arrow_schema *s, const loaded_field *v,
-                          const mr__arrow_way *way, bool alone, size_t rows, uint32_t mark,
-                          uint32_t **nulls, mr_status *st)
+                          const mr__arrow_way *way, bool alone, size_t rows, uint32_t **flaws,
+                          mr_status *st)
 {
     bool any = false;
     for (size_t k = 0; !any && k < (alone ? 1 : way->n); k++)
         any = says_nulls(&v[way->fields[k]]);
     if (!any || rows == 0)
         return MR_OK;
-    MR_TRY(need_nulls(nulls, rows, st));
+    MR_TRY(need_nulls(flaws, rows, st));
     for (size_t r = 0; r < rows; r++)
-        if ((*nulls)[r] == 0 &&
-            (alone ? is_null(&v[way->fields[0]], (int64_t)r) : has_null(s, v, way, 0, (int64_t)r)))
-            (*nulls)[r] = mark;
+        if ((*flaws)[r] == 0)
+            (*flaws)[r] = is_null(&v[way->fields[0]], (int64_t)r)        ? WHOLE
+                          : !alone && has_null(s, v, way, 0, (int64_t)r) ? HAS_NULL
+                                                                         : 0;
     return MR_OK;
 }
 
@@ -227,7 +232,9 @@ struct mr__arrow_loader {
     size_t *columns; /* for each child of the spec: its field */
     size_t n_columns;
     bool all;
-    loaded_field *v; /* for each field */
+    const mr_array *defaults; /* of the leaves of the spec, or NULL */
+    loaded_field *v;          /* for each field */
+    mr_array *leaves;         /* columns of the batch that is loaded; NULL: a dictionary is */
     struct ArrowArray **pointers;
     dictionary *dictionaries;
     size_t n_dictionaries;
@@ -269,6 +276,8 @@ static mr_code read_batch(mr__flat *f, const mr__flat_table *t, const mr__arrow_
 
 /* ---- opening ---- */
 
+#define MISSING SIZE_MAX /* a column that the file lacks; it has a default */
+
 static size_t after(const mr__arrow_schema *s, size_t field)
 {
     return field + 1 + s->v[field].n_below;
@@ -306,9 +315,10 @@ static void leave_out(mr__arrow_loader *l, const mr__arrow_way *way, const mr_sp
 }
 
 mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *schema,
-                              const mr_spec *spec, bool all, mr_status *st)
+                              const mr_spec *spec, bool all, const mr_array *defaults,
+                              mr_status *st)
 {
-    MR_TRY(mr__arrow_schema_check(schema, spec, all, st));
+    MR_TRY(mr__arrow_schema_check(schema, spec, all, defaults, st));
     size_t n = mr_spec_n_children(spec), columns = 0;
     for (size_t i = 0; i < schema->n; i = after(schema, i))
         columns++;
@@ -318,6 +328,7 @@ mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *sc
         l->spec = spec;
         l->n_columns = n;
         l->all = n == columns;
+        l->defaults = defaults;
         l->columns = mr_calloc(n, sizeof *l->columns);
         l->v = mr_calloc(schema->n, sizeof *l->v);
         l->pointers = mr_calloc(schema->n, sizeof *l->pointers);
@@ -328,6 +339,8 @@ mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *sc
     }
     for (size_t k = 0; k < n; k++) {
         l->columns[k] = (size_t)mr__arrow_schema_find(schema, mr_spec_child_name(spec, k));
+        if (l->columns[k] == MISSING)
+            continue;
         const mr__arrow_way way = mr__arrow_way_to(schema, l->columns[k], false);
         leave_out(l, &way, mr_spec_child(spec, k));
         l->n_dictionaries += each_dictionary(l, l->columns[k], NULL);
@@ -338,7 +351,8 @@ mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *sc
         return mr_fail_memory(st, sizeof *l->dictionaries, "dictionaries of an Arrow file");
     }
     for (size_t k = 0, at = 0; k < n; k++)
-        at += each_dictionary(l, l->columns[k], l->dictionaries + at);
+        if (l->columns[k] != MISSING)
+            at += each_dictionary(l, l->columns[k], l->dictionaries + at);
     struct ArrowArray **next = l->pointers;
     for (size_t i = 0; i < schema->n; i++) {
         const mr__arrow_field *a = &schema->v[i];
@@ -566,14 +580,56 @@ static mr_code view_at(const mr__arrow_field *a, const char *view, const mr_byte
     return MR_OK;
 }
 
-static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t rows, uint32_t mark,
-                          uint32_t **nulls, mr_array *out, mr_status *st)
+/* ---- flaws of a leaf ---- */
+
+/* Takes the flaws of the column of a leaf: replaces nulls by its default, and marks the other rows
+ * in *nulls, as mr__arrow_load_batch gives them. above: for each row, nonzero if a struct around
+ * leaf is null; NULL: none is. */
+static mr_code settle(const mr__arrow_loader *l, uint32_t *flaws, const uint32_t *above,
+                      size_t rows, mr_array *out, uint32_t **nulls, mr_status *st)
+{
+    size_t leaf = l->leaves ? (size_t)(out - l->leaves) : 0;
+    mr_code rc = MR_OK;
+    if (above)
+        rc = need_nulls(&flaws, rows, st);
+    for (size_t r = 0; r < rows && above && rc == MR_OK; r++)
+        flaws[r] = above[r] ? WHOLE : flaws[r];
+    if (rc == MR_OK && flaws && rows && l->leaves && mr__table_has_default(l->defaults, leaf)) {
+        bool *null = mr_malloc(rows);
+        rc = null ? MR_OK : mr_fail_memory(st, rows, "nulls of an Arrow file");
+        for (size_t r = 0; r < rows && rc == MR_OK; r++) {
+            null[r] = flaws[r] == WHOLE;
+            flaws[r] = null[r] ? 0 : flaws[r];
+        }
+        if (rc == MR_OK)
+            rc = mr__table_fill(out, null, &l->defaults[leaf], st);
+        mr_free(null);
+    }
+    bool any = false;
+    for (size_t r = 0; r < rows && flaws && !any; r++)
+        any = flaws[r] != 0;
+    if (rc == MR_OK && any)
+        rc = need_nulls(nulls, rows, st);
+    for (size_t r = 0; r < rows && any && rc == MR_OK; r++)
+        if (flaws[r] && (*nulls)[r] == 0)
+            (*nulls)[r] = ((uint32_t)leaf + 1) | (flaws[r] == UNEVEN     ? MR__ARROW_UNEVEN
+                                                  : flaws[r] == HAS_NULL ? MR__ARROW_WITHIN
+                                                                         : 0);
+    mr_free(flaws);
+    if (rc != MR_OK)
+        mr_array_reset(out);
+    return rc;
+}
+
+static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t rows,
+                          const uint32_t *above, uint32_t **nulls, mr_array *out, mr_status *st)
 {
     const mr__arrow_field *a = &l->schema->v[i];
     loaded_field *x = &l->v[i];
     size_t n = x->n_buffers - 2;
     const mr__arrow_way way = mr__arrow_way_to(l->schema, i, true);
     mr_array made = {0};
+    uint32_t *flaws = NULL;
     span s;
     mr_bytes *data = mr_calloc(n + 1, sizeof *data);
     if (!data)
@@ -594,7 +650,7 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
     if (rc == MR_OK)
         rc = check_way(l->schema, l->v, &way, (int64_t)rows, false, st);
     if (rc == MR_OK)
-        rc = mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
+        rc = mark_nulls(l->schema, l->v, &way, true, rows, &flaws, st);
     if (rc == MR_OK)
         rc = mr_array_alloc(&made, MR_STRING, 0, NULL, rows, st);
     if (rc == MR_OK)
@@ -605,8 +661,11 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
         if (!is_null(x, (int64_t)r))
             rc = view_at(a, (const char *)x->buffers[1] + 16 * r, data, n, to, st);
     }
-    if (rc == MR_OK)
+    if (rc == MR_OK) {
         mr_array_move(out, &made);
+        rc = settle(l, flaws, above, rows, out, nulls, st);
+    } else
+        mr_free(flaws);
     mr_array_reset(&made);
     mr_buffer_unref(s.keeper);
     mr_free(data);
@@ -616,61 +675,65 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
 /* ---- columns ---- */
 
 /* Marks the uneven rows, unless they have a null. */
-static mr_code mark_uneven(const bool *uneven, size_t rows, uint32_t mark, uint32_t **nulls,
-                           mr_status *st)
+static mr_code mark_uneven(const bool *uneven, size_t rows, uint32_t **flaws, mr_status *st)
 {
     if (rows == 0 || !memchr(uneven, true, rows))
         return MR_OK;
-    MR_TRY(need_nulls(nulls, rows, st));
+    MR_TRY(need_nulls(flaws, rows, st));
     for (size_t r = 0; r < rows; r++)
-        if (uneven[r] && (*nulls)[r] == 0)
-            (*nulls)[r] = mark | MR__ARROW_UNEVEN;
+        if (uneven[r] && (*flaws)[r] == 0)
+            (*flaws)[r] = UNEVEN;
     return MR_OK;
 }
 
 /* Imports the values that the way leads to, for `rows` entries of its first field. */
 static mr_code load_values(mr__arrow_loader *l, const mr__arrow_way *way, size_t rows,
-                           uint32_t mark, uint32_t **nulls, mr_buffer *keeper, mr_array *out,
-                           mr_status *st)
+                           const uint32_t *above, uint32_t **nulls, mr_buffer *keeper,
+                           mr_array *out, mr_status *st)
 {
     enum { EVEN = 2 }; /* lists to this depth may have any lengths */
     const mr__arrow_schema *s = l->schema;
     size_t column = way->fields[0];
     bool *uneven = NULL;
+    uint32_t *flaws = NULL;
     MR_TRY(check_way(s, l->v, way, (int64_t)rows, false, st));
     MR_TRY(widen(l, mr__arrow_way_end(way), keeper, st));
-    MR_TRY(mark_nulls(s, l->v, way, false, rows, mark, nulls, st));
     if (way->n - 1 - way->n_taken > EVEN) {
         uneven = mr_calloc(rows + 1, sizeof *uneven);
         if (!uneven)
             return mr_fail_memory(st, rows, "rows of an Arrow file");
     }
-    mr_code rc = mr__arrow_column(out, &l->v[column].a, 0, (int64_t)rows, &s->v[column].c,
-                                  way->taken, uneven, keeper, st);
+    mr_code rc = mark_nulls(s, l->v, way, false, rows, &flaws, st);
+    if (rc == MR_OK)
+        rc = mr__arrow_column(out, &l->v[column].a, 0, (int64_t)rows, &s->v[column].c, way->taken,
+                              uneven, keeper, st);
     if (rc == MR_OK && uneven) {
-        rc = mark_uneven(uneven, rows, mark, nulls, st);
+        rc = mark_uneven(uneven, rows, &flaws, st);
         if (rc != MR_OK)
             mr_array_reset(out);
     }
     mr_free(uneven);
+    if (rc == MR_OK)
+        return settle(l, flaws, above, rows, out, nulls, st);
+    mr_free(flaws);
     return rc;
 }
 
 /* Loads the part of the spec at the end of the way, which may be a struct. */
 static mr_code load_way(mr__arrow_loader *l, const mr__arrow_way *way, size_t rows,
-                        const mr_spec *spec, uint32_t mark, uint32_t **nulls, mr_buffer *keeper,
-                        mr_array *columns, mr_status *st)
+                        const mr_spec *spec, const uint32_t *above, uint32_t **nulls,
+                        mr_buffer *keeper, mr_array *columns, mr_status *st)
 {
     const mr__arrow_schema *s = l->schema;
     size_t i = mr__arrow_way_end(way), child = i + 1;
     if (way->n == 1 || s->v[i].kind != MR__ARROW_STRUCT)
-        return load_values(l, way, rows, mark, nulls, keeper, columns, st);
+        return load_values(l, way, rows, above, nulls, keeper, columns, st);
     for (size_t k = 0; k < s->v[i].n_children; k++, child = after(s, child)) {
         int64_t at = mr_spec_find(spec, s->v[child].name);
         if (at < 0) /* not requested */
             continue;
         const mr__arrow_way on = mr__arrow_way_on(s, way, k, child);
-        MR_TRY(load_way(l, &on, rows, mr_spec_child(spec, (size_t)at), mark, nulls, keeper,
+        MR_TRY(load_way(l, &on, rows, mr_spec_child(spec, (size_t)at), above, nulls, keeper,
                         columns + mr_spec_first_leaf(spec, (size_t)at), st));
     }
     return MR_OK;
@@ -679,16 +742,16 @@ static mr_code load_way(mr__arrow_loader *l, const mr__arrow_way *way, size_t ro
 /* Reads field i, which is not a struct, and imports its first entries, one for each row of the
  * batch. values: those of its dictionary. */
 static mr_code load_column(mr__arrow_loader *l, const batch *b, size_t i, bool values,
-                           const mr_spec *spec, uint32_t mark, uint32_t **nulls, mr_array *columns,
-                           mr_status *st)
+                           const mr_spec *spec, const uint32_t *above, uint32_t **nulls,
+                           mr_array *columns, mr_status *st)
 {
     size_t rows = (size_t)b->rows;
     mr_buffer *keeper;
     if (mr__arrow_is_view(&l->schema->v[i]))
-        return load_views(l, b, i, rows, mark, nulls, columns, st);
+        return load_views(l, b, i, rows, above, nulls, columns, st);
     MR_TRY(read_buffers(l, b, i, after(l->schema, i), &keeper, st));
     const mr__arrow_way way = mr__arrow_way_to(l->schema, i, values);
-    mr_code rc = load_way(l, &way, rows, spec, mark, nulls, keeper, columns, st);
+    mr_code rc = load_way(l, &way, rows, spec, above, nulls, keeper, columns, st);
     mr_buffer_unref(keeper);
     return rc;
 }
@@ -714,8 +777,7 @@ static mr_code no_values(const dictionary *d, size_t rows, mr_array *out, mr_sta
 
 /* Reads the dictionary indices of the rows. */
 static mr_code read_indices(const mr__arrow_loader *l, size_t field, const dictionary *d,
-                            size_t rows, uint32_t mark, uint32_t **nulls, uint32_t *index,
-                            mr_status *st)
+                            size_t rows, uint32_t **flaws, uint32_t *index, mr_status *st)
 {
     const mr__arrow_field *a = &l->schema->v[field];
     const loaded_field *x = &l->v[field];
@@ -735,19 +797,19 @@ static mr_code read_indices(const mr__arrow_loader *l, size_t field, const dicti
         index[r] = (uint32_t)v;
         if (!d->nulls || !d->nulls[v])
             continue;
-        MR_TRY(need_nulls(nulls, rows, st));
-        if ((*nulls)[r] == 0)
-            (*nulls)[r] = mark;
+        MR_TRY(need_nulls(flaws, rows, st));
+        (*flaws)[r] = WHOLE;
     }
     return MR_OK;
 }
 
 static mr_code load_indices(mr__arrow_loader *l, const batch *b, size_t i, size_t rows,
-                            uint32_t mark, uint32_t **nulls, mr_array *out, mr_status *st)
+                            const uint32_t *above, uint32_t **nulls, mr_array *out, mr_status *st)
 {
     const dictionary *d = dictionary_of(l, i);
     mr_buffer *keeper;
     mr_array result = {0};
+    uint32_t *flaws = NULL;
     if (!d->there)
         return mr_fail(st, MR_DATA_LOSS, "column '%.200s': its dictionary does not precede it",
                        l->schema->v[i].name);
@@ -760,9 +822,9 @@ static mr_code load_indices(mr__arrow_loader *l, const batch *b, size_t i, size_
     if (rc == MR_OK && !index)
         rc = mr_fail_memory(st, rows * sizeof *index, "a dictionary's indices");
     if (rc == MR_OK)
-        rc = mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
+        rc = mark_nulls(l->schema, l->v, &way, true, rows, &flaws, st);
     if (rc == MR_OK)
-        rc = read_indices(l, i, d, rows, mark, nulls, index, st);
+        rc = read_indices(l, i, d, rows, &flaws, index, st);
     if (rc == MR_OK && rows && d->values.rows == 0)
         rc = no_values(d, rows, &result, st);
     else if (rc == MR_OK) {
@@ -770,17 +832,20 @@ static mr_code load_indices(mr__arrow_loader *l, const batch *b, size_t i, size_
         if (rc == MR_OK)
             rc = mr_array_append_rows(&result, &d->values, index, rows, st);
     }
-    if (rc == MR_OK)
+    if (rc == MR_OK) {
         mr_array_move(out, &result);
+        rc = settle(l, flaws, above, rows, out, nulls, st);
+    } else
+        mr_free(flaws);
     mr_array_reset(&result);
     mr_free(index);
     mr_buffer_unref(keeper);
     return rc;
 }
 
-/* Reads only the validity of the structs of field i. */
+/* Reads only the validity of the structs of field i: marks those that are null. */
 static mr_code load_struct(mr__arrow_loader *l, const batch *b, size_t i, size_t rows,
-                           uint32_t mark, uint32_t **nulls, mr_status *st)
+                           uint32_t **null, mr_status *st)
 {
     mr_buffer *keeper;
     if (l->v[i].length < (int64_t)rows)
@@ -791,43 +856,55 @@ static mr_code load_struct(mr__arrow_loader *l, const batch *b, size_t i, size_t
     const mr__arrow_way way = mr__arrow_way_to(l->schema, i, false);
     mr_code rc = check_validity(&l->schema->v[i], &l->v[i], st);
     if (rc == MR_OK)
-        rc = mark_nulls(l->schema, l->v, &way, true, rows, mark, nulls, st);
+        rc = mark_nulls(l->schema, l->v, &way, true, rows, null, st);
     mr_buffer_unref(keeper);
     return rc;
 }
 
-/* Structs nest at most as deep as a schema allows. */
+/* Structs nest at most as deep as a schema allows. above: as for settle. */
 static mr_code load_field(mr__arrow_loader *l, const batch *b, size_t i, const mr_spec *spec,
-                          uint32_t mark, uint32_t **nulls, mr_array *columns, mr_status *st)
+                          const uint32_t *above, uint32_t **nulls, mr_array *columns, mr_status *st)
 {
     const mr__arrow_schema *s = l->schema;
     const mr__arrow_field *a = &s->v[i];
     size_t rows = (size_t)b->rows;
+    uint32_t *null = NULL;
     if (a->dictionary)
-        return load_indices(l, b, i, rows, mark, nulls, columns, st);
+        return load_indices(l, b, i, rows, above, nulls, columns, st);
     if (a->kind != MR__ARROW_STRUCT)
-        return load_column(l, b, i, false, spec, mark, nulls, columns, st);
-    MR_TRY(load_struct(l, b, i, rows, mark, nulls, st));
-    for (size_t k = 0, child = i + 1; k < a->n_children; k++, child = after(s, child)) {
+        return load_column(l, b, i, false, spec, above, nulls, columns, st);
+    mr_code rc = load_struct(l, b, i, rows, &null, st);
+    for (size_t r = 0; r < rows && null && above; r++)
+        null[r] |= above[r];
+    for (size_t k = 0, child = i + 1; rc == MR_OK && k < a->n_children;
+         k++, child = after(s, child)) {
         int64_t at = mr_spec_find(spec, s->v[child].name);
         if (at >= 0) /* otherwise not requested */
-            MR_TRY(load_field(l, b, child, mr_spec_child(spec, (size_t)at), mark, nulls,
-                              columns + mr_spec_first_leaf(spec, (size_t)at), st));
+            rc = load_field(l, b, child, mr_spec_child(spec, (size_t)at), null ? null : above,
+                            nulls, columns + mr_spec_first_leaf(spec, (size_t)at), st);
     }
-    return MR_OK;
+    mr_free(null);
+    return rc;
 }
 
 mr_code mr__arrow_load_batch(mr__arrow_loader *l, mr__arrow_message *m, const mr__arrow_body *body,
                              mr_block *rows, uint32_t **nulls, mr_status *st)
 {
     batch b;
+    size_t n = mr_spec_n_leaves(l->spec);
     *nulls = NULL;
     MR_TRY(read_batch(&m->flat, &m->header, body, &b, st));
     MR_TRY(lay_out(l, &b, 0, l->schema->n, false, st));
-    mr_code rc = mr_block_prepare(rows, mr_spec_n_leaves(l->spec), st);
+    mr_code rc = mr_block_prepare(rows, n, st);
+    l->leaves = rows->columns;
     for (size_t k = 0; k < l->n_columns && rc == MR_OK; k++)
-        rc = load_field(l, &b, l->columns[k], mr_spec_child(l->spec, k), (uint32_t)k + 1, nulls,
-                        rows->columns + mr_spec_first_leaf(l->spec, k), st);
+        if (l->columns[k] != MISSING)
+            rc = load_field(l, &b, l->columns[k], mr_spec_child(l->spec, k), NULL, nulls,
+                            rows->columns + mr_spec_first_leaf(l->spec, k), st);
+    for (size_t i = 0; i < n && rc == MR_OK; i++) /* what the file does not have */
+        if (!rows->columns[i].owner && mr__table_has_default(l->defaults, i))
+            rc = mr__table_repeat(&l->defaults[i], (size_t)b.rows, &rows->columns[i], st);
+    l->leaves = NULL;
     if (rc == MR_OK) {
         rows->rows = (size_t)b.rows;
         return MR_OK;
@@ -875,7 +952,7 @@ static mr_code take_dictionary(mr__arrow_loader *l, batch *b, dictionary *d, boo
     mr_array values = {0};
     uint32_t *nulls = NULL;
     MR_TRY(lay_out(l, b, d->field, after(l->schema, d->field), true, st));
-    MR_TRY(load_column(l, b, d->field, true, NULL, 1, &nulls, &values, st));
+    MR_TRY(load_column(l, b, d->field, true, NULL, NULL, &nulls, &values, st));
     mr_code rc = MR_OK;
     if (!delta || !d->there) {
         mr_array_reset(&d->values);

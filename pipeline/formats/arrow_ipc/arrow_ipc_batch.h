@@ -49,12 +49,17 @@ typedef struct mr__arrow_body {
 
 typedef struct mr__arrow_loader mr__arrow_loader;
 
-#define MR__ARROW_UNEVEN UINT32_C(0x80000000) /* flag in the nulls of mr__arrow_load_batch */
+/* Flags in the nulls of mr__arrow_load_batch. */
+#define MR__ARROW_UNEVEN UINT32_C(0x80000000)
+#define MR__ARROW_WITHIN UINT32_C(0x40000000)
+#define MR__ARROW_LEAF   UINT32_C(0x3fffffff)
 
-/* Opens a loader for the columns of spec, a record; schema and spec are borrowed until close.
+/* Opens a loader for the columns of spec, a record; schema, spec and defaults (of its leaves, or
+ * NULL; table_defaults.h) are borrowed until close.
  * errors   those of mr__arrow_schema_check */
 mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *schema,
-                              const mr_spec *spec, bool all, mr_status *st) MR_NODISCARD;
+                              const mr_spec *spec, bool all, const mr_array *defaults,
+                              mr_status *st) MR_NODISCARD;
 void mr__arrow_loader_close(mr__arrow_loader *l); /* NULL: no effect */
 /* Whether a column has values of dictionary id. */
 bool mr__arrow_loader_wants(const mr__arrow_loader *l, int64_t id);
@@ -65,9 +70,11 @@ void mr__arrow_loader_forget(mr__arrow_loader *l); /* all dictionaries */
 mr_code mr__arrow_load_dictionary(mr__arrow_loader *l, mr__arrow_message *m,
                                   const mr__arrow_body *body, mr_status *st) MR_NODISCARD;
 /* Loads a record batch. *rows has the columns in the order of the leaves of the spec. *nulls is
- * NULL or a number for each row: 0, or 1 + the index of the child of the spec that is null, or
- * contains a null, in this row. With the bit MR__ARROW_UNEVEN, lists of the child from the third
- * level on differ in length instead. The values of such a row are undefined. Owned: mr_free. */
+ * NULL or a number for each row: 0, or 1 + the index of the leaf of the spec that is null, or
+ * contains a null, in this row. With the bit MR__ARROW_UNEVEN, lists of the leaf from the third
+ * level on differ in length instead.
+ * MR__ARROW_WITHIN: the null is within a list. The values of such a row are undefined. Owned:
+ * mr_free. */
 mr_code mr__arrow_load_batch(mr__arrow_loader *l, mr__arrow_message *m, const mr__arrow_body *body,
                              mr_block *rows, uint32_t **nulls, mr_status *st) MR_NODISCARD;
 #endif

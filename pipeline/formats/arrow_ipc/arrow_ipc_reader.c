@@ -11,6 +11,7 @@
 #include "pipeline/bytes.h"
 #include "pipeline/formats/arrow_ipc/arrow_ipc_source.h"
 #include "pipeline/formats/format.h"
+#include "pipeline/log.h"
 #include "pipeline/system/system.h"
 
 enum { TAIL = 10, PLACE = 24, FIRST_MESSAGE = 8 };
@@ -23,6 +24,7 @@ typedef struct arrow_reader {
     mr__arrow_loader *loader; /* NULL: rows are only counted */
     bool begun;
     int64_t first_message, next; /* of the stream: after the schema; after the current batch */
+    int64_t end;                 /* of the stream, once it was met */
     /* of a file with a footer */
     mr_buffer *footer; /* NULL: a stream, or read as one */
     mr__flat flat;
@@ -101,6 +103,12 @@ static mr_code fail_not_arrow(const mr__arrow_source *s, mr_status *st)
 {
     char text[4 * sizeof s->first + 1];
     size_t n = 0;
+    const char *name = mr__compressor_of_table(s->first, s->n_first);
+    if (name)
+        return mr_fail(st, MR_DATA_LOSS,
+                       "not an Arrow IPC file or stream: it is compressed with %s as a whole, and "
+                       "only compression within Arrow files is read; decompress it",
+                       name);
     if (s->n_first == 0)
         return mr_fail(st, MR_DATA_LOSS, "not an Arrow IPC file or stream: it is empty");
     for (size_t i = 0; i < s->n_first; i++) {
@@ -178,7 +186,8 @@ static mr_code begin(arrow_reader *r, mr_status *st)
     if (!r->footer)
         rc = read_schema(r, is_file, st);
     if (rc == MR_OK && r->opts.spec)
-        rc = mr__arrow_loader_open(&r->loader, &r->schema, r->opts.spec, r->opts.all, st);
+        rc = mr__arrow_loader_open(&r->loader, &r->schema, r->opts.spec, r->opts.all,
+                                   r->opts.defaults, st);
     if (rc == MR_OK && r->footer && r->loader)
         rc = load_dictionaries(r, st);
     if (rc != MR_OK) {
@@ -316,6 +325,8 @@ static mr_code read_message(arrow_reader *r, mr_buffer **bytes, mr_status *st)
     mr_code rc = mr__arrow_source_message(&r->source, r->next, bytes, &r->message, &body, st);
     if (rc == MR_END && r->footer)
         return damaged("its footer does not point to a batch", st);
+    if (rc == MR_END)
+        r->end = body;
     MR_TRY(rc);
     r->body = body;
     int64_t end = body + r->message.body_bytes;
@@ -418,6 +429,25 @@ static void set_place(arrow_reader *r)
     r->base.place = r->at_hand && r->at < r->rows ? r->offset : r->next;
 }
 
+/* At the end of a stream: another one may follow, as if joined by `cat`, or anything else. Does not
+ * wait for a pipe. */
+static mr_code check_end(const arrow_reader *r, mr_status *st)
+{
+    int64_t more = r->source.size - r->end;
+    if (r->footer || more <= 0)
+        return MR_END;
+    if (r->base.strict) {
+        mr_fail(st, MR_DATA_LOSS, "%" PRId64 " bytes follow the end of the stream", more);
+        mr_status_at(st, r->base.in.path, r->end, r->base.record);
+        return MR_DATA_LOSS;
+    }
+    mr_log(MR_LOG_WARNING,
+           "%s: the %" PRId64 " bytes after the end of its stream, at byte %" PRId64
+           ", are not read: of several streams in a file only the first is",
+           r->base.in.path, more, r->end);
+    return MR_END;
+}
+
 /* Makes a loaded batch with rows left current. */
 static mr_code find_rows(arrow_reader *r, mr_status *st)
 {
@@ -437,7 +467,8 @@ static mr_code read(mr_reader *base, size_t want, size_t max_bytes, mr_array *ou
             *st = r->late;
         mr_status_at(st, base->in.path, r->source.size, base->record);
         rc = r->late.code;
-    }
+    } else if (rc == MR_END)
+        rc = check_end(r, st);
     if (rc == MR_END) {
         base->ended = true;
         return MR_END;

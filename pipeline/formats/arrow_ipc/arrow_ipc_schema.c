@@ -15,6 +15,7 @@
 
 #include "pipeline/formats/column_path.h"
 #include "pipeline/memory/arrow_import.h"
+#include "pipeline/formats/table_defaults.h"
 
 static const struct kind {
     const char *name, *format; /* format NULL: from the table of the type, or none */
@@ -552,9 +553,25 @@ static mr_code check_type(const mr__arrow_schema *s, size_t column, const mr__ar
                          casts ? "; values are not converted on reading: use cast() in a map" : "");
 }
 
+/* true: all leaves of the spec have defaults. */
+static bool may_lack(const mr_spec *spec, const mr_array *defaults)
+{
+    for (size_t i = 0; i < mr_spec_n_leaves(spec); i++)
+        if (!mr__table_has_default(defaults, i))
+            return false;
+    return true;
+}
+
+static const mr_array *defaults_of(const mr_array *defaults, const mr_spec *spec, size_t child)
+{
+    return defaults ? defaults + mr_spec_first_leaf(spec, child) : NULL;
+}
+
+#define GIVE_DEFAULT "; a schema may give it a default, as in feature(int64, default=0)"
+
 /* The same for a struct, which may have more fields. */
 static mr_code check_field(const mr__arrow_schema *s, size_t column, const mr__arrow_way *way,
-                           const mr_spec *want, mr_status *st)
+                           const mr_spec *want, const mr_array *defaults, mr_status *st)
 {
     size_t i = mr__arrow_way_end(way);
     const mr__arrow_field *a = &s->v[i];
@@ -572,31 +589,38 @@ static mr_code check_field(const mr__arrow_schema *s, size_t column, const mr__a
                 found = child;
                 at = n;
             }
+        const mr_array *own = defaults_of(defaults, want, k);
+        if (found == i && may_lack(mr_spec_child(want, k), own))
+            continue;
         if (found == i)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "column '%.200s' has no field '%.200s', which the first file or the "
-                           "schema has",
+                           "schema has" GIVE_DEFAULT,
                            s->v[column].name, name);
         const mr__arrow_way on = mr__arrow_way_on(s, way, at, found);
-        MR_TRY(check_field(s, column, &on, mr_spec_child(want, k), st));
+        MR_TRY(check_field(s, column, &on, mr_spec_child(want, k), own, st));
     }
     return MR_OK;
 }
 
 mr_code mr__arrow_schema_check(const mr__arrow_schema *s, const mr_spec *spec, bool all,
-                               mr_status *st)
+                               const mr_array *defaults, mr_status *st)
 {
     for (size_t k = 0; k < mr_spec_n_children(spec); k++) {
         size_t at;
         const char *name = mr_spec_child_name(spec, k);
         const mr_spec *want = mr_spec_child(spec, k);
+        const mr_array *own = defaults_of(defaults, spec, k);
+        if (mr__arrow_schema_find(s, name) < 0 && may_lack(want, own))
+            continue;
         if (mr__arrow_schema_find(s, name) < 0)
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "there is no column '%.200s', which the first file or the schema has",
-                           name);
+            return mr_fail(
+                st, MR_INVALID_ARGUMENT,
+                "there is no column '%.200s', which the first file or the schema has" GIVE_DEFAULT,
+                name);
         MR_TRY(find_once(s, name, &at, st));
         const mr__arrow_way way = mr__arrow_way_to(s, at, false);
-        MR_TRY(all ? check_type(s, at, &way, want, st) : check_field(s, at, &way, want, st));
+        MR_TRY(all ? check_type(s, at, &way, want, st) : check_field(s, at, &way, want, own, st));
     }
     for (size_t i = 0; all && i < s->n; i += 1 + s->v[i].n_below)
         if (mr_spec_find(spec, s->v[i].name) < 0)

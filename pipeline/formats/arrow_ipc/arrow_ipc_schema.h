@@ -130,8 +130,9 @@ int64_t mr__arrow_schema_find(const mr__arrow_schema *s, const char *name);
  *          column, or two; the file has no columns */
 mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *names, size_t n,
                               mr_spec **out, mr_status *st) MR_NODISCARD;
-/* Checks that the columns of the record spec exist and have its types. all: and no others.
+/* Checks that the columns of the record spec exist, or have defaults (of its leaves, or NULL), and
+ * have its types. all: and no others.
  * errors   MR_INVALID_ARGUMENT: names the column */
 mr_code mr__arrow_schema_check(const mr__arrow_schema *s, const mr_spec *spec, bool all,
-                               mr_status *st) MR_NODISCARD;
+                               const mr_array *defaults, mr_status *st) MR_NODISCARD;
 #endif

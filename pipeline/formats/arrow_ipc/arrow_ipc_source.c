@@ -221,6 +221,7 @@ mr_code mr__arrow_source_message(mr__arrow_source *s, int64_t at, mr_buffer **by
     MR_TRY(mr__arrow_source_read(s, at, head, 4, &got, st));
     if (got == 0 && at < s->size)
         return mr_fail(st, MR_DATA_LOSS, "the file has become shorter while it was read");
+    *body = at;
     if (got == 0)
         return MR_END;
     if (got < 4)
@@ -233,6 +234,7 @@ mr_code mr__arrow_source_message(mr__arrow_source *s, int64_t at, mr_buffer **by
         n = (uint32_t)mr__load_le(head + 4, 4);
         before = 8;
     }
+    *body = at + (int64_t)before;
     if (n == 0)
         return MR_END;
     if (n > MOST_METADATA)

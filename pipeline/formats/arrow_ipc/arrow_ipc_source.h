@@ -38,7 +38,7 @@ mr_code mr__arrow_source_read(mr__arrow_source *s, int64_t at, void *to, size_t 
 mr_code mr__arrow_source_get(mr__arrow_source *s, int64_t at, uint64_t n, mr_buffer **out,
                              mr_status *st) MR_NODISCARD;
 /* Reads the message at `at`: its metadata in *bytes, and the position of its body. MR_END: the
- * stream ends there. errors MR_DATA_LOSS */
+ * stream ends there, and *body is the position after its end. errors MR_DATA_LOSS */
 mr_code mr__arrow_source_message(mr__arrow_source *s, int64_t at, mr_buffer **bytes,
                                  mr__arrow_message *m, int64_t *body, mr_status *st) MR_NODISCARD;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_IMAGES_IMAGE_CODEC_H
 #define MR_PIPELINE_FORMATS_IMAGES_IMAGE_CODEC_H
-/* Image codecs: JPEG by libjpeg-turbo, PNG by libspng. Pixels are uint8, rows from the top, the
- * channels of a pixel adjacent: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB and alpha.
+/* Image codecs: JPEG by libjpeg-turbo, PNG by libspng. Pixels are uint8 (uint16 where `wide` is
+ * set), rows from the top, the channels of a pixel adjacent: 1 gray, 2 gray and alpha, 3 RGB, 4 RGB
+ * and alpha.
  *
  *     mr__image_decoder d = {0};
  *     mr_code rc = mr__image_header(&d, MR__IMAGE_ANY, data, size, 0, &info, st);
@@ -23,12 +24,17 @@ typedef struct mr__image_info {
     int64_t height, width;   /* at most 65,535 each for a JPEG */
     int channels;
     bool cmyk, inverted; /* a JPEG with four inks; inverted as most programs store them */
-    size_t scratch;      /* bytes that decoding takes in addition to its result; 0: few */
-    int ratio;           /* JPEG: decoded at 1/ratio of its size, rounded up; set by _shrink */
+    bool wide;           /* pixels are uint16: a PNG alone */
+    int orientation; /* EXIF's, 1 to 8, which decoding undoes; 1: as stored. height and width are
+                            those of the upright image */
+    size_t scratch;  /* bytes that decoding takes in addition to its result; 0: few */
+    int ratio;       /* JPEG: decoded at 1/ratio of its size, rounded up; set by _shrink */
 } mr__image_info;
 
 typedef struct mr__image_decoder {
-    void *jpeg; /* created with the first JPEG */
+    bool orient; /* set by the caller: turn images upright, as their EXIF data say */
+    bool wide;   /* set by the caller: decode PNG images to uint16 */
+    void *jpeg;  /* created with the first JPEG */
 } mr__image_decoder;
 void mr__image_decoder_reset(mr__image_decoder *d);
 
@@ -39,7 +45,9 @@ mr_code mr__image_header(mr__image_decoder *d, mr__image_format format, const vo
                          mr_status *st) MR_NODISCARD;
 /* Decodes a JPEG at 1/ratio of its size; ratio is 1, 2, 4 or 8. */
 void mr__image_shrink(mr__image_info *info, int ratio);
-/* Writes height * width * channels bytes. */
+/* Bytes of the pixels: height * width * channels, twice that if they are wide. */
+size_t mr__image_bytes(const mr__image_info *info);
+/* Writes mr__image_bytes(info) bytes. */
 mr_code mr__image_decode(mr__image_decoder *d, const mr__image_info *info, const void *data,
                          size_t size, void *pixels, mr_status *st) MR_NODISCARD;
 
@@ -48,15 +56,18 @@ mr_code mr__image_decode(mr__image_decoder *d, const mr__image_info *info, const
 mr_code mr__jpeg_encode(const void *pixels, int64_t height, int64_t width, int channels,
                         int quality, void **out, size_t *size, mr_status *st) MR_NODISCARD;
 
-/* Implementation of each codec, in a file each. */
+/* The orientation that EXIF data, from their byte order on, give an image: 1 to 8. 1 if they are
+ * damaged or do not say. */
+int mr__exif_orientation(const void *exif, size_t size);
+
+/* Implementation of each codec, in a file each. A header function sets info to what is stored, and
+ * leaves info->channels as it is unless it is 0. */
 void mr__jpeg_decoder_free(void *jpeg);
-mr_code mr__jpeg_header(void **jpeg, const void *data, size_t size, mr__image_info *info,
-                        mr_status *st) MR_NODISCARD;
-mr_code mr__jpeg_measure(const void *data, size_t size, mr__image_info *info,
-                         mr_status *st) MR_NODISCARD;
+mr_code mr__jpeg_header(void **jpeg, const void *data, size_t size, bool orient,
+                        mr__image_info *info, mr_status *st) MR_NODISCARD;
 mr_code mr__jpeg_decode(void **jpeg, const mr__image_info *info, const void *data, size_t size,
                         void *pixels, mr_status *st) MR_NODISCARD;
-mr_code mr__png_header(const void *data, size_t size, mr__image_info *info,
+mr_code mr__png_header(const void *data, size_t size, bool orient, mr__image_info *info,
                        mr_status *st) MR_NODISCARD;
 mr_code mr__png_decode(const mr__image_info *info, const void *data, size_t size, void *pixels,
                        mr_status *st) MR_NODISCARD;

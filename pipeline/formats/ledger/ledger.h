@@ -42,6 +42,8 @@ MR_API mr_code mr_ledger_add(mr_ledger *l, const mr_identity *ids, size_t n,
  * errors   MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_ledger_name(mr_ledger *l, const mr_identity *of, const char *name,
                               mr_status *st) MR_NODISCARD;
+/* The name that was set for the source and file of `of`; NULL: none. Borrowed until close. */
+MR_API const char *mr_ledger_name_set(mr_ledger *l, const mr_identity *of);
 /* Flushes l and frees it, also on failure. NULL: no effect.
  * errors   as mr_ledger_add */
 MR_API mr_code mr_ledger_close(mr_ledger *l, mr_status *st) MR_NODISCARD;

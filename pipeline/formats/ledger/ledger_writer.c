@@ -206,6 +206,14 @@ mr_code mr_ledger_name(mr_ledger *l, const mr_identity *of, const char *name, mr
     return rc;
 }
 
+const char *mr_ledger_name_set(mr_ledger *l, const mr_identity *of)
+{
+    pthread_mutex_lock(&l->lock);
+    const char *name = mr__ledger_names_find(&l->names, of->source, of->file);
+    pthread_mutex_unlock(&l->lock);
+    return name;
+}
+
 mr_code mr_ledger_close(mr_ledger *l, mr_status *st)
 {
     if (!l)

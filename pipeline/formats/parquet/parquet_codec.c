@@ -198,6 +198,18 @@ static mr_code stream(mr__codec *c, const uint8_t *in, size_t n_in, size_t n, mr
     return rc;
 }
 
+#define GIVEN_UP                                                                                   \
+    ", which the format has given up; write the file with ZSTD, SNAPPY, GZIP, BROTLI or LZ4_RAW"
+
+const char *mr__parquet_codec_refusal(int64_t codec)
+{
+    return codec == MR__PARQUET_LZ4   ? "it is compressed with the framed LZ4" GIVEN_UP
+           : codec == MR__PARQUET_LZO ? "it is compressed with LZO" GIVEN_UP
+           : codec < MR__PARQUET_UNCOMPRESSED || codec > MR__PARQUET_LZ4_RAW
+               ? "it is compressed with a codec that is unknown"
+               : NULL;
+}
+
 mr_code mr__parquet_decompress(int32_t codec, const uint8_t *in, size_t n_in, size_t n,
                                mr_buffer **out, mr_status *st)
 {
@@ -216,14 +228,7 @@ mr_code mr__parquet_decompress(int32_t codec, const uint8_t *in, size_t n_in, si
     case MR__PARQUET_BROTLI:
         MR_TRY(brotli_open(&c, st));
         return stream(c, in, n_in, n, out, st);
-    case MR__PARQUET_LZ4:
-    case MR__PARQUET_LZO:
-        return mr_fail(st, MR_UNIMPLEMENTED,
-                       "pages compressed with %s, which the format has deprecated, are not "
-                       "supported; write the file with ZSTD, SNAPPY, GZIP, BROTLI or LZ4_RAW",
-                       codec == MR__PARQUET_LZ4 ? "the framed LZ4" : "LZO");
     default:
-        return mr_fail(st, MR_UNIMPLEMENTED, "pages are compressed with the unknown codec %d",
-                       codec);
+        return mr_fail(st, MR_UNIMPLEMENTED, "%s", mr__parquet_codec_refusal(codec));
     }
 }

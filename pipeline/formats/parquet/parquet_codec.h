@@ -20,6 +20,8 @@ enum {
     MR__PARQUET_LZ4_RAW
 };
 
+/* Why chunks with the codec of this number cannot be read; NULL: they can. */
+const char *mr__parquet_codec_refusal(int64_t codec);
 /* *out = the decompressed bytes, which must be exactly n; owned. Memory grows with the bytes
  * decompressed, or is within the compression ratio of the codec.
  * errors   MR_DATA_LOSS: damaged, or not n bytes; MR_NOT_FOUND: the library is not installed

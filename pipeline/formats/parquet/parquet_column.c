@@ -31,11 +31,6 @@ static int64_t rows_of(const page_head *h)
 
 enum { FIRST_HEAD = 256, MOST_HEAD = 16 << 20, WINDOW = 64 << 10 };
 
-static mr_code damaged(const char *what, mr_status *st)
-{
-    return mr_fail(st, MR_DATA_LOSS, "a damaged page: %s", what);
-}
-
 /* ---- bytes of the chunk ---- */
 
 static const uint8_t *window(const mr__parquet_column *c)
@@ -179,19 +174,19 @@ static mr_code check_head(const mr__parquet_column *c, const page_head *h, mr_st
                        " bytes, but its column chunk only %" PRId64 " more",
                        h->packed_size, c->end - c->at);
     if (h->size < 0)
-        return damaged("it has no size", st);
+        return mr__damaged_page("it has no size", st);
     if (h->size > MR__PARQUET_MOST_PAGE)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED, "a page of %" PRId64 " bytes; the limit is 1 GiB",
                        h->size);
     if ((c->codec == MR__PARQUET_UNCOMPRESSED || !h->compressed) && h->size != h->packed_size)
-        return damaged("it is not compressed, but has two different sizes", st);
+        return mr__damaged_page("it is not compressed, but has two different sizes", st);
     if (h->type == MR__PARQUET_DATA_PAGE_V2 &&
         (h->definition_bytes < 0 || h->repetition_bytes < 0 || h->rows < 0 ||
          h->definition_bytes > h->size || h->repetition_bytes > h->size - h->definition_bytes ||
          h->definition_bytes + h->repetition_bytes > h->packed_size))
-        return damaged("its levels are larger than it is", st);
+        return mr__damaged_page("its levels are larger than it is", st);
     if (h->values < 0 || h->values > INT32_MAX)
-        return damaged("its number of values is missing", st);
+        return mr__damaged_page("its number of values is missing", st);
     return MR_OK;
 }
 
@@ -210,7 +205,7 @@ static mr_code find_head(mr__parquet_column *c, page_head *h, mr_status *st)
         }
         n = c->window_n > n ? c->window_n : n;
         if ((int64_t)n == left || n > MOST_HEAD)
-            return damaged("its header cannot be read", st);
+            return mr__damaged_page("its header cannot be read", st);
     }
 }
 
@@ -227,9 +222,10 @@ static mr_code next_head(mr__parquet_column *c, page_head *h, mr_status *st)
 {
     for (;;) {
         c->page_offset = c->at;
-        if (c->at == c->end)
+        if (c->at == c->end || (c->padded && c->values_left == 0))
             return MR_END;
         MR_TRY(find_head(c, h, st));
+        h->compressed = h->compressed || c->always_compressed;
         bool one = h->type == MR__PARQUET_DATA_PAGE || h->type == MR__PARQUET_DICTIONARY_PAGE ||
                    h->type == MR__PARQUET_DATA_PAGE_V2;
         if (!one && h->packed_size >= 0)
@@ -263,7 +259,7 @@ static mr_code read_bytes(mr__parquet_column *c, const page_head *h, mr_buffer *
     if (h->has_crc)
         MR_TRY(mr__zlib_need(st));
     if (h->has_crc && (uint32_t)mr__zlib.crc32_z(0, p, n) != h->crc)
-        return damaged("its checksum does not match its bytes", st);
+        return mr__damaged_page("its checksum does not match its bytes", st);
     bool plain = c->codec == MR__PARQUET_UNCOMPRESSED || !h->compressed;
     if (plain || (n == before && h->size == (int64_t)before)) {
         *page = mr_buffer_ref(c->window);
@@ -295,15 +291,15 @@ static mr_code start_levels(mr__hybrid *h, int64_t encoding, int most, size_t va
     if (encoding == MR__PARQUET_BIT_PACKED)
         return mr__hybrid_start_old(h, *at, end, width_of(most), values, at)
                    ? MR_OK
-                   : damaged("its levels are larger than it is", st);
+                   : mr__damaged_page("its levels are larger than it is", st);
     if (encoding != MR__PARQUET_RLE)
-        return damaged("its levels have an unknown encoding", st);
+        return mr__damaged_page("its levels have an unknown encoding", st);
     if (end - *at < 4)
-        return damaged("it ends within its levels", st);
+        return mr__damaged_page("it ends within its levels", st);
     memcpy(&size, *at, sizeof size);
     *at += sizeof size;
     if (size > (size_t)(end - *at))
-        return damaged("its levels are larger than it is", st);
+        return mr__damaged_page("its levels are larger than it is", st);
     mr__hybrid_start(h, *at, *at + size, width_of(most));
     *at += size;
     return MR_OK;
@@ -331,13 +327,13 @@ static mr_code take_dictionary(mr__parquet_column *c, const page_head *h, mr_buf
     mr__parquet_values v = {.text = text};
     mr_array a;
     if (c->has_dictionary)
-        return damaged("a second dictionary", st);
+        return mr__damaged_page("a second dictionary", st);
     if (leaf->type == MR__PARQUET_BOOLEAN)
-        return damaged("a dictionary of bools", st);
+        return mr__damaged_page("a dictionary of bools", st);
     if (h->encoding != MR__PARQUET_PLAIN && h->encoding != MR__PARQUET_PLAIN_DICTIONARY)
-        return damaged("a dictionary of an unknown encoding", st);
+        return mr__damaged_page("a dictionary of an unknown encoding", st);
     if (n > (size_t)h->size / (size ? size : 4))
-        return damaged("a dictionary of more values than it has bytes", st);
+        return mr__damaged_page("a dictionary of more values than it has bytes", st);
     MR_TRY(mr_array_alloc(&a, text ? MR_STRING : of_size[size], 0, NULL, n, st));
     mr_code rc = mr_buffer_hold(a.owner, page, st);
     if (rc == MR_OK)
@@ -346,7 +342,7 @@ static mr_code take_dictionary(mr__parquet_column *c, const page_head *h, mr_buf
     if (rc == MR_OK)
         rc = v.get(&v, n, a.data, &got, st);
     if (rc == MR_OK && got < n)
-        rc = damaged("a dictionary of fewer values than its header says", st);
+        rc = mr__damaged_page("a dictionary of fewer values than its header says", st);
     mr__parquet_values_reset(&v);
     if (rc != MR_OK) {
         mr_array_reset(&a);
@@ -365,7 +361,7 @@ static mr_code start_page(mr__parquet_column *c, const page_head *h, const uint8
     bool v2 = h->type == MR__PARQUET_DATA_PAGE_V2;
     const uint8_t *end = data + h->size - h->definition_bytes - h->repetition_bytes;
     if (h->values > c->values_left)
-        return damaged("it has more values than its column chunk", st);
+        return mr__damaged_page("it has more values than its column chunk", st);
     if (v2) {
         const uint8_t *middle = levels + h->repetition_bytes;
         mr__hybrid_start(&c->repetitions, levels, middle, width_of(leaf->lists));
@@ -442,6 +438,8 @@ void mr__parquet_column_start(mr__parquet_column *c, const mr__parquet_leaf *lea
     mr__parquet_column_reset(c);
     c->leaf = leaf;
     c->codec = chunk->codec;
+    c->always_compressed = chunk->always_compressed;
+    c->padded = chunk->padded;
     c->at = chunk->begin;
     c->end = chunk->begin + chunk->size;
     c->values_left = chunk->values;
@@ -817,7 +815,7 @@ static mr_code take_entry(mr__parquet_column *c, lists *l, mr_status *st)
     for (int i = 0; i < leaf->lists; i++)
         empty = empty || d == leaf->in_list[i] - 1;
     if (!empty)
-        l->flaw = MR__PARQUET_NULL;
+        l->flaw = d < leaf->in_list[0] - 1 ? MR__PARQUET_NULL : MR__PARQUET_WITHIN;
     return MR_OK;
 }
 

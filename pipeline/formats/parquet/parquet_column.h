@@ -21,8 +21,9 @@ typedef struct mr__parquet_column {
     mr__parquet_read_fn *read;
     void *read_ctx;
     int32_t codec;
-    int64_t at, end;     /* unread bytes of the chunk */
-    int64_t values_left; /* values of the chunk in pages not yet read */
+    bool always_compressed, padded; /* as of its chunk */
+    int64_t at, end;                /* unread bytes of the chunk */
+    int64_t values_left;            /* values of the chunk in pages not yet read */
 
     mr_buffer *window; /* bytes of the file from `at` on */
     size_t window_at, window_n;
@@ -45,8 +46,9 @@ typedef struct mr__parquet_column {
 
 /* Why a row cannot be an element. */
 enum {
-    MR__PARQUET_NULL = 1,  /* it contains a null */
-    MR__PARQUET_UNEVEN = 2 /* its lists from the third level on differ in length */
+    MR__PARQUET_NULL = 1,   /* it is null */
+    MR__PARQUET_WITHIN = 2, /* it is a list that contains a null */
+    MR__PARQUET_UNEVEN = 3  /* its lists from the third level on differ in length */
 };
 
 /* Rows of a column. Lists of depth two are ragged rows; deeper ones are inner axes of those, with

@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "pipeline/files/remote.h"
+#include "pipeline/formats/codec_impl.h"
 #include "pipeline/formats/parquet/parquet_column.h"
+#include "pipeline/formats/table_defaults.h"
 #include "pipeline/formats/table_flaws.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/wait/wait.h"
@@ -40,7 +42,8 @@ struct mr__parquet {
     mr__parquet_footer footer;
     column *columns;
     size_t n;
-    size_t group; /* the open group; n_groups: none */
+    const mr_array *defaults; /* of the columns, or NULL */
+    size_t group;             /* the open group; n_groups: none */
     bool open;
     size_t step;      /* rows to decode at a time */
     int64_t fails_at; /* number of the row; -1: no known error */
@@ -119,6 +122,18 @@ static mr_code no_parquet(const char *why, mr_status *st)
     return mr_fail(st, MR_DATA_LOSS, "not a Parquet file: %s", why);
 }
 
+/* The file begins with other bytes. */
+static mr_code no_start(const uint8_t *b, size_t n, mr_status *st)
+{
+    const char *name = mr__compressor_of_table(b, n);
+    if (!name)
+        return no_parquet("it does not begin with \"PAR1\"", st);
+    return mr_fail(st, MR_DATA_LOSS,
+                   "not a Parquet file: it is compressed with %s as a whole, and only compression "
+                   "within Parquet files is read; decompress it",
+                   name);
+}
+
 /* Checks the last bytes of the file, n of them at `tail`. */
 static mr_code check_end(const mr__parquet *f, const uint8_t *tail, size_t n, int64_t *footer,
                          mr_status *st)
@@ -143,7 +158,7 @@ static mr_code check_end(const mr__parquet *f, const uint8_t *tail, size_t n, in
 
 static mr_code read_footer(mr__parquet *f, mr_status *st)
 {
-    uint8_t magic[4];
+    uint8_t magic[4 + END_BYTES];
     size_t n = f->size < TAIL ? (size_t)f->size : TAIL;
     int64_t size;
     mr_buffer *b = NULL;
@@ -152,7 +167,7 @@ static mr_code read_footer(mr__parquet *f, mr_status *st)
                        : no_parquet("it is empty", st);
     MR_TRY(read_at(f, 0, magic, sizeof magic, st));
     if (memcmp(magic, MR__PARQUET_MAGIC, 4) != 0 && memcmp(magic, "PARE", 4) != 0)
-        return no_parquet("it does not begin with \"PAR1\"", st);
+        return no_start(magic, sizeof magic, st);
     MR_TRY(mr_buffer_alloc(&b, n, st));
     mr_code rc = read_at(f, f->size - (int64_t)n, mr_buffer_data(b), n, st);
     if (rc == MR_OK)
@@ -246,6 +261,11 @@ static const mr__parquet_leaf *leaf_of(const mr__parquet *f, size_t i)
     return &f->footer.leaves[f->columns[i].leaf];
 }
 
+static bool is_there(const column *c)
+{
+    return c->leaf != MR__PARQUET_NO_LEAF;
+}
+
 static int shared_lists(const mr__parquet_leaf *a, const mr__parquet_leaf *b)
 {
     int k = 0;
@@ -263,7 +283,8 @@ static mr_code find_twins(mr__parquet *f, mr_status *st)
     if (!columns)
         return mr_fail_memory(st, f->footer.n_leaves * sizeof *columns, "columns");
     for (size_t i = 0; i < f->n; i++)
-        columns[f->columns[i].leaf] = i + 1;
+        if (is_there(&f->columns[i]))
+            columns[f->columns[i].leaf] = i + 1;
     size_t before = 0;
     for (size_t k = 0; k < f->footer.n_leaves; k++) {
         if (!columns[k])
@@ -279,12 +300,23 @@ static mr_code find_twins(mr__parquet *f, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr__parquet_select(mr__parquet *f, const size_t *leaves, size_t n, mr_status *st)
+mr_code mr__parquet_select(mr__parquet *f, const size_t *leaves, size_t n, const mr_array *defaults,
+                           mr_status *st)
 {
+    for (size_t i = 0; i < n; i++) {
+        const char *refusal = leaves[i] == MR__PARQUET_NO_LEAF
+                                  ? NULL
+                                  : mr__parquet_footer_refusal(&f->footer, leaves[i]);
+        if (refusal)
+            return mr_fail(st, MR_UNIMPLEMENTED,
+                           "column '%.200s' cannot be read: %s; columns=[...] says which are read",
+                           f->footer.leaves[leaves[i]].name, refusal);
+    }
     f->columns = mr_calloc(n ? n : 1, sizeof *f->columns);
     if (!f->columns)
         return mr_fail_memory(st, n * sizeof *f->columns, "columns");
     f->n = n;
+    f->defaults = defaults;
     for (size_t i = 0; i < n; i++)
         f->columns[i].leaf = leaves[i];
     return find_twins(f, st);
@@ -301,7 +333,7 @@ void mr__parquet_seek(mr__parquet *f, int64_t row)
 /* Adds column i and row `row` to an error. */
 static void at_row(const mr__parquet *f, size_t i, int64_t row, mr_code rc, mr_status *st)
 {
-    if (rc != MR_CANCELLED)
+    if (rc != MR_CANCELLED && is_there(&f->columns[i]))
         mr_status_prefix(st, "row group %zu, column '%.200s'", f->group, leaf_of(f, i)->name);
     mr_status_at(st, f->path, -1, row);
 }
@@ -326,6 +358,8 @@ static size_t step_of(const mr__parquet *f, const mr__parquet_group *g)
 {
     int64_t bytes = 1;
     for (size_t i = 0; i < f->n; i++) {
+        if (!is_there(&f->columns[i]))
+            continue;
         int64_t size = (int64_t)mr_dtype_size(leaf_of(f, i)->dtype);
         int64_t stored = g->chunks[f->columns[i].leaf].bytes / g->rows;
         bytes += stored > size ? (stored < BLOCK_BYTES ? stored : BLOCK_BYTES) : size;
@@ -341,18 +375,20 @@ static mr_code open_group(mr__parquet *f, mr_status *st)
     f->step = step_of(f, g);
     f->open = true;
     for (size_t i = 0; i < f->n && f->row == g->first; i++) { /* starts reading ahead */
+        if (!is_there(&f->columns[i]))
+            continue;
         const mr__parquet_chunk *c = &g->chunks[f->columns[i].leaf];
         int64_t size = c->size < MOST_AHEAD ? c->size : MOST_AHEAD;
         mr__sys->posix_fadvise(f->fd, (off_t)c->begin, (off_t)size, POSIX_FADV_WILLNEED);
     }
     for (size_t i = 0; i < f->n; i++) {
         column *c = &f->columns[i];
+        if (!is_there(c))
+            continue;
         const mr__parquet_chunk *chunk = &g->chunks[c->leaf];
         mr_code rc = MR_OK;
         mr__parquet_column_start(&c->chunk, leaf_of(f, i), chunk, read_at, f);
-        if (chunk->refusal)
-            rc = mr_fail(st, MR_UNIMPLEMENTED, "it cannot be read: %s", chunk->refusal);
-        else if (!leaf_of(f, i)->lists && chunk->values != g->rows)
+        if (!leaf_of(f, i)->lists && chunk->values != g->rows)
             rc = mr_fail(st, MR_DATA_LOSS,
                          "its chunk has %" PRId64 " values, but the row group %" PRId64 " rows",
                          chunk->values, g->rows);
@@ -413,16 +449,38 @@ static size_t first_unlike(const mr__parquet *f, const column *c, size_t n)
 
 /* Decodes the next rows of a column, at most `most`; the group has `left` rows left. If the chunk
  * has bytes after the last row of the group, that row is dropped. */
-static mr_code decode_column(column *c, size_t most, int64_t left, mr_status *st)
+static mr_code decode_column(column *c, size_t most, int64_t left, const mr_array *value,
+                             mr_status *st)
 {
     mr__parquet_rows_reset(&c->rows);
     c->at = 0;
+    if (!is_there(c))
+        return mr__table_repeat(value, most, &c->rows.a, st);
     MR_TRY(mr__parquet_column_rows(&c->chunk, most, &c->rows, st));
     if ((int64_t)c->rows.a.rows < left)
         return MR_OK;
     mr_code rc = mr__parquet_column_end(&c->chunk, st);
     if (rc != MR_OK)
         c->rows.a.rows--;
+    return rc;
+}
+
+/* Replaces the nulls of the decoded rows. */
+static mr_code fill_nulls(column *c, const mr_array *value, mr_status *st)
+{
+    size_t rows = c->rows.a.rows;
+    uint8_t *flaws = c->rows.flaws ? mr_buffer_data(c->rows.flaws) : NULL;
+    if (!value || !flaws || rows == 0 || !memchr(flaws, MR__PARQUET_NULL, rows))
+        return MR_OK;
+    bool *null = mr_malloc(rows);
+    if (!null)
+        return mr_fail_memory(st, rows, "nulls");
+    for (size_t i = 0; i < rows; i++)
+        null[i] = flaws[i] == MR__PARQUET_NULL;
+    mr_code rc = mr__table_fill(&c->rows.a, null, value, st);
+    for (size_t i = 0; i < rows && rc == MR_OK; i++)
+        flaws[i] = null[i] ? 0 : flaws[i];
+    mr_free(null);
     return rc;
 }
 
@@ -438,7 +496,15 @@ static size_t decode(mr__parquet *f, int64_t left)
         if (n == 0)
             return 0;
         if (pending(c) == 0) {
-            mr_code rc = decode_column(c, most, left, &why);
+            const mr_array *value = mr__table_has_default(f->defaults, i) ? &f->defaults[i] : NULL;
+            mr_status other;
+            mr_code rc = decode_column(c, most, left, value, &why);
+            mr_code filled = fill_nulls(c, value, &other);
+            if (filled != MR_OK) { /* the rows are lost */
+                c->rows.a.rows = 0;
+                rc = filled;
+                why = other;
+            }
             if (rc != MR_OK) {
                 f->fails_at = f->row + (int64_t)c->rows.a.rows;
                 f->fails = rc;
@@ -471,8 +537,11 @@ static mr_code give_up(mr__parquet *f, mr_code rc)
 static mr_code fail_flaw(mr__parquet *f, size_t i, mr_status *st)
 {
     const column *c = &f->columns[i];
-    bool null = ((const uint8_t *)mr_buffer_data(c->rows.flaws))[c->at] == MR__PARQUET_NULL;
-    mr_fail(st, MR_INVALID_ARGUMENT, "%s", null ? MR__TABLE_NULL : MR__TABLE_UNEVEN);
+    uint8_t flaw = ((const uint8_t *)mr_buffer_data(c->rows.flaws))[c->at];
+    mr_fail(st, MR_INVALID_ARGUMENT, "%s",
+            flaw == MR__PARQUET_NULL     ? MR__TABLE_NULL
+            : flaw == MR__PARQUET_WITHIN ? MR__TABLE_NULL_WITHIN
+                                         : MR__TABLE_UNEVEN);
     at_row(f, i, f->row, MR_INVALID_ARGUMENT, st);
     take(f, 1);
     return MR_INVALID_ARGUMENT;

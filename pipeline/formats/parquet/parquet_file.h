@@ -18,6 +18,8 @@
 
 typedef struct mr__parquet mr__parquet;
 
+#define MR__PARQUET_NO_LEAF SIZE_MAX
+
 /* opts (NULL: all zero): only cancel and on_read are used. "-" is standard input, a regular file.
  * errors   as open(2); MR_INVALID_ARGUMENT: not a regular file
  *          MR_DATA_LOSS: not a Parquet file, damaged, or cut short; MR_UNIMPLEMENTED: encrypted */
@@ -26,8 +28,11 @@ mr_code mr__parquet_open(mr__parquet **out, const char *path, const mr_file_opts
 void mr__parquet_close(mr__parquet *f); /* NULL: no effect */
 const mr__parquet_footer *mr__parquet_footer_of(const mr__parquet *f);
 
-/* Selects the n leaves to read, in that order. Once. */
-mr_code mr__parquet_select(mr__parquet *f, const size_t *leaves, size_t n,
+/* Selects the n leaves to read, in that order. Once. defaults: of each, or NULL (table_defaults.h);
+ * borrowed. A leaf with a default may be MR__PARQUET_NO_LEAF: the file does not have it.
+ * errors   MR_UNIMPLEMENTED: a chunk of one has a codec that is not known, is encrypted, or lies in
+ *          another file */
+mr_code mr__parquet_select(mr__parquet *f, const size_t *leaves, size_t n, const mr_array *defaults,
                            mr_status *st) MR_NODISCARD;
 /* Number of the next row; number of rows in the file. */
 int64_t mr__parquet_row(const mr__parquet *f);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/formats/parquet/parquet_codec.h"
 #include "pipeline/formats/parquet/thrift_compact.h"
 
 enum { MOST_LEAVES = 65536, MOST_DEPTH = 64, MOST_NAME = 4096, MOST_GROUPS = 1 << 24 };
@@ -363,6 +364,7 @@ static mr_code read_chunk(mr__thrift *t, const mr__parquet_leaf *leaf, int64_t e
         c->refusal = encrypted ? "it is encrypted" : "it is stored in another file";
         return MR_OK;
     }
+    c->refusal = mr__parquet_codec_refusal(m.codec);
     c->begin = m.dictionary > 0 && m.dictionary < m.data ? m.dictionary : m.data;
     c->size = m.size;
     c->values = m.values;
@@ -411,8 +413,53 @@ static mr_code read_group(mr__thrift *t, mr__parquet_footer *f, int64_t end, mr_
     return MR_OK;
 }
 
+/* ---- faults of old writers ---- */
+
+/* true: text is "NAME version X.Y.Z..." with a version before this one, or with none. */
+static bool is_before(const mr_bytes *text, const char *name, int major, int minor, int patch)
+{
+    const int limit[] = {major, minor, patch};
+    size_t n = strlen(name), at = n;
+    static const char word[] = " version ";
+    if (text->size < n || memcmp(text->data, name, n) != 0)
+        return false;
+    if (text->size - n < sizeof word - 1 || memcmp(text->data + n, word, sizeof word - 1) != 0)
+        return text->size == n || text->data[n] == ' ' || text->data[n] == '(';
+    at += sizeof word - 1;
+    for (size_t k = 0; k < 3; k++) {
+        int v = 0;
+        while (at < text->size && text->data[at] >= '0' && text->data[at] <= '9' && v < 1000000)
+            v = 10 * v + (text->data[at++] - '0');
+        if (v != limit[k])
+            return v < limit[k];
+        at += at < text->size && text->data[at] == '.';
+    }
+    return false;
+}
+
+/* Arrow before version 3 compressed pages of version 2 and said that it had not (ARROW-10353).
+ * parquet-mr before 1.2.9 did not count the head of a dictionary in the size of its chunk
+ * (IMPALA-694); its bytes, at most 100, are before the next chunk or the footer. */
+static void mend(mr__parquet_footer *f, const mr_bytes *writer, int64_t end)
+{
+    enum { MOST_HEAD = 100 };
+    bool compressed = is_before(writer, "parquet-cpp-arrow", 3, 0, 0) ||
+                      is_before(writer, "parquet-cpp", INT32_MAX, 0, 0);
+    bool padded = is_before(writer, "parquet-mr", 1, 2, 9);
+    for (size_t i = 0; i < f->n_groups; i++)
+        for (size_t k = 0; k < f->n_leaves; k++) {
+            mr__parquet_chunk *c = &f->groups[i].chunks[k];
+            int64_t left = end - c->begin - c->size;
+            c->always_compressed = compressed;
+            c->padded = padded && c->size > 0;
+            if (c->padded)
+                c->size += left < MOST_HEAD ? left : MOST_HEAD;
+        }
+}
+
 static mr_code read_fields(mr__thrift *t, int64_t end, mr__parquet_footer *f, mr_status *st)
 {
+    mr_bytes writer = {0};
     mr__thrift_field field = {0};
     bool schema = false, groups = false;
     int64_t rows = -1;
@@ -422,6 +469,8 @@ static mr_code read_fields(mr__thrift *t, int64_t end, mr__parquet_footer *f, mr
             MR_TRY(read_schema(t, mr__thrift_list(t, &field, MR__THRIFT_STRUCT), f, st));
         } else if (field.id == 3)
             rows = mr__thrift_int(t, &field);
+        else if (field.id == 6)
+            writer = mr__thrift_bytes(t, &field);
         else if (field.id == 4 && !groups) {
             groups = true;
             size_t n = mr__thrift_list(t, &field, MR__THRIFT_STRUCT);
@@ -437,12 +486,21 @@ static mr_code read_fields(mr__thrift *t, int64_t end, mr__parquet_footer *f, mr
     }
     if (t->bad || !schema)
         return damaged("it cannot be read", st);
-    if (rows != f->rows)
+    if (rows != f->rows && rows != 0) /* 0: parquet-rs 0.3 wrote no other number */
         return mr_fail(st, MR_DATA_LOSS,
                        "damaged footer: %" PRId64 " rows in total, but %" PRId64
                        " in its row groups",
                        rows, f->rows);
+    mend(f, &writer, end);
     return MR_OK;
+}
+
+const char *mr__parquet_footer_refusal(const mr__parquet_footer *f, size_t leaf)
+{
+    for (size_t i = 0; i < f->n_groups; i++)
+        if (f->groups[i].chunks[leaf].refusal)
+            return f->groups[i].chunks[leaf].refusal;
+    return NULL;
 }
 
 mr_code mr__parquet_footer_read(const uint8_t *p, size_t n, int64_t end, mr__parquet_footer *out,

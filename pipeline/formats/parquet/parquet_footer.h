@@ -76,6 +76,9 @@ typedef struct mr__parquet_chunk {
     int64_t values;      /* entries with levels */
     int64_t bytes;       /* of the pages, uncompressed */
     int32_t codec;
+    /* Faults of old writers: pages of version 2 are compressed though they say that they are not;
+     * `size` lacks the head of the dictionary, and has been made larger than the chunk may be. */
+    bool always_compressed, padded;
     const char *refusal; /* why it cannot be read; NULL: it can */
 } mr__parquet_chunk;
 
@@ -98,4 +101,6 @@ typedef struct mr__parquet_footer {
 mr_code mr__parquet_footer_read(const uint8_t *p, size_t n, int64_t end, mr__parquet_footer *out,
                                 mr_status *st) MR_NODISCARD;
 void mr__parquet_footer_reset(mr__parquet_footer *f); /* also for a zeroed one */
+/* Why chunks of the leaf cannot be read; NULL: they can. */
+const char *mr__parquet_footer_refusal(const mr__parquet_footer *f, size_t leaf);
 #endif

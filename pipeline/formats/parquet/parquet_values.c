@@ -242,7 +242,7 @@ const uint8_t *mr__delta_end(const mr__delta *from)
 
 /* ---- values ---- */
 
-static mr_code damaged(const char *what, mr_status *st)
+mr_code mr__damaged_page(const char *what, mr_status *st)
 {
     return mr_fail(st, MR_DATA_LOSS, "a damaged page: %s", what);
 }
@@ -276,7 +276,7 @@ static mr_code get_text(mr__parquet_values *v, size_t n, void *out, size_t *got,
         if (have == 0)
             return MR_OK;
         if (have < sizeof size)
-            return damaged("it ends within the length of a string", st);
+            return mr__damaged_page("it ends within the length of a string", st);
         memcpy(&size, v->at, sizeof size);
         if (size > have - sizeof size)
             return mr_fail(st, MR_DATA_LOSS,
@@ -414,9 +414,9 @@ static mr_code plan(mr__parquet_values *v, size_t n, struct joined *parts, size_
         if (mr__delta_get(&a, &prefix, 1) == 0 || mr__delta_get(&b, &suffix, 1) == 0)
             return MR_OK;
         if (v->text && v->size && (uint64_t)prefix + (uint64_t)suffix != v->size)
-            return damaged("a string whose length is not the column's", st);
+            return mr__damaged_page("a string whose length is not the column's", st);
         if (prefix < 0 || (uint64_t)prefix > last)
-            return damaged("a string's prefix is longer than the string before it", st);
+            return mr__damaged_page("a string's prefix is longer than the string before it", st);
         if (suffix < 0 || (uint64_t)suffix > have)
             return bad_length(suffix, have, st);
         parts[(*planned)++] = (struct joined){(size_t)prefix, (size_t)suffix};
@@ -517,16 +517,16 @@ static mr_code start_plain(mr__parquet_values *v, int type)
 static mr_code start_indexed(mr__parquet_values *v, int type, mr_status *st)
 {
     if (!v->dictionary)
-        return damaged("its values refer to a dictionary, which is missing", st);
+        return mr__damaged_page("its values refer to a dictionary, which is missing", st);
     if (type == MR__PARQUET_BOOLEAN)
-        return damaged("bools of a dictionary", st);
+        return mr__damaged_page("bools of a dictionary", st);
     v->get = get_indexed;
     if (v->at == v->end) /* no values, and so no width either */
         return MR_OK;
     int width = *v->at;
     return mr__hybrid_start(&v->runs, v->at + 1, v->end, width)
                ? MR_OK
-               : damaged("a dictionary's indices of more than 32 bits", st);
+               : mr__damaged_page("a dictionary's indices of more than 32 bits", st);
 }
 
 /* The runs of bools are preceded by their size. */
@@ -534,10 +534,11 @@ static mr_code start_bools(mr__parquet_values *v, mr_status *st)
 {
     uint32_t size;
     if (v->end - v->at < 4)
-        return v->at == v->end ? MR_OK : damaged("it ends within the size of its values", st);
+        return v->at == v->end ? MR_OK
+                               : mr__damaged_page("it ends within the size of its values", st);
     memcpy(&size, v->at, sizeof size);
     if (size > (size_t)(v->end - v->at) - sizeof size)
-        return damaged("its values are larger than it is", st);
+        return mr__damaged_page("its values are larger than it is", st);
     mr__hybrid_start(&v->runs, v->at + sizeof size, v->at + sizeof size + size, 1);
     return MR_OK;
 }
@@ -550,7 +551,7 @@ static mr_code start_lengths(mr__parquet_values *v, mr_status *st)
     const uint8_t *after =
         mr__delta_start(&v->lengths, v->at, v->end) ? mr__delta_end(&v->lengths) : NULL;
     if (!after)
-        return damaged("the lengths of its strings cannot be read", st);
+        return mr__damaged_page("the lengths of its strings cannot be read", st);
     v->at = after;
     return MR_OK;
 }
@@ -565,7 +566,7 @@ static mr_code start_joined(mr__parquet_values *v, mr_status *st)
     if (after)
         after = mr__delta_start(&v->suffixes, after, v->end) ? mr__delta_end(&v->suffixes) : NULL;
     if (!after)
-        return damaged("the lengths of its strings cannot be read", st);
+        return mr__damaged_page("the lengths of its strings cannot be read", st);
     v->at = after;
     return MR_OK;
 }
@@ -606,7 +607,7 @@ mr_code mr__parquet_values_start(mr__parquet_values *v, int encoding, int type, 
             break;
         return p == end || mr__delta_start(&v->lengths, p, end)
                    ? MR_OK
-                   : damaged("its values cannot be read", st);
+                   : mr__damaged_page("its values cannot be read", st);
     case MR__PARQUET_DELTA_LENGTH_BYTE_ARRAY:
         if (type == MR__PARQUET_BYTE_ARRAY)
             return start_lengths(v, st);
@@ -620,13 +621,13 @@ mr_code mr__parquet_values_start(mr__parquet_values *v, int encoding, int type, 
             break;
         v->n = (size_t)(end - p) / size;
         if (v->n > values)
-            return damaged("more values than its header says", st);
+            return mr__damaged_page("more values than its header says", st);
         v->get = text ? get_split_text : get_split;
         return MR_OK;
     default:
         return mr_fail(st, MR_UNIMPLEMENTED, "values have the unknown encoding %d", encoding);
     }
-    return damaged("the encoding of its values is for another type", st);
+    return mr__damaged_page("the encoding of its values is for another type", st);
 }
 
 void mr__parquet_values_reset(mr__parquet_values *v)

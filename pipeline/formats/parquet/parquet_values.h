@@ -52,6 +52,9 @@ size_t mr__delta_get(mr__delta *d, int64_t *out, size_t n);
 const uint8_t *mr__delta_end(const mr__delta *d);
 
 /* The values of a page. */
+/* Fails with MR_DATA_LOSS, "a damaged page: " and what. */
+mr_code mr__damaged_page(const char *what, mr_status *st);
+
 typedef struct mr__parquet_values mr__parquet_values;
 struct mr__parquet_values {
     /* Decodes up to n values to out: of the physical type, mr_bytes for BYTE_ARRAY and FIXED, bools

@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#include "pipeline/formats/text/byte_order_mark.h"
+#include "pipeline/formats/text/line_ends.h"
+
 typedef struct csv_reader {
     mr_reader base;
     char sep;
@@ -42,38 +45,45 @@ const char *mr__csv_field(const char **at, const char *end, char sep, mr_bytes *
     return NULL;
 }
 
-/* End of the row that begins at p, at the line end; NULL: the row is incomplete. */
-static const char *row_end(const csv_reader *c, const char *p, const char *end)
+/* End of the row that begins at p, at the line end; NULL: more bytes are needed. *feed: as for
+ * mr__line_end. */
+static const char *row_end(const csv_reader *c, const char *p, const char *end, const char **feed)
 {
-    const char *line = p < end ? memchr(p, '\n', (size_t)(end - p)) : NULL;
-    if (!line || !memchr(p, '"', (size_t)(line - p)))
+    const char *line = mr__whole_line_end(p, end, feed);
+    const char *stop = line ? line : end;
+    if (p == stop || !memchr(p, '"', (size_t)(stop - p)))
         return line;
     for (;;) { /* p: start of a field */
         const char *from = p;
         if (p < end && *p == '"' && !(from = after_quotes(p, end)))
             return NULL;
-        while (from < end && *from != '\n' && *from != c->sep)
+        while (from < end && *from != '\n' && *from != '\r' && *from != c->sep)
             from++;
-        if (from == end || *from == '\n')
-            return from == end ? NULL : from;
+        if (from == end || *from != c->sep)
+            return from == end || (*from == '\r' && from + 1 == end) ? NULL : from;
         p = from + 1;
     }
+}
+
+/* The same for the last row of a file. */
+static const char *last_end(const char *p, const char *end)
+{
+    return end > p && end[-1] == '\r' ? end - 1 : end;
 }
 
 static size_t split(csv_reader *c, mr_bytes *views, size_t max_rows, size_t max_bytes)
 {
     mr__byte_stream *in = &c->base.in;
+    const char *end = (const char *)in->end, *feed = NULL;
     size_t rows = 0, bytes = 0;
     while (rows < max_rows && in->at < in->end && (rows == 0 || bytes < max_bytes)) {
-        const char *at = (const char *)in->at, *end = (const char *)in->end;
-        const char *stop = row_end(c, at, end);
+        const char *at = (const char *)in->at, *stop = row_end(c, at, end, &feed);
         if (!stop && !c->tail)
             break;
-        size_t n = (size_t)((stop ? stop : end) - at);
-        in->at += n + (stop != NULL);
-        bytes += n;
-        n -= n && at[n - 1] == '\r';
-        views[rows++] = (mr_bytes){at, n};
+        stop = stop ? stop : last_end(at, end);
+        views[rows] = (mr_bytes){at, (size_t)(stop - at)};
+        bytes += views[rows++].size;
+        in->at += mr__line_next(stop, end) - at;
     }
     return rows;
 }
@@ -81,7 +91,8 @@ static size_t split(csv_reader *c, mr_bytes *views, size_t max_rows, size_t max_
 static bool has_row(const csv_reader *c)
 {
     const mr__byte_stream *in = &c->base.in;
-    return c->tail || row_end(c, (const char *)in->at, (const char *)in->end);
+    const char *feed = NULL;
+    return c->tail || row_end(c, (const char *)in->at, (const char *)in->end, &feed);
 }
 
 static mr_code start(mr_reader *r, const void *own, mr_status *st)
@@ -95,6 +106,7 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
 {
     csv_reader *c = (csv_reader *)r;
     mr_array a = {0};
+    MR_TRY(mr__skip_byte_order_mark(r, st));
     c->tail = false; /* a seek may have happened since */
     while (!has_row(c))
         MR_TRY(mr__reader_widen(r, "a row is longer than 1 GiB; does a quoted field not end?",

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FORMATS_TEXT_CSV_READER_H
 #define MR_PIPELINE_FORMATS_TEXT_CSV_READER_H
-/* Rows of CSV files (RFC 4180). A row ends at a line end outside quotes, which is not part of the
- * row. A field is quoted if it begins with a quote; a quote in it is doubled. A row is returned as
- * written; mr__csv_field splits it.
+/* Rows of CSV files (RFC 4180). A row ends at a line end (\n, \r\n or \r) outside quotes, which
+ * is not part of it. A byte order mark at the beginning of the file is skipped. A field is quoted
+ * if it begins with a quote; a quote in it is doubled. A row is returned as written;
+ * mr__csv_field splits it.
  *
  * thread   as readers */
 #include "pipeline/formats/format.h"

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reader of lines of text files. */
-#include <string.h>
-
-#include "pipeline/formats/format.h"
+#include "pipeline/formats/text/byte_order_mark.h"
+#include "pipeline/formats/text/line_ends.h"
 
 typedef struct text_line_reader {
     mr_reader base;
@@ -10,36 +9,21 @@ typedef struct text_line_reader {
     size_t typical; /* bytes of a line in the last call; 0: unknown */
 } text_line_reader;
 
-/* Removes every \r from a line in place and returns the new length. Until the line is returned only
- * the reader refers to its bytes; views returned before show other bytes of the chunk. */
-static size_t drop_returns(uint8_t *line, size_t n)
-{
-    uint8_t *from = n ? memchr(line, '\r', n) : NULL;
-    if (!from)
-        return n;
-    uint8_t *to = from;
-    for (; from < line + n; from++)
-        if (*from != '\r')
-            *to++ = *from;
-    return (size_t)(to - line);
-}
-
-/* Splits complete lines of the window, up to max_rows and max_bytes. */
+/* Splits lines of the window, up to max_rows and max_bytes. */
 static size_t split(text_line_reader *t, mr_bytes *views, size_t max_rows, size_t max_bytes)
 {
     mr__byte_stream *in = &t->base.in;
+    const char *end = (const char *)in->end, *feed = NULL;
     size_t rows = 0, bytes = 0;
-    while (rows < max_rows && (rows == 0 || bytes < max_bytes)) {
-        size_t unread = (size_t)(in->end - in->at);
-        uint8_t *stop = unread ? memchr(in->at, '\n', unread) : NULL;
+    while (rows < max_rows && in->at < in->end && (rows == 0 || bytes < max_bytes)) {
+        const char *at = (const char *)in->at, *stop = mr__whole_line_end(at, end, &feed);
         if (!stop && !t->tail)
             break;
-        size_t n = drop_returns(in->at, stop ? (size_t)(stop - in->at) : unread);
-        if (!stop && n == 0)
-            break;
-        views[rows++] = (mr_bytes){(const char *)in->at, n};
-        bytes += n;
-        in->at = stop ? stop + 1 : in->end;
+        if (!stop)
+            stop = mr__line_end(at, end, &feed);
+        views[rows] = (mr_bytes){at, (size_t)(stop - at)};
+        bytes += views[rows++].size;
+        in->at += mr__line_next(stop, end) - at;
     }
     return rows;
 }
@@ -47,13 +31,16 @@ static size_t split(text_line_reader *t, mr_bytes *views, size_t max_rows, size_
 static bool has_line(const text_line_reader *t)
 {
     const mr__byte_stream *in = &t->base.in;
-    return t->tail || (in->end > in->at && memchr(in->at, '\n', (size_t)(in->end - in->at)));
+    const char *feed = NULL;
+    return t->tail || (in->end > in->at &&
+                       mr__whole_line_end((const char *)in->at, (const char *)in->end, &feed));
 }
 
 static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, mr_status *st)
 {
     text_line_reader *t = (text_line_reader *)r;
     mr_array a = {0};
+    MR_TRY(mr__skip_byte_order_mark(r, st));
     t->tail = false; /* a seek may have happened since */
     while (!has_line(t))
         MR_TRY(
@@ -66,20 +53,15 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
     n += n / 4 + 4;
     n = n < want ? n : want;
     MR_TRY(mr_array_alloc(&a, MR_STRING, 0, NULL, n, st));
-    /* The chunk is held first: once a \r is removed, the lines cannot be split again. */
-    mr_array held = {0};
-    MR_TRY(mr__reader_emit(r, &a, 0, &held, st));
     uint8_t *first = r->in.at;
-    held.rows = split(t, held.data, n, max_bytes);
-    if (held.rows == 0) { /* only \r were left */
-        mr_array_reset(&held);
-        r->ended = true;
-        return MR_END;
-    }
-    t->typical = (size_t)(r->in.at - first) / held.rows;
-    r->record += (int64_t)held.rows;
-    *out = held;
-    return MR_OK;
+    size_t rows = split(t, a.data, n, max_bytes);
+    t->typical = (size_t)(r->in.at - first) / rows;
+    mr_code rc = mr__reader_emit(r, &a, rows, out, st);
+    if (rc == MR_OK)
+        r->record += (int64_t)rows;
+    else
+        r->in.at = first; /* nothing was read: the caller may try again */
+    return rc;
 }
 
 const mr_format mr_format_text_line = {.reader_size = sizeof(text_line_reader), .read = read};

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Both checksums of a record are verified here, in the loop that finds the records: its bytes are
+ * then read from memory only once. */
 #include "pipeline/formats/tfrecord/tfrecord_walk.h"
 
 #include "pipeline/bytes.h"

@@ -168,6 +168,15 @@ static mr_code add_parameter(op_call *c, size_t i, mr_status *st)
     return at_argument(c, e, begin, rc, &why, st);
 }
 
+static mr_code not_a_dataset(const op_call *c, const mr_expr *e, mr_status *st)
+{
+    char hint[MR__HINT_ROOM];
+    mr__hint_of_place(e, c->b->s, hint);
+    if (*hint)
+        return mr__build_fail(c->b, st, e, "%s takes datasets%s", c->op->name, hint);
+    return mr__build_fail(c->b, st, e, "%s takes datasets, as in %s", c->op->name, c->op->example);
+}
+
 static mr_code add_argument(op_call *c, size_t index, mr_status *st)
 {
     const char *key = c->e->keys ? c->e->keys[index] : NULL;
@@ -182,24 +191,25 @@ static mr_code add_argument(op_call *c, size_t index, mr_status *st)
     if (!key && mr__arguments_next(&c->args) < 0 && takes_inputs(c) && e->kind == MR_EX_CALL)
         return unknown_op(c->b, e, st);
     if (!key && mr__arguments_next(&c->args) < 0 && takes_inputs(c))
-        return mr__build_fail(c->b, st, e, "%s takes datasets, as in %s", c->op->name,
-                              c->op->example);
+        return not_a_dataset(c, e, st);
     return add_parameter(c, index, st);
 }
 
-/* Records the node of a template; a node of an instance gets the template's spec of its
- * elements. */
+/* Records the node of a template; a node of an instance gets what the template knows of it. */
 static mr_code match_template(const op_call *c, mr_dataset *ds, mr_status *st)
 {
     dataset_body *r = c->b->record;
     if (r) {
         MR_TRY(MR_GROW(r->nodes, r->nodes_capacity, r->n_nodes + 1, 1 << 20, "ops", st));
         mr_spec *spec = mr_spec_ref(mr_dataset_spec(ds));
-        r->nodes[r->n_nodes++] = (struct template_node){c->e, spec};
+        r->nodes[r->n_nodes++] =
+            (struct template_node){.e = c->e, .spec = spec, .is_literal = !mr_param_unknown(ds, 0)};
     }
-    const mr_spec *known = c->b->body ? mr__template_spec(c->b->body, c->e) : NULL;
+    const struct template_node *known = c->b->body ? mr__template_node(c->b->body, c->e) : NULL;
     if (known)
-        mr__dataset_widen(ds, known);
+        mr__dataset_widen(ds, known->spec);
+    if (known && known->is_literal)
+        mr__dataset_set_literal(ds);
     return MR_OK;
 }
 
@@ -289,10 +299,12 @@ static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_
         if (receiver->kind == MR_EX_CALL && !mr_op_find(receiver->text, receiver->text_size) &&
             !mr_function_find(receiver->text))
             rc = unknown_op(b, receiver, st);
-        else if (!mr__is_dataset(receiver, b->s))
-            rc = mr__build_fail(b, st, e->children[0], "%s expects a dataset before the point%s",
-                                op->name, mr__type_hint(e->children[0]));
-        else
+        else if (!mr__is_dataset(receiver, b->s)) {
+            char hint[MR__HINT_ROOM];
+            mr__hint_of_place(receiver, b->s, hint);
+            rc = mr__build_fail(b, st, receiver, "%s expects a dataset before the point%s",
+                                op->name, *hint ? hint : mr__type_hint(receiver));
+        } else
             rc = add_input(&c, e->children[0], st);
     }
     for (size_t i = method; i < e->n && rc == MR_OK; i++)
@@ -437,12 +449,20 @@ mr_code mr__dataset_body(const mr_expr *e, const scope *s, dataset_body **out, m
     }
     if (rc == MR_OK) {
         mr__dataset_body_sort(body);
+        /* Files are not read to count their elements. */
+        bool late = mr__dataset_all_props(ds) & MR_OP_LATE_COUNT;
+        body->count = late ? MR_UNKNOWN_COUNT : mr_dataset_cardinality(ds);
         *element = mr_spec_ref(mr_dataset_spec(ds));
         *out = body;
     } else
         mr__dataset_body_free(body);
     mr_dataset_unref(ds);
     return rc;
+}
+
+int64_t mr__dataset_body_count(const dataset_body *b)
+{
+    return b->count;
 }
 
 void mr__dataset_body_used(const dataset_body *b, bool *used)

@@ -63,6 +63,18 @@ static bool is_dataset_spec(const mr_spec *spec)
            mr_spec_leaf(spec, 0)->dtype == MR_DATASET;
 }
 
+void mr__hint_of_place(const mr_expr *e, const scope *s, char text[MR__HINT_ROOM])
+{
+    char part[64]; /* of a name: one level, which is as deep as records usually are */
+    const char *name = e->kind == MR_EX_NAME ? e->text : NULL;
+    if (e->kind == MR_EX_INDEX && e->n == 2 && e->children[0]->kind == MR_EX_NAME &&
+        e->children[1]->kind == MR_EX_STRING) {
+        snprintf(part, sizeof part, "%.12s[\"%.12s\"]", e->children[0]->text, e->children[1]->text);
+        name = part;
+    }
+    mr__hint_of_datasets(place_spec(e, s), name, text);
+}
+
 bool mr__is_dataset(const mr_expr *e, const scope *s)
 {
     switch (e->kind) {
@@ -193,11 +205,9 @@ void mr__dataset_body_sort(dataset_body *b)
         qsort(b->nodes, b->n_nodes, sizeof *b->nodes, compare_places);
 }
 
-const mr_spec *mr__template_spec(const dataset_body *b, const mr_expr *e)
+const struct template_node *mr__template_node(const dataset_body *b, const mr_expr *e)
 {
-    const struct template_node *found =
-        b->n_nodes ? bsearch(&e, b->nodes, b->n_nodes, sizeof *b->nodes, compare_places) : NULL;
-    return found ? found->spec : NULL;
+    return b->n_nodes ? bsearch(&e, b->nodes, b->n_nodes, sizeof *b->nodes, compare_places) : NULL;
 }
 
 static const typed *find_tree(const dataset_body *body, const mr_expr *e)

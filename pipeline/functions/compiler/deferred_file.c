@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/functions/compiler/deferred_file.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,8 +23,7 @@ void mr__deferred_file_reset(mr__deferred_file *l)
 }
 
 mr_code mr__deferred_file_get(const mr_rows *r, mr__deferred_file *l,
-                              mr_code (*make)(const mr_rows *r, mr_status *st), bool *good,
-                              mr_status *st)
+                              mr_code (*make)(const mr_rows *r, mr_status *st), mr_status *st)
 {
     mr_status why;
     mr_code rc = MR_OK;
@@ -32,15 +32,16 @@ mr_code mr__deferred_file_get(const mr_rows *r, mr__deferred_file *l,
         rc = make(r, &why);
     l->ready = l->ready || rc == MR_OK;
     pthread_mutex_unlock(&l->lock);
-    if (rc == MR_RESOURCE_EXHAUSTED || rc == MR_CANCELLED) {
-        if (st)
-            *st = why;
-        return rc;
-    }
-    *good = rc == MR_OK;
-    for (size_t row = 0; row < r->rows && !*good; row++)
-        mr_row_fail(r, row, why.code, "%s", why.message);
-    return MR_OK;
+    if (rc == MR_OK)
+        return MR_OK;
+    bool lacks_memory = why.sys_errno == ENOMEM;
+    if (!lacks_memory && rc != MR_CANCELLED)
+        mr__rows_name_place(r, &why);
+    if (rc != MR_CANCELLED)
+        mr_status_of_no_element(&why);
+    if (st)
+        *st = why;
+    return rc;
 }
 
 mr_code mr__deferred_file_read(const mr_rows *r, const char *name, const char *within, size_t most,

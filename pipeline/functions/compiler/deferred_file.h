@@ -17,11 +17,10 @@ typedef struct mr__deferred_file {
 
 void mr__deferred_file_init(mr__deferred_file *l);
 void mr__deferred_file_reset(mr__deferred_file *l);
-/* Calls `make` unless an earlier call succeeded; on failure `make` must leave nothing. *good =
- * false: it failed, and every row has failed with its error.
- * errors   MR_RESOURCE_EXHAUSTED, MR_CANCELLED: a retry is possible */
+/* Calls `make` unless an earlier call succeeded; on failure `make` must leave nothing.
+ * errors   those of `make`; they belong to no element, because all rows need the file */
 mr_code mr__deferred_file_get(const mr_rows *r, mr__deferred_file *l,
-                              mr_code (*make)(const mr_rows *r, mr_status *st), bool *good,
+                              mr_code (*make)(const mr_rows *r, mr_status *st),
                               mr_status *st) MR_NODISCARD;
 
 /* Reads the file `name`, or, if that is a directory as written by `millrace adapt`, the file

@@ -167,7 +167,7 @@ static mr_code run_call(const typed *t, const mr_array *in, const bool *constant
     sink->e = t->e;
     mr_status why;
     mr_code rc = t->function->run(&r, out, &why);
-    if (rc == MR_RESOURCE_EXHAUSTED && why.sys_errno != ENOMEM)
+    if (rc == MR_RESOURCE_EXHAUSTED && !mr_status_is_of_no_element(&why))
         return too_large(t, &r, why.message, out, st);
     if (rc != MR_OK && st)
         *st = why;

@@ -83,9 +83,10 @@ mr_code mr__type_want_tensor(const typed *t, const mr_expr *e, const char *what,
 {
     *leaf = mr__type_tensor_of(t);
     if (!*leaf) {
-        char found[128];
+        char found[128], hint[MR__HINT_ROOM];
         mr_spec_format(t->spec, found, sizeof found);
-        return mr_expr_fail_at(st, e, "%s expects a tensor, not %s", what, found);
+        mr__hint_of_datasets(t->spec, e->kind == MR_EX_NAME ? e->text : NULL, hint);
+        return mr_expr_fail_at(st, e, "%s expects a tensor, not %s%s", what, found, hint);
     }
     if ((*leaf)->ragged)
         return mr_expr_fail_at(st, e, "%s does not take ragged tensors", what);

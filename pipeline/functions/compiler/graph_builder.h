@@ -20,6 +20,7 @@ struct template_fn {
 struct template_node {
     const mr_expr *e;
     mr_spec *spec;
+    bool is_literal; /* its first argument does not depend on the element */
 };
 
 /* Results of typing a body, for its instances: the trees of its arguments, its functions, and the
@@ -28,6 +29,7 @@ struct template_node {
  * affects: it must not fail a whole call, nor make x[1] an error in a branch that is not taken. */
 struct dataset_body {
     const mr_expr *e;
+    int64_t count; /* elements of each dataset that it makes; MR_UNKNOWN_COUNT: they may differ */
     scope s;
     char **own_names;
     mr_spec **own_specs;
@@ -39,8 +41,8 @@ struct dataset_body {
     size_t n_nodes, nodes_capacity;
 };
 
-/* The template's spec of the elements of e, a call of an op; NULL: not known. */
-const mr_spec *mr__template_spec(const dataset_body *b, const mr_expr *e);
+/* What the template knows of e, a call of an op; NULL: nothing. */
+const struct template_node *mr__template_node(const dataset_body *b, const mr_expr *e);
 /* Sorts the tables so that instances can search them; called once, when the body is typed. */
 void mr__dataset_body_sort(dataset_body *b);
 

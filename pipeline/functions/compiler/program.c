@@ -307,6 +307,13 @@ const mr_spec *mr_program_output(const mr_program *p)
     return p->out;
 }
 
+int64_t mr__program_dataset_count(const mr_program *p)
+{
+    if (!p->code || p->code->tree->kind != TYPED_DATASET)
+        return MR_UNKNOWN_COUNT;
+    return mr__dataset_body_count(p->code->tree->body);
+}
+
 bool mr_program_may_block(const mr_program *p)
 {
     return p->fn->may_block;

@@ -9,6 +9,10 @@
  * for a pipe (may be NULL; borrowed as long as p runs). p must not be in use yet. */
 void mr__program_bind(const mr_program *p, uint64_t seed, mr_cancel *cancel);
 
+/* For a function that makes datasets: the number of elements of each; MR_UNKNOWN_COUNT: they may
+ * differ, or their files would have to be read. */
+int64_t mr__program_dataset_count(const mr_program *p);
+
 /* ---- memory of a row while p runs, intermediate values included ---- */
 
 /* Bytes of the widest value of a row, from the shapes known when the graph is built; 0: not known.

@@ -130,6 +130,12 @@ void mr_row_fail_at(const mr_rows *r, size_t row, size_t i, size_t value, mr_cod
     va_end(ap);
 }
 
+void mr__rows_name_place(const mr_rows *r, mr_status *st)
+{
+    size_t n = strlen(st->message);
+    snprintf(st->message + n, sizeof st->message - n, "%s", place_of(r->errors));
+}
+
 void mr__fail_all(const mr_rows *r, const char *fmt, ...)
 {
     char text[512];

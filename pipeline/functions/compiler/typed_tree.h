@@ -13,6 +13,7 @@
 #include "pipeline/functions/compiler/program.h"
 #include "pipeline/graph/dataset.h"
 #include "pipeline/graph/fn.h"
+#include "pipeline/params/hints.h"
 #include "pipeline/wait/cancel.h"
 
 typedef enum typed_kind {
@@ -138,6 +139,8 @@ mr_code mr__any_value(mr_dtype t, size_t rows, mr_array *out, mr_status *st) MR_
 /* Repeats a's single row `rows` times. */
 mr_code mr__repeat_row(mr_array *a, size_t rows, mr_status *st) MR_NODISCARD;
 /* Fails all rows of r. */
+/* Appends to the message of *st where in the text of the function it was: " in 10 // x". */
+void mr__rows_name_place(const mr_rows *r, mr_status *st);
 void mr__fail_all(const mr_rows *r, const char *fmt, ...) MR_PRINTF(2, 3);
 /* The shape that input i contains, when typed: -1 for unknown dimensions. one_free: it may contain
  * one -1. */
@@ -169,6 +172,8 @@ typedef struct dataset_body dataset_body;
 mr_code mr__dataset_body(const mr_expr *e, const scope *s, dataset_body **out, mr_spec **element,
                          mr_status *st) MR_NODISCARD;
 void mr__dataset_body_free(dataset_body *b);
+/* Elements of each dataset that b makes; MR_UNKNOWN_COUNT: they may differ. */
+int64_t mr__dataset_body_count(const dataset_body *b);
 /* Marks the columns that instantiating b reads. */
 void mr__dataset_body_used(const dataset_body *b, bool *used);
 /* The dataset for row `row` of f; an error belongs to that row. */
@@ -176,6 +181,8 @@ mr_code mr__dataset_body_make(const dataset_body *b, const frame *f, size_t row,
                               mr_status *st) MR_NODISCARD;
 /* true if e is a dataset: a call or method of an op, or a name of a dataset. */
 bool mr__is_dataset(const mr_expr *e, const scope *s);
+/* Sets text to a hint where a dataset is expected, and e is a record of datasets; else to "". */
+void mr__hint_of_place(const mr_expr *e, const scope *s, char text[MR__HINT_ROOM]);
 
 /* The function registered as name (a new reference), or NULL. */
 mr_fn *mr__fn_registered(const char *name);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "pipeline/functions/library/constant_divisor.h"
 #include "pipeline/functions/library/elementwise.h"
 
 /* The same code serves signed and unsigned types: "a < 0" is never true for some. */
@@ -59,8 +60,8 @@ FLOOR_QUOTIENT(floor_quotient_f64, double, fmod, floor, copysign)
     MR__BINARY(subtract_##S, T, T, (U)a - (U)b)                                                    \
     MR__BINARY(multiply_##S, T, T, (uint64_t)a *(uint64_t)b)                                       \
     MR__BINARY(divide_##S, T, double, (double)a / (double)b)                                       \
-    MR__BINARY(floor_divide_##S, T, T, FLOOR_DIV(T, U))                                            \
-    MR__BINARY(remainder_##S, T, T, FLOOR_MOD(T, U))                                               \
+    MR__BINARY(floor_divide_each_##S, T, T, FLOOR_DIV(T, U))                                       \
+    MR__BINARY(remainder_each_##S, T, T, FLOOR_MOD(T, U))                                          \
     MR__BINARY(power_##S, T, T, POWER(T, U))                                                       \
     MR__UNARY(negate_##S, T, 0 - (U)a)                                                             \
     MR__UNARY(abs_##S, T, a < 0 ? (T)(0 - (U)a) : a)
@@ -79,6 +80,35 @@ FLOOR_QUOTIENT(floor_quotient_f64, double, fmod, floor, copysign)
 #define ABS_f32 fabsf
 #define ABS_f64 fabs
 MR__EACH_INTEGER(INTEGERS)
+
+/* Fewer values than this are divided: finding a multiplier takes a division. */
+enum { FEW = 16 };
+
+#define DIVISIONS(S, T, U, BITS)                                                                   \
+    MR__BY_CONSTANT(by_constant_##S, T, U, BITS)                                                   \
+    static void floor_divide_##S(const void *x, bool xs, const void *y, bool ys, void *z,          \
+                                 size_t n)                                                         \
+    {                                                                                              \
+        if (ys && !xs && n >= FEW && *(const T *)y)                                                \
+            by_constant_##S(x, *(const T *)y, false, z, n);                                        \
+        else                                                                                       \
+            floor_divide_each_##S(x, xs, y, ys, z, n);                                             \
+    }                                                                                              \
+    static void remainder_##S(const void *x, bool xs, const void *y, bool ys, void *z, size_t n)   \
+    {                                                                                              \
+        if (ys && !xs && n >= FEW && *(const T *)y)                                                \
+            by_constant_##S(x, *(const T *)y, true, z, n);                                         \
+        else                                                                                       \
+            remainder_each_##S(x, xs, y, ys, z, n);                                                \
+    }
+DIVISIONS(i8, int8_t, uint8_t, 32)
+DIVISIONS(i16, int16_t, uint16_t, 32)
+DIVISIONS(i32, int32_t, uint32_t, 32)
+DIVISIONS(i64, int64_t, uint64_t, 64)
+DIVISIONS(u8, uint8_t, uint8_t, 32)
+DIVISIONS(u16, uint16_t, uint16_t, 32)
+DIVISIONS(u32, uint32_t, uint32_t, 32)
+DIVISIONS(u64, uint64_t, uint64_t, 64)
 MR__EACH_FLOAT(FLOATS)
 
 static mr_code join_strings(const mr_bytes *x, bool xs, const mr_bytes *y, bool ys, mr_array *out,

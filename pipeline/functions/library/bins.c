@@ -124,15 +124,14 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
     const mr_array *x = &r->in[0];
     size_t n = x->rows * mr_array_row_values(x);
     mr_array wide = {0};
-    bool good = true;
     if (given->file)
-        MR_TRY(mr__deferred_file_get(r, &p->late, open_file, &good, st));
+        MR_TRY(mr__deferred_file_get(r, &p->late, open_file, st));
     MR_TRY(mr__kernel_cast(x, MR_FLOAT64, &wide, st));
     mr_code rc = mr_array_alloc(out, MR_INT64, x->rank, x->shape, x->rows, st);
     const double *v = wide.data;
     int64_t *z = out->data;
     for (size_t i = 0; i < n && rc == MR_OK; i++)
-        z[i] = good ? bin_of(b, v[i]) : 0;
+        z[i] = bin_of(b, v[i]);
     mr_array_reset(&wide);
     return rc;
 }
@@ -154,6 +153,7 @@ const mr_function mr_function_discretization = {
     .example = "range(3).map(x => discretization(x, bin_boundaries=[0.5, 2.0]))",
     .params = table,
     .params_size = sizeof(struct params),
+    .props = MR_FUNCTION_READS,
     .type = type,
     .free_plan = free_plan,
     .run = run,

@@ -7,12 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/params/infer.h"
+
 /* ---- descriptions of features ---- */
 
 /* Features as they are read. */
 struct reading {
     const char *who;
-    bool op; /* they are the text of an op's parameter; the op's message states its place */
+    bool schema; /* it is the schema of a table */
+    bool op;     /* they are the text of an op's parameter; the op's message states its place */
+    bool json;   /* also records, lists of them, and the type json */
+    bool vector; /* of a vector of records */
     const char *name;
 };
 
@@ -29,16 +34,19 @@ static mr_code refuse(const struct reading *r, mr_status *st, const mr_expr *e, 
     if (!r->op)
         return mr_expr_fail_at(st, e, "%s: %.80s%s%s", r->who, r->name ? r->name : "",
                                r->name ? ": " : "", text);
-    return mr_fail(st, MR_INVALID_ARGUMENT, "%s: features: %.80s%s%s", r->who,
-                   r->name ? r->name : "", r->name ? ": " : "", text);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "%s: %s: %.80s%s%s", r->who,
+                   r->schema ? "schema" : "features", r->name ? r->name : "", r->name ? ": " : "",
+                   text);
 }
 
 static mr_code bad_feature(const struct reading *r, const mr_expr *e, mr_status *st)
 {
     return refuse(r, st, e,
-                  "a feature must be int64, float32, bytes or another dtype, dtype[3, 4], dtype[] "
-                  "or feature(dtype, shape=[..], default=v)%s",
-                  e->kind == MR_EX_RECORD ? "; records cannot be nested here" : "");
+                  "a feature must be int64, float32, bytes or another dtype, dtype[3, 4], "
+                  "dtype[] or feature(dtype, shape=[..], default=v)%s",
+                  r->json                   ? ", a record of them, or [{...}], a list of records"
+                  : e->kind == MR_EX_RECORD ? "; records cannot be nested here"
+                                            : "");
 }
 
 static mr_code read_shape(const struct reading *r, const mr_expr *e, int most, mr__feature *f,
@@ -66,7 +74,10 @@ static mr_code read_dtype(const struct reading *r, const mr_expr *e, int most, m
 {
     const mr_expr *name = e->kind == MR_EX_INDEX ? e->children[0] : e;
     f->n = 1;
-    if (mr_option_dtype.parse(NULL, name, &f->dtype, NULL) != MR_OK || f->dtype == MR_DATASET)
+    f->raw = r->json && name->kind == MR_EX_NAME && strcmp(name->text, "json") == 0;
+    if (f->raw)
+        f->dtype = MR_STRING;
+    else if (mr_option_dtype.parse(NULL, name, &f->dtype, NULL) != MR_OK || f->dtype == MR_DATASET)
         return bad_feature(r, e, st);
     if (f->dtype == MR_FLOAT16 || f->dtype == MR_BFLOAT16)
         return refuse(r, st, e, "read it as float32 and cast it");
@@ -160,38 +171,152 @@ mr_code mr__feature_read(const char *who, const char *name, const mr_expr *e, in
     return read_feature(&(struct reading){.who = who, .name = name}, e, most, out, st);
 }
 
-static int by_name(const void *a, const void *b)
+/* ---- the tree of features ---- */
+
+static void free_nodes(mr__feature_node *node)
 {
-    return strcmp(((const mr__feature *)a)->name, ((const mr__feature *)b)->name);
+    for (size_t i = 0; i < node->n; i++)
+        free_nodes(&node->children[i]);
+    mr_free(node->children);
+    mr_free(node->path);
 }
 
-/* Features v of e, with names unless they are listed. */
+/* Axes of any length. */
+static int free_axes(const mr__feature *f)
+{
+    return f->lists + f->ragged;
+}
+
+/* Whether columns can have the axes that the lists of records add. */
+static mr_code check_axes(const struct reading *r, const mr_expr *e, const mr__feature *f,
+                          mr_status *st)
+{
+    if (f->lists == 0)
+        return MR_OK;
+    if (free_axes(f) > 2 - r->vector)
+        return refuse(r, st, e,
+                      "lists more than %d deep%s have no type; feature(json) gives their text",
+                      2 - r->vector, r->vector ? " in a vector of texts" : "");
+    if (f->n == 0)
+        return refuse(r, st, e, "a dimension within a list of records is at least 1");
+    if (r->vector && f->rank)
+        return refuse(r, st, e, "shapes within lists of records are not for a vector of texts");
+    if (f->rank + free_axes(f) > MR_MAX_RANK)
+        return refuse(r, st, e, "a feature has at most %d axes", MR_MAX_RANK);
+    return MR_OK;
+}
+
+static mr_code add_feature(struct reading *r, const mr_expr *e, int lists, size_t place,
+                           const char *name, mr__features *f, mr_status *st)
+{
+    MR_TRY(MR_GROW(f->v, f->room, f->n + 1, SIZE_MAX / sizeof *f->v, "features", st));
+    mr__feature *one = &f->v[f->n++];
+    *one = (mr__feature){.name = name, .place = place, .lists = lists};
+    MR_TRY(read_feature(r, e, MR_MAX_RANK - r->vector, one, st));
+    return check_axes(r, e, one, st);
+}
+
+static mr_code read_nodes(struct reading *r, const mr_expr *e, const mr_expr *const *v,
+                          char *const *names, size_t n, int lists, mr__features *f,
+                          mr__feature_node *node, mr_status *st);
+
+/* The record within the brackets of e, *lists of them; NULL: it is a feature. */
+static const mr_expr *record_in(const mr_expr *e, int *lists)
+{
+    *lists = 0;
+    while (e->kind == MR_EX_LIST && e->n == 1) {
+        e = e->children[0];
+        ++*lists;
+    }
+    return e->kind == MR_EX_RECORD && e->n > 0 ? e : NULL;
+}
+
+/* Reads one child of a record, whose name and path are set. */
+static mr_code read_node(struct reading *r, const mr_expr *e, int lists, mr__features *f,
+                         mr__feature_node *node, size_t place, mr_status *st)
+{
+    const mr_expr *record = r->json ? record_in(e, &node->lists) : NULL;
+    const char *above = r->name;
+    node->id = f->n_nodes++;
+    node->in_list = lists > 0;
+    r->name = node->path;
+    node->first = f->n;
+    mr_code rc = record ? read_nodes(r, e, record->children, record->keys, record->n,
+                                     lists + node->lists, f, node, st)
+                        : add_feature(r, e, lists, place, node->path, f, st);
+    if (!record)
+        node->lists = 0;
+    node->n_features = f->n - node->first;
+    r->name = above;
+    return rc;
+}
+
+struct given {
+    const char *name;
+    const mr_expr *e;
+    size_t place;
+};
+
+static int given_by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct given *)a)->name, ((const struct given *)b)->name);
+}
+
+/* The children of a record in order of their names, or as listed. */
+static mr_code sort_given(struct reading *r, const mr_expr *e, const mr_expr *const *v,
+                          char *const *names, size_t n, struct given *to, mr_status *st)
+{
+    for (size_t i = 0; i < n; i++) {
+        to[i] = (struct given){names ? names[i] : NULL, v[i], i};
+        if (names && !names[i])
+            return refuse(r, st, v[i], "features have names, as in %s(x, {\"a\": int64})", r->who);
+    }
+    if (!names)
+        return MR_OK;
+    qsort(to, n, sizeof *to, given_by_name);
+    for (size_t i = 0; i + 1 < n; i++)
+        if (strcmp(to[i].name, to[i + 1].name) == 0)
+            return refuse(r, st, e, "feature %.80s stands twice", to[i].name);
+    return MR_OK;
+}
+
+/* Features v of e, with names unless they are listed, as the children of node. */
+static mr_code read_nodes(struct reading *r, const mr_expr *e, const mr_expr *const *v,
+                          char *const *names, size_t n, int lists, mr__features *f,
+                          mr__feature_node *node, mr_status *st)
+{
+    struct given *sorted = mr_calloc(n, sizeof *sorted);
+    node->children = mr_calloc(n, sizeof *node->children);
+    mr_code rc = sorted && node->children
+                     ? sort_given(r, e, v, names, n, sorted, st)
+                     : mr_fail_memory(st, n * sizeof *node->children, "features");
+    for (; node->children && node->n < n && rc == MR_OK;) {
+        const struct given *g = &sorted[node->n];
+        mr__feature_node *child = &node->children[node->n++];
+        child->name = g->name;
+        if (g->name && !(child->path = node->path ? mr_strf("%s.%s", node->path, g->name)
+                                                  : mr_strdup(g->name)))
+            rc = mr_fail_memory(st, strlen(g->name), "a feature");
+        if (rc == MR_OK)
+            rc = read_node(r, g->e, lists, f, child, g->place, st);
+    }
+    mr_free(sorted);
+    return rc;
+}
+
 static mr_code read_all(struct reading *r, const mr_expr *e, const mr_expr *const *v,
-                        char *const *names, size_t n, bool vector, mr__features **out,
-                        mr_status *st)
+                        char *const *names, size_t n, mr__features **out, mr_status *st)
 {
     mr__features *f = *out = mr_calloc(1, sizeof *f);
-    if (!f || !(f->v = mr_calloc(n, sizeof *f->v)))
-        return mr_fail_memory(st, n * sizeof *f->v, "features");
+    if (!f)
+        return mr_fail_memory(st, sizeof *f, "features");
     f->e = mr_expr_ref(e);
-    f->vector = vector;
+    f->vector = r->vector;
     f->named = names != NULL;
-    for (; f->n < n; f->n++) {
-        mr__feature *one = &f->v[f->n];
-        one->name = r->name = names ? names[f->n] : NULL;
-        one->place = f->n;
-        if (names && !one->name)
-            return refuse(r, st, v[f->n], "features have names, as in %s(x, {\"a\": int64})",
-                          r->who);
-        MR_TRY(read_feature(r, v[f->n], MR_MAX_RANK - vector, one, st));
-    }
-    r->name = NULL;
-    if (f->named)
-        qsort(f->v, n, sizeof *f->v, by_name);
-    for (size_t i = 0; f->named && i + 1 < n; i++)
-        if (strcmp(f->v[i].name, f->v[i + 1].name) == 0)
-            return refuse(r, st, e, "feature %.80s appears twice", f->v[i].name);
-    return MR_OK;
+    f->n_nodes = 1;
+    mr_code rc = read_nodes(r, e, v, names, n, 0, f, &f->root, st);
+    f->root.n_features = f->n;
+    return rc;
 }
 
 static mr_spec *spec_of(const mr__feature *f, const mr_leaf *x)
@@ -199,33 +324,48 @@ static mr_spec *spec_of(const mr__feature *f, const mr_leaf *x)
     mr_leaf leaf = {.dtype = f->dtype};
     if (x->rank == 1)
         leaf.shape[leaf.rank++] = x->shape[0];
-    leaf.ragged = f->ragged && x->rank == 1;
-    if (f->ragged)
+    for (int k = 0; k < free_axes(f); k++)
         leaf.shape[leaf.rank++] = -1;
+    leaf.ragged = free_axes(f) + (x->rank == 1) > 1;
     for (int d = 0; !f->ragged && d < f->rank; d++)
         leaf.shape[leaf.rank++] = f->shape[d];
     return mr_spec_of_leaf(&leaf);
 }
 
-mr_code mr__features_spec(const mr__features *f, const mr_leaf *x, mr_spec **out, mr_status *st)
+static mr_code node_spec(const mr__features *f, const mr__feature_node *node, const mr_leaf *x,
+                         mr_spec **out, mr_status *st)
 {
-    const char **names = mr_calloc(f->n, sizeof *names);
-    mr_spec **specs = mr_calloc(f->n, sizeof *specs);
-    for (size_t i = 0; names && specs && i < f->n; i++) {
-        names[i] = f->v[i].name;
-        specs[i] = spec_of(&f->v[i], x);
+    if (!node->children)
+        return mr__inferred(spec_of(&f->v[node->first], x), out, st);
+    const char **names = mr_calloc(node->n, sizeof *names);
+    mr_spec **specs = mr_calloc(node->n, sizeof *specs);
+    size_t made = 0;
+    mr_code rc = names && specs ? MR_OK : mr_fail_memory(st, node->n * sizeof *specs, "features");
+    while (rc == MR_OK && made < node->n) {
+        names[made] = node->children[made].name;
+        rc = node_spec(f, &node->children[made], x, &specs[made], st);
+        made += rc == MR_OK;
     }
-    if (names && specs)
-        *out = f->named ? mr_spec_record(names, specs, f->n) : mr_spec_tuple(specs, f->n);
+    if (rc == MR_OK)
+        rc = mr__inferred(
+            f->named ? mr_spec_record(names, specs, made) : mr_spec_tuple(specs, made), out, st);
+    else
+        while (made > 0)
+            mr_spec_unref(specs[--made]);
     mr_free(names);
     mr_free(specs);
-    return *out ? MR_OK : mr_fail_memory(st, f->n * sizeof *specs, "features");
+    return rc;
+}
+
+mr_code mr__features_spec(const mr__features *f, const mr_leaf *x, mr_spec **out, mr_status *st)
+{
+    return node_spec(f, &f->root, x, out, st);
 }
 
 mr_code mr__features_type(mr_call *c, const mr_exprs *given, bool listed, mr_status *st)
 {
     const char *who = c->function->name;
-    struct reading r = {.who = who};
+    struct reading r = {.who = who, .json = !listed, .vector = c->in[0]->rank == 1};
     bool one = given->n == 1 && !given->names[0] &&
                given->v[0]->kind == (listed ? MR_EX_LIST : MR_EX_RECORD);
     const mr_expr *const *v = one ? given->v[0]->children : given->v;
@@ -238,16 +378,17 @@ mr_code mr__features_type(mr_call *c, const mr_exprs *given, bool listed, mr_sta
     if (n == 0)
         return mr_call_fail(c, st, -1, "%s: no feature is requested", who);
     mr__features *f = NULL;
-    mr_code rc = read_all(&r, c->e, v, listed ? NULL : names, n, c->in[0]->rank == 1, &f, st);
+    mr_code rc = read_all(&r, c->e, v, listed ? NULL : names, n, &f, st);
     c->plan = f;
     return rc == MR_OK ? mr__features_spec(f, c->in[0], &c->spec, st) : rc;
 }
 
-mr_code mr__features_parse(const char *op, const char *text, mr__features **out, mr_status *st)
+mr_code mr__features_parse(const char *op, const char *text, bool json, mr__features **out,
+                           mr_status *st)
 {
     mr_status why;
     const mr_expr *e = NULL;
-    struct reading r = {.who = op, .op = true};
+    struct reading r = {.who = op, .op = true, .json = json};
     *out = NULL;
     mr_code rc = mr_expr_parse(text, strlen(text), &e, &why);
     if (rc == MR_INVALID_ARGUMENT)
@@ -259,8 +400,8 @@ mr_code mr__features_parse(const char *op, const char *text, mr__features **out,
                      "\"label\": int64}",
                      op);
     if (rc == MR_OK)
-        rc = read_all(&r, e, e->children, e->kind == MR_EX_RECORD ? e->keys : NULL, e->n, false,
-                      out, &why);
+        rc =
+            read_all(&r, e, e->children, e->kind == MR_EX_RECORD ? e->keys : NULL, e->n, out, &why);
     mr_expr_unref(e);
     if (rc != MR_OK) {
         mr__features_free(*out);
@@ -277,6 +418,7 @@ void mr__features_free(void *features)
     if (!f)
         return;
     mr_expr_unref(f->e);
+    free_nodes(&f->root);
     mr_free(f->v);
     mr_free(f);
 }
@@ -286,7 +428,7 @@ void mr__features_free(void *features)
 mr_code mr__sheet_start(mr__sheet *s, const mr__features *f, size_t records, mr_status *st)
 {
     *s = (mr__sheet){.f = f, .columns = mr_calloc(f->n, sizeof *s->columns)};
-    bool good = s->columns != NULL;
+    bool good = s->columns && (s->seen = mr_calloc(f->n_nodes, sizeof *s->seen));
     for (size_t i = 0; i < f->n && good; i++)
         good = (s->columns[i].lengths = mr_calloc(records + 1, sizeof(int64_t))) != NULL;
     if (good)
@@ -300,8 +442,10 @@ void mr__sheet_reset(mr__sheet *s)
     for (size_t i = 0; s->columns && i < s->f->n; i++) {
         mr_free(s->columns[i].v);
         mr_free(s->columns[i].lengths);
+        mr_free(s->columns[i].inner);
     }
     mr_free(s->columns);
+    mr_free(s->seen);
     mr_free(s->text);
     *s = (mr__sheet){0};
 }
@@ -332,8 +476,14 @@ mr_code mr__sheet_put_int(mr__sheet *s, size_t i, int64_t v, mr_status *st)
 
 mr_code mr__sheet_put_float(mr__sheet *s, size_t i, double v, mr_status *st)
 {
+    mr_dtype t = s->f->v[i].dtype;
     float f = (float)v;
-    return mr__sheet_put(s, i, s->f->v[i].dtype == MR_FLOAT32 ? (const void *)&f : &v, st);
+    uint16_t h = t == MR_FLOAT16 ? mr_float_to_half(f) : mr_float_to_bfloat(f);
+    return mr__sheet_put(s, i,
+                         t == MR_FLOAT64   ? (const void *)&v
+                         : t == MR_FLOAT32 ? (const void *)&f
+                                           : &h,
+                         st);
 }
 
 mr_code mr__sheet_put_bytes(mr__sheet *s, size_t i, const char *v, size_t n, mr_status *st)
@@ -353,7 +503,7 @@ mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
 {
     const mr__feature *f = &s->f->v[i];
     if (f->ragged)
-        return MR_OK;
+        return MR_OK; /* no values */
     if (!f->preset)
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
@@ -374,6 +524,27 @@ mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
     return MR_OK;
 }
 
+/* The number of entries of a list with this number of values. */
+static size_t entries(const mr__feature *f, size_t values)
+{
+    return f->ragged || f->n == 0 ? values : values / f->n;
+}
+
+void mr__sheet_begin_inner(mr__sheet *s, size_t i)
+{
+    s->columns[i].open = s->columns[i].n;
+}
+
+mr_code mr__sheet_end_inner(mr__sheet *s, size_t i, mr_status *st)
+{
+    mr__sheet_column *c = &s->columns[i];
+    if (free_axes(&s->f->v[i]) < 2)
+        return MR_OK;
+    MR_TRY(MR_GROW(c->inner, c->inner_room, c->n_inner + 1, SIZE_MAX / 64, "a column", st));
+    c->inner[c->n_inner++] = (int64_t)entries(&s->f->v[i], c->n - c->open);
+    return MR_OK;
+}
+
 void mr__sheet_shorten(mr__sheet *s, size_t i, size_t n)
 {
     mr__sheet_column *c = &s->columns[i];
@@ -384,8 +555,10 @@ void mr__sheet_shorten(mr__sheet *s, size_t i, size_t n)
 
 void mr__sheet_drop(mr__sheet *s)
 {
-    for (size_t i = 0; i < s->f->n; i++)
+    for (size_t i = 0; i < s->f->n; i++) {
         s->columns[i].n = s->columns[i].begin;
+        s->columns[i].n_inner = s->columns[i].inner_begin;
+    }
     s->n_text = s->begin_text;
 }
 
@@ -396,14 +569,60 @@ mr_code mr__sheet_next(mr__sheet *s, bool good, mr_status *st)
         mr__sheet_drop(s);
     for (size_t i = 0; i < s->f->n; i++) {
         mr__sheet_column *c = &s->columns[i];
-        for (size_t k = 0; !good && !s->f->v[i].ragged && k < s->f->v[i].n; k++)
+        const mr__feature *f = &s->f->v[i];
+        for (size_t k = 0; !good && free_axes(f) == 0 && k < f->n; k++)
             MR_TRY(mr__sheet_put(s, i, zeros, st));
-        c->lengths[s->record] = (int64_t)(c->n - c->begin);
+        c->lengths[s->record] = (int64_t)(free_axes(f) == 2 ? c->n_inner - c->inner_begin
+                                                            : entries(f, c->n - c->begin));
         c->begin = c->n;
+        c->inner_begin = c->n_inner;
     }
     s->begin_text = s->n_text;
     s->record++;
     return MR_OK;
+}
+
+/* A column of lists, in rows of the shape [any, shape...], or of lists of them. */
+static mr_code finish_lists(const mr__feature *f, const mr__sheet_column *c, size_t rows,
+                            mr_array *out, void **values, mr_status *st)
+{
+    mr_array a;
+    mr_buffer *data = NULL, *splits = NULL;
+    bool twice = free_axes(f) == 2;
+    int inner_rank = f->ragged ? 0 : f->rank, rank = free_axes(f) + inner_rank;
+    size_t size = mr_dtype_size(f->dtype), per_entry = f->ragged ? 1 : f->n;
+    const int64_t *length = c->inner;
+    MR_TRY(mr_array_alloc_ragged(&a, f->dtype, rank, rows, st));
+    mr_code rc = mr_buffer_alloc(&data, c->n * size + 1, st);
+    if (rc == MR_OK)
+        rc = mr_buffer_hold(a.owner, data, st);
+    if (rc == MR_OK && twice)
+        rc = mr_buffer_alloc(&splits, (c->n_inner + rows) * sizeof(int64_t), st);
+    if (rc == MR_OK && twice)
+        rc = mr_buffer_hold(a.owner, splits, st);
+    if (rc == MR_OK) {
+        char *at = *values = mr_buffer_data(data);
+        int64_t *split = splits ? mr_buffer_data(splits) : NULL;
+        for (size_t r = 0; r < rows; r++) {
+            int64_t *shape = mr_array_shape_slot(&a, r), in_row = c->lengths[r];
+            mr_row *row = &((mr_row *)a.data)[r];
+            *row = (mr_row){.data = at, .shape = shape, .splits = split};
+            shape[0] = c->lengths[r];
+            if (twice) {
+                shape[1] = -1;
+                *split++ = in_row = 0;
+                for (int64_t k = 0; k < shape[0]; k++)
+                    *split++ = in_row += *length++;
+            }
+            memcpy(shape + free_axes(f), f->shape, (size_t)inner_rank * sizeof *shape);
+            at += (size_t)in_row * per_entry * size;
+        }
+        *out = a;
+    } else
+        mr_array_reset(&a);
+    mr_buffer_unref(data);
+    mr_buffer_unref(splits);
+    return rc;
 }
 
 static mr_code finish_column(mr__sheet *s, size_t i, size_t rows, size_t k, mr_buffer *text,
@@ -412,10 +631,12 @@ static mr_code finish_column(mr__sheet *s, size_t i, size_t rows, size_t k, mr_b
     const mr__feature *f = &s->f->v[i];
     mr__sheet_column *c = &s->columns[i];
     void *values;
-    if (f->ragged && s->f->vector)
+    if (free_axes(f) && s->f->vector)
         MR_TRY(mr__lists(f->dtype, c->lengths, rows, k, out, &values, st));
-    else if (f->ragged)
+    else if (free_axes(f) == 1 && (f->ragged || f->rank == 0))
         MR_TRY(mr__vectors(f->dtype, c->lengths, rows, out, &values, st));
+    else if (free_axes(f))
+        MR_TRY(finish_lists(f, c, rows, out, &values, st));
     else {
         int64_t shape[MR_MAX_RANK] = {(int64_t)k};
         memcpy(shape + s->f->vector, f->shape, (size_t)f->rank * sizeof *shape);
@@ -452,4 +673,64 @@ mr_code mr__sheet_finish(mr__sheet *s, size_t rows, size_t k, mr_array *out, mr_
     mr_buffer_unref(text);
     mr__sheet_reset(s);
     return rc;
+}
+
+/* ---- defaults of tables ---- */
+
+/* A row that is an empty list. */
+static mr_code empty_list(const mr_leaf *leaf, mr_array *out, mr_status *st)
+{
+    mr_array a;
+    mr_buffer *splits = NULL;
+    MR_TRY(mr_array_alloc_ragged(&a, leaf->dtype, leaf->rank, 1, st));
+    mr_code rc = mr_buffer_alloc(&splits, sizeof(int64_t), st);
+    if (rc == MR_OK)
+        rc = mr_buffer_hold(a.owner, splits, st);
+    if (rc == MR_OK) {
+        int64_t *shape = mr_array_shape_slot(&a, 0);
+        *(int64_t *)mr_buffer_data(splits) = 0;
+        for (int d = 0; d < leaf->rank; d++)
+            shape[d] = leaf->shape[d] < 0 ? 0 : leaf->shape[d];
+        if (leaf->ragged)
+            shape[1] = -1;
+        *(mr_row *)a.data = (mr_row){.data = splits ? mr_buffer_data(splits) : NULL,
+                                     .shape = shape,
+                                     .splits = leaf->ragged ? mr_buffer_data(splits) : NULL};
+        *out = a;
+    } else
+        mr_array_reset(&a);
+    mr_buffer_unref(splits);
+    return rc;
+}
+
+mr_code mr__feature_default(const char *who, const char *name, const mr_leaf *leaf,
+                            const mr_expr *e, mr_array *out, mr_status *st)
+{
+    const struct reading r = {.who = who, .op = true, .schema = true, .name = name};
+    mr__feature one = {.name = name, .dtype = leaf->dtype, .rank = leaf->rank, .n = 1};
+    bool list = false;
+    for (int d = 0; d < leaf->rank; d++) {
+        one.shape[d] = leaf->shape[d];
+        list = list || leaf->shape[d] < 0;
+        if (!list &&
+            (__builtin_mul_overflow(one.n, (size_t)leaf->shape[d], &one.n) || one.n > INT32_MAX))
+            return refuse(&r, st, e, "a feature has at most %d values", INT32_MAX);
+    }
+    if (list && (e->kind != MR_EX_LIST || e->n > 0))
+        return refuse(&r, st, e, "the default of a list is []");
+    if (list)
+        return empty_list(leaf, out, st);
+    MR_TRY(read_preset(&r, e, &one, st));
+    mr__features f = {.v = &one, .n = 1, .n_nodes = 1};
+    mr__sheet s;
+    mr_status why;
+    MR_TRY(mr__sheet_start(&s, &f, 1, st));
+    mr_code rc = mr__sheet_put_missing(&s, 0, &why);
+    if (rc == MR_OK)
+        rc = mr__sheet_next(&s, true, &why);
+    if (rc == MR_OK)
+        return mr__sheet_finish(&s, 1, 1, out, st);
+    mr__sheet_reset(&s);
+    return rc == MR_RESOURCE_EXHAUSTED ? mr_fail(st, rc, "%s", why.message)
+                                       : refuse(&r, st, e, "the default: %s", why.message);
 }

@@ -5,15 +5,22 @@
  * and csv): the description of the requested features, and columns that are filled value by value.
  *
  *     dtype   dtype[3, 4]   dtype[]   feature(dtype, shape=[..], default=v)
+ *     json    the text of a value, as bytes
+ *     {"name": feature, ...}    a record      [{"name": feature, ...}]    a list of records
+ *
+ * The last two rows are for JSON only. A list of records becomes a record of lists: each feature in
+ * it has an additional first axis of any length.
  *
  * thread   features are immutable once read; a sheet is one thread's */
 #include "pipeline/functions/compiler/typed_tree.h"
 
 typedef struct mr__feature {
-    const char *name; /* NULL in a list */
+    const char *name; /* with those of the records it is in, "a.b"; NULL in a list */
     size_t place;     /* its index in the text, from 0 */
     mr_dtype dtype;
+    bool raw;    /* the text of a JSON value */
     bool ragged; /* any number of values */
+    int lists;   /* of records, that it is in */
     int rank;
     int64_t shape[MR_MAX_RANK];
     size_t n;              /* values per record; unused if ragged */
@@ -21,9 +28,22 @@ typedef struct mr__feature {
     size_t n_preset;
 } mr__feature;
 
+/* A feature, or a record of them. */
+typedef struct mr__feature_node {
+    const char *name;         /* within its record */
+    char *path;               /* name, or "a.name"; owned */
+    int lists;                /* of records: 0 for a record, 2 for a list of lists of them */
+    bool in_list;             /* a node above it has lists */
+    size_t first, n_features; /* those within it, or itself */
+    struct mr__feature_node *children; /* in order of names; NULL: a feature */
+    size_t n, id;                      /* id: its number in the tree */
+} mr__feature_node;
+
 typedef struct mr__features {
-    mr__feature *v; /* in order of names, or as listed */
-    size_t n;
+    mr__feature *v; /* the leaves of the tree, in order of names, or as listed */
+    size_t n, room;
+    mr__feature_node root;
+    size_t n_nodes;
     bool named;  /* not a list */
     bool vector; /* a vector of records: each feature has an additional first axis */
     const mr_expr *e;
@@ -32,6 +52,11 @@ typedef struct mr__features {
  * errors   MR_INVALID_ARGUMENT, with its place */
 mr_code mr__feature_read(const char *who, const char *name, const mr_expr *e, int most,
                          mr__feature *out, mr_status *st);
+/* *out = one row of the leaf with the value e, the default of feature `name`: literals, one for all
+ * values or one each; [] for a list. Messages begin with `who`.
+ * errors   MR_INVALID_ARGUMENT: the leaf cannot have this value */
+mr_code mr__feature_default(const char *who, const char *name, const mr_leaf *leaf,
+                            const mr_expr *e, mr_array *out, mr_status *st);
 /* The value of a default's literal for a float dtype: 1, -2.5, nan or -inf. */
 double mr__preset_float(const mr_expr *e);
 /* Reads the features in a call's arguments, name=feature, ... or {"name": feature, ...}, or
@@ -39,9 +64,9 @@ double mr__preset_float(const mr_expr *e);
  * c->plan, the mr__features, which the call owns. */
 mr_code mr__features_type(mr_call *c, const mr_exprs *given, bool listed, mr_status *st);
 /* Reads a record or a list of features from the text of an op's parameter. Messages begin with
- * `op`.
- * */
-mr_code mr__features_parse(const char *op, const char *text, mr__features **out, mr_status *st);
+ * `op`. json: also records, lists of them, and the type json */
+mr_code mr__features_parse(const char *op, const char *text, bool json, mr__features **out,
+                           mr_status *st);
 /* The spec of the record or tuple parsed from x, one string or a vector of strings. */
 mr_code mr__features_spec(const mr__features *f, const mr_leaf *x, mr_spec **out, mr_status *st);
 void mr__features_free(void *features); /* mr_function.free_plan; also NULL */
@@ -50,7 +75,10 @@ void mr__features_free(void *features); /* mr_function.free_plan; also NULL */
 typedef struct mr__sheet_column {
     char *v;
     size_t n, capacity, begin; /* values; begin: of the current record */
-    int64_t *lengths;          /* of the records so far */
+    int64_t *lengths;          /* of the records so far: entries of axis 0 */
+    /* of lists of lists: the lengths of the inner ones; begin: of the current record */
+    int64_t *inner;
+    size_t n_inner, inner_room, inner_begin, open; /* open: where the values of the next begin */
 } mr__sheet_column;
 typedef struct mr__sheet {
     const mr__features *f;
@@ -58,6 +86,7 @@ typedef struct mr__sheet {
     size_t record; /* the current one */
     char *text;    /* of all strings; until the end a string is an offset into it */
     size_t n_text, text_capacity, begin_text;
+    uint64_t *seen, object; /* for each node of the tree: the last object that it was in; JSON */
 } mr__sheet;
 mr_code mr__sheet_start(mr__sheet *s, const mr__features *f, size_t records, mr_status *st);
 void mr__sheet_reset(mr__sheet *s); /* also of a zeroed one, and twice */
@@ -78,6 +107,10 @@ void mr__sheet_drop(mr__sheet *s);
 mr_code mr__sheet_next(mr__sheet *s, bool good, mr_status *st);
 /* The columns, `k` records for each of `rows` rows. s is reset. */
 mr_code mr__sheet_finish(mr__sheet *s, size_t rows, size_t k, mr_array *out, mr_status *st);
+
+/* Begins and ends an entry of the outer list in features i with lists of lists. */
+void mr__sheet_begin_inner(mr__sheet *s, size_t i);
+mr_code mr__sheet_end_inner(mr__sheet *s, size_t i, mr_status *st);
 
 /* Puts the values of a JSON object into the current record. *bad: the feature that failed, or NULL.
  * errors   MR_INVALID_ARGUMENT, MR_OUT_OF_RANGE: not an object, or it does not match the features

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decode_jpeg, decode_png, decode_image: compressed images as uint8 tensors. All headers of a block
+/* decode_jpeg, decode_png, decode_image: compressed images as tensors. All headers of a block
  * are read first, so that pixels are decoded to their final place; images of one size make a dense
  * column.
  *
@@ -15,9 +15,17 @@
 
 struct params {
     int64_t channels, ratio;
-    bool has_ratio;
+    bool has_ratio, orientation;
+    char *dtype;                 /* one of dtypes; NULL: uint8 */
     int64_t to_height, to_width; /* the result of a resize around it; 0: not resized */
 };
+
+static const char *const dtypes[] = {"uint8", "uint16", NULL};
+
+static mr_dtype dtype_of(const struct params *p)
+{
+    return p->dtype && strcmp(p->dtype, "uint16") == 0 ? MR_UINT16 : MR_UINT8;
+}
 
 static mr__image_format format_of(const mr_function *f)
 {
@@ -40,7 +48,7 @@ static mr_code type(mr_call *c, mr_status *st)
     const struct params *p = c->params;
     MR_TRY(check(c, p, st));
     c->out = *c->in[0];
-    c->out.dtype = MR_UINT8;
+    c->out.dtype = dtype_of(p);
     if (c->out.rank < 0)
         return MR_OK;
     if (c->out.rank + 3 > MR_MAX_RANK)
@@ -114,7 +122,8 @@ static bool fits(job *j, size_t row, size_t i, const mr__image_info *info)
 {
     int inks = info->cmyk ? 4 : 0; /* in addition to the colours that they become */
     size_t bound = mr__memory_bound(), pixels = (size_t)(info->height * info->width),
-           bytes = info->scratch + pixels * (size_t)(info->channels + inks);
+           stored = info->orientation > 1 ? mr__image_bytes(info) : 0, /* before it is turned */
+        bytes = info->scratch + mr__image_bytes(info) + pixels * (size_t)inks + stored;
     if (bytes <= bound)
         return true;
     j->bad[row] = true;
@@ -156,7 +165,7 @@ static mr_code decode_row(job *j, size_t row, char *to, mr_status *st)
     const mr__image_info *info = j->info + row * j->per_row;
     for (size_t i = 0; i < j->per_row && !j->bad[row]; i++) {
         const mr_bytes *s = string_at(j, row, i);
-        size_t bytes = (size_t)(info[i].height * info[i].width * info[i].channels);
+        size_t bytes = mr__image_bytes(&info[i]);
         mr_status why;
         if (mr__image_decode(&j->decoder, &info[i], s->data, s->size, to, &why) != MR_OK)
             MR_TRY(row_error(j, row, i, &why, st));
@@ -178,7 +187,7 @@ static mr_code decode_dense(job *j, const mr__image_info *info, mr_array *out, m
     const mr_array *x = &j->r->in[0];
     int64_t shape[MR_MAX_RANK];
     put_shape(x, info, shape);
-    MR_TRY(mr_array_alloc(out, MR_UINT8, x->rank + 3, shape, j->r->rows, st));
+    MR_TRY(mr_array_alloc(out, dtype_of(j->r->params), x->rank + 3, shape, j->r->rows, st));
     mr_code rc = MR_OK;
     for (size_t row = 0; row < j->r->rows && rc == MR_OK; row++)
         rc = decode_row(j, row, mr_array_at(out, row), st);
@@ -190,9 +199,7 @@ static mr_code decode_dense(job *j, const mr__image_info *info, mr_array *out, m
 static size_t row_bytes(const job *j, size_t row)
 {
     const mr__image_info *info = j->info + row * j->per_row;
-    return j->bad[row] || !j->per_row
-               ? 0
-               : (size_t)(info->height * info->width * info->channels) * j->per_row;
+    return j->bad[row] || !j->per_row ? 0 : mr__image_bytes(info) * j->per_row;
 }
 
 static mr_code decode_ragged(job *j, mr_array *out, mr_status *st)
@@ -203,7 +210,7 @@ static mr_code decode_ragged(job *j, mr_array *out, mr_status *st)
     mr_array a;
     for (size_t row = 0; row < rows; row++)
         bytes += row_bytes(j, row);
-    MR_TRY(mr_array_alloc_ragged(&a, MR_UINT8, x->rank + 3, rows, st));
+    MR_TRY(mr_array_alloc_ragged(&a, dtype_of(j->r->params), x->rank + 3, rows, st));
     mr_code rc = mr_buffer_alloc(&pixels, bytes, st);
     if (rc == MR_OK)
         rc = mr_buffer_hold(a.owner, pixels, st);
@@ -242,12 +249,15 @@ static mr_code run_job(job *j, mr_array *out, mr_status *st)
 
 static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 {
+    const struct params *p = r->params;
     const mr_array *x = &r->in[0];
     if (x->rank + 3 > MR_MAX_RANK) {
         mr__fail_all(r, "%s adds three axes: more than %d", r->function->name, MR_MAX_RANK);
-        return mr__any_value(MR_UINT8, r->rows, out, st);
+        return mr__any_value(dtype_of(p), r->rows, out, st);
     }
-    job j = {.r = r, .per_row = mr_array_row_values(x)};
+    job j = {.r = r,
+             .decoder = {.orient = p->orientation, .wide = dtype_of(p) == MR_UINT16},
+             .per_row = mr_array_row_values(x)};
     j.info = mr_calloc(r->rows * j.per_row + 1, sizeof *j.info);
     j.bad = mr_calloc(r->rows + 1, sizeof *j.bad);
     mr_code rc = j.info && j.bad ? run_job(&j, out, st)
@@ -260,6 +270,9 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 
 /* ---- descriptors ---- */
 
+#define ORIENTATION                                                                                \
+    MR_PARAM(struct params, orientation,                                                           \
+             .doc = "Turns the image upright, as the orientation in its EXIF data says.")
 #define CHANNELS(text)                                                                             \
     MR_PARAM(struct params, channels, .min.i = 0, .max.i = 4, .def.i = 0, .doc = text)
 static const mr_param jpeg_table[] = {
@@ -269,14 +282,21 @@ static const mr_param jpeg_table[] = {
              .doc = "Decodes at 1/ratio of the size, rounded up: 1, 2, 4 or 8. If absent it is 1, "
                     "or the largest ratio that leaves resize(decode_jpeg(x), ..., antialias=true) "
                     "twice its size."),
+    ORIENTATION,
     {0}};
 static const mr_param png_table[] = {
     MR_INPUT(mr_input_strings, "x", "A PNG image, or several of one size."),
     CHANNELS("1: gray, 2: gray and alpha, 3: RGB, 4: RGB and alpha; 0: as in the file."),
+    MR_PARAM(
+        struct params, dtype, .def.s = "uint8", .names = dtypes,
+        .doc =
+            "The type of the pixels. uint8 takes the upper 8 of 16 bits; uint16 scales 8 bits to "
+            "16."),
     {0}};
 static const mr_param any_table[] = {
     MR_INPUT(mr_input_strings, "x", "A JPEG or PNG image, or several of one size."),
     CHANNELS("1: gray, 3: RGB; 0: as in the file."),
+    ORIENTATION,
     {0}};
 static const mr__image_format any = MR__IMAGE_ANY, jpeg = MR__IMAGE_JPEG, png = MR__IMAGE_PNG;
 
@@ -307,8 +327,7 @@ const mr_function mr_function_decode_jpeg = {
 const mr_function mr_function_decode_png = {
     .abi = MR_ABI_VERSION,
     .name = "decode_png",
-    .doc = "The pixels of a PNG image, uint8 of shape [height, width, channels]; the upper 8 bits "
-           "of 16-bit values.",
+    .doc = "The pixels of a PNG image, uint8 or uint16 of shape [height, width, channels].",
     .example = "range(1).map(x => decode_png(\""
                "\\x89PNG\\x0d\\x0a\\x1a\\x0a\\x00\\x00\\x00\\x0dIHDR\\x00\\x00\\x00\\x01\\x00"
                "\\x00\\x00\\x01\\x08\\x00\\x00\\x00\\x00:~\\x9bU\\x00\\x00\\x00\\x0aIDATx\\xdac`"

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* parse_json(x, {name: feature, ...}): parses JSON objects (RFC 8259) into a record of tensors.
  * Other keys are ignored; null counts as a missing key. The output of `show` can be read: bytes
- * as {"b64": ".."}, and "nan", "inf", "-inf" among floats. */
-#include <jansson.h>
+ * as {"b64": ".."}, and "nan", "inf", "-inf" among floats. A number becomes a float in one
+ * rounding, from its digits. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "pipeline/formats/base64.h"
+#include "pipeline/formats/text/byte_order_mark.h"
+#include "pipeline/formats/text/json_scan.h"
 #include "pipeline/functions/library/features.h"
 
 struct params {
@@ -19,173 +21,377 @@ static mr_code type(mr_call *c, mr_status *st)
     return mr__features_type(c, &((const struct params *)c->params)->features, false, st);
 }
 
-static mr_code wrong(const char *wanted, const json_t *found, mr_status *st)
+/* An object as it is read into a sheet. */
+struct reading {
+    mr__sheet *sheet;
+    mr__json json;
+    const char *bad; /* the feature or record at hand */
+    bool in_list;    /* within the objects of a list that the features describe as a record */
+};
+
+static const char *name_of(mr__json_kind kind, const mr_bytes *raw)
 {
-    static const char *const names[] = {"an object", "a list", "a string", "an integer",
-                                        "a float",   "true",   "false",    "null"};
-    return mr_fail(st, MR_INVALID_ARGUMENT, "expected %s, found %s", wanted,
-                   names[json_typeof(found)]);
+    static const char *const names[] = {
+        [MR__JSON_NULL] = "null",   [MR__JSON_TRUE] = "true",
+        [MR__JSON_FALSE] = "false", [MR__JSON_STRING] = "a string",
+        [MR__JSON_LIST] = "a list", [MR__JSON_OBJECT] = "an object"};
+    return kind != MR__JSON_NUMBER    ? names[kind]
+           : mr__json_is_integer(raw) ? "an integer"
+                                      : "a float";
 }
 
-static mr_code put_base64(mr__sheet *s, size_t i, const json_t *text, mr_status *st)
+/* The code of an error that the scanner has kept. */
+static mr_code not_json(mr_status *st)
 {
-    const char *v = json_string_value(text);
-    size_t n = json_string_length(text), size;
-    MR_TRY(mr__sheet_put_bytes(s, i, v, n, st)); /* room; the bytes replace the text there */
-    if (!mr_base64_decode(v, n, s->text + s->n_text - n, &size))
-        return mr_fail(st, MR_INVALID_ARGUMENT, "'%.40s' is not base64", v);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "it is not JSON");
+}
+
+static mr_code wrong(struct reading *r, const char *wanted, mr__json_kind kind, mr_status *st)
+{
+    mr_bytes raw = {0};
+    if (kind == MR__JSON_BAD || !mr__json_value(&r->json, &raw))
+        return not_json(st);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "expected %s, found %s", wanted, name_of(kind, &raw));
+}
+
+/* ---- scalars ---- */
+
+/* Puts a string without its escapes. */
+static mr_code put_string(mr__sheet *s, size_t i, const mr__json_text *t, mr_status *st)
+{
+    size_t n;
+    MR_TRY(mr__sheet_put_bytes(s, i, t->raw.data, t->raw.size, st)); /* room for the text */
+    if (!mr__json_plain(t, s->text + s->n_text - t->raw.size, &n))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "its string is not Unicode: a byte that is not UTF-8, or half of a "
+                       "surrogate pair");
+    mr__sheet_shorten(s, i, n);
+    return MR_OK;
+}
+
+static mr_code put_base64(mr__sheet *s, size_t i, const mr_bytes *v, mr_status *st)
+{
+    size_t size;
+    MR_TRY(mr__sheet_put_bytes(s, i, v->data, v->size, st)); /* room; the bytes replace the text */
+    if (!mr_base64_decode(v->data, v->size, s->text + s->n_text - v->size, &size))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "'%.*s' is not base64",
+                       (int)(v->size < 40 ? v->size : 40), v->data);
     mr__sheet_shorten(s, i, size);
     return MR_OK;
 }
 
-/* An integer out of int64's range is the text under this key in an object: see
- * mark_long_integers. */
-#define LONG_INTEGER "\001"
+/* true: the next value is {"b64": text}, and was read. false: it is not, and was not read. */
+static bool read_packed(mr__json *j, mr_bytes *text)
+{
+    mr__json before = *j;
+    mr__json_text key, value;
+    mr__json_enter(j);
+    bool good = mr__json_key(j, true, &key) && key.raw.size == 3 &&
+                memcmp(key.raw.data, "b64", 3) == 0 && mr__json_peek(j) == MR__JSON_STRING &&
+                mr__json_string(j, &value) && !value.escaped && !mr__json_key(j, false, &key) &&
+                !j->wrong;
+    if (good)
+        *text = value.raw;
+    else
+        *j = before;
+    return good;
+}
 
-static mr_code put_long_integer(mr__sheet *s, size_t i, const json_t *text, mr_status *st)
+static mr_code put_number(mr__sheet *s, size_t i, const mr_bytes *raw, mr_status *st)
 {
     mr_dtype t = s->f->v[i].dtype;
-    const char *v = json_string_value(text);
     char z[sizeof(uint64_t)];
-    const char *why = t == MR_BOOL ? "is not a bool" : mr__read_value(v, strlen(v), t, z);
+    double v = 0;
+    bool named = raw->data[raw->size - 1] > '9'; /* NaN, Infinity */
+    int shown = (int)(raw->size < 40 ? raw->size : 40);
+    if (named)
+        return mr__sheet_put_float(s, i,
+                                   *raw->data == 'N'   ? (double)NAN
+                                   : *raw->data == '-' ? -HUGE_VAL
+                                                       : HUGE_VAL,
+                                   st);
+    const char *why = mr__read_value(raw->data, raw->size, t, z);
+    if (!why && mr_dtype_is_floating(t)) { /* of the text in one step: rounded once */
+        float f;
+        memcpy(&f, z, sizeof f);
+        memcpy(&v, z, sizeof v);
+        v = t == MR_FLOAT32 ? (double)f : v;
+        why = isinf(v) ? "does not fit" : NULL;
+    }
     if (why)
-        return mr_fail(st, MR_OUT_OF_RANGE, "%.40s does not fit %s", v, mr_dtype_name(t));
+        return mr_fail(st, MR_OUT_OF_RANGE, "%.*s does not fit %s", shown, raw->data,
+                       mr_dtype_name(t));
     return mr__sheet_put(s, i, z, st);
 }
 
-static mr_code put_scalar(mr__sheet *s, size_t i, const json_t *v, mr_status *st)
+/* "nan", "inf" or "-inf", as show prints them. */
+static bool named_float(const mr__json_text *t, double *v)
 {
-    const mr__feature *f = &s->f->v[i];
-    const json_t *integer = json_object_size(v) == 1 ? json_object_get(v, LONG_INTEGER) : NULL;
-    if (json_is_string(integer))
-        return f->dtype == MR_STRING
-                   ? mr_fail(st, MR_INVALID_ARGUMENT, "expected bytes, found an integer")
-                   : put_long_integer(s, i, integer, st);
-    const json_t *packed = json_object_size(v) == 1 ? json_object_get(v, "b64") : NULL;
-    const char *text = json_string_value(v);
-    if (json_is_integer(v) && f->dtype != MR_STRING)
-        return mr__sheet_put_int(s, i, (int64_t)json_integer_value(v), st);
-    if (json_is_real(v) && mr_dtype_is_floating(f->dtype))
-        return mr__sheet_put_float(s, i, json_real_value(v), st);
-    if (json_is_boolean(v) && f->dtype == MR_BOOL)
-        return mr__sheet_put_int(s, i, json_is_true(v), st);
-    if (text && f->dtype == MR_STRING)
-        return mr__sheet_put_bytes(s, i, text, json_string_length(v), st);
-    if (text && mr_dtype_is_floating(f->dtype) && strcmp(text, "nan") == 0)
-        return mr__sheet_put_float(s, i, (double)NAN, st);
-    if (text && mr_dtype_is_floating(f->dtype) &&
-        (strcmp(text, "inf") == 0 || strcmp(text, "-inf") == 0))
-        return mr__sheet_put_float(s, i, *text == '-' ? -HUGE_VAL : HUGE_VAL, st);
-    if (json_is_string(packed) && f->dtype == MR_STRING)
-        return put_base64(s, i, packed, st);
-    return wrong(f->dtype == MR_STRING ? "bytes" : mr_dtype_name(f->dtype), v, st);
+    static const struct {
+        const char *name;
+        double v;
+    } names[] = {{"nan", (double)NAN}, {"inf", HUGE_VAL}, {"-inf", -HUGE_VAL}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i].name) == t->raw.size &&
+            memcmp(names[i].name, t->raw.data, t->raw.size) == 0) {
+            *v = names[i].v;
+            return true;
+        }
+    return false;
 }
 
-/* v is axis `axis` of the feature. */
-static mr_code put_axis(mr__sheet *s, size_t i, int axis, const json_t *v, mr_status *st)
+static mr_code put_scalar(struct reading *r, size_t i, mr_status *st)
 {
+    mr__sheet *s = r->sheet;
     const mr__feature *f = &s->f->v[i];
-    if (axis == (f->ragged ? 1 : f->rank))
-        return put_scalar(s, i, v, st);
-    if (!json_is_array(v))
-        return wrong("a list", v, st);
-    size_t n = json_array_size(v);
-    if (!f->ragged && n != (size_t)f->shape[axis])
-        return mr_fail(st, MR_INVALID_ARGUMENT, "a list of %zu, but its shape has %lld", n,
+    mr__json *j = &r->json, before;
+    bool floating = mr_dtype_is_floating(f->dtype);
+    mr__json_kind kind = mr__json_peek(j);
+    mr__json_text text;
+    mr_bytes raw;
+    double v;
+    before = *j;
+    if (f->raw && kind != MR__JSON_BAD)
+        return mr__json_value(j, &raw) ? mr__sheet_put_bytes(s, i, raw.data, raw.size, st)
+                                       : not_json(st);
+    if (kind == MR__JSON_OBJECT && f->dtype == MR_STRING && read_packed(j, &raw))
+        return put_base64(s, i, &raw, st);
+    if (kind == MR__JSON_STRING && (f->dtype == MR_STRING || floating)) {
+        if (!mr__json_string(j, &text))
+            return not_json(st);
+        if (f->dtype == MR_STRING)
+            return put_string(s, i, &text, st);
+        if (named_float(&text, &v))
+            return mr__sheet_put_float(s, i, v, st);
+    }
+    if (kind == MR__JSON_NUMBER && f->dtype != MR_STRING) {
+        if (!mr__json_value(j, &raw))
+            return not_json(st);
+        if (floating || mr__json_is_integer(&raw))
+            return put_number(s, i, &raw, st);
+    }
+    if ((kind == MR__JSON_TRUE || kind == MR__JSON_FALSE) && f->dtype == MR_BOOL) {
+        (void)mr__json_value(j, &raw);
+        return mr__sheet_put_int(s, i, kind == MR__JSON_TRUE, st);
+    }
+    *j = before;
+    return wrong(r, f->dtype == MR_STRING ? "bytes" : mr_dtype_name(f->dtype), kind, st);
+}
+
+/* ---- lists and records ---- */
+
+/* The next value is axis `axis` of the feature. */
+static mr_code put_axis(struct reading *r, size_t i, int axis, mr_status *st)
+{
+    const mr__feature *f = &r->sheet->f->v[i];
+    if (axis == (f->ragged ? !r->in_list : f->rank))
+        return put_scalar(r, i, st);
+    mr__json_kind kind = mr__json_peek(&r->json);
+    if (kind != MR__JSON_LIST)
+        return wrong(r, "a list", kind, st);
+    size_t n = 0, most = f->ragged ? SIZE_MAX : (size_t)f->shape[axis];
+    mr_bytes raw;
+    mr__json_enter(&r->json);
+    for (; mr__json_item(&r->json, n == 0); n++)
+        if (n < most)
+            MR_TRY(put_axis(r, i, axis + 1, st));
+        else if (!mr__json_value(&r->json, &raw))
+            return not_json(st);
+    if (r->json.wrong)
+        return not_json(st);
+    if (!f->ragged && n != most)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a list of %zu, where its shape has %lld", n,
                        (long long)f->shape[axis]);
-    for (size_t k = 0; k < n; k++)
-        MR_TRY(put_axis(s, i, axis + 1, json_array_get(v, k), st));
     return MR_OK;
 }
 
-static mr_code put_object(mr__sheet *s, const json_t *object, const char **bad, mr_status *st)
+static mr_code put_missing(struct reading *r, const mr__feature_node *node, mr_status *st)
 {
-    mr_code rc = MR_OK;
-    for (size_t i = 0; i < s->f->n && rc == MR_OK; i++) {
-        const json_t *v = json_object_get(object, s->f->v[i].name);
-        *bad = s->f->v[i].name;
-        rc = v && !json_is_null(v) ? put_axis(s, i, 0, v, st) : mr__sheet_put_missing(s, i, st);
+    r->bad = node->path;
+    if (node->lists)
+        return MR_OK; /* an empty list */
+    for (size_t i = 0; i < node->n; i++)
+        MR_TRY(put_missing(r, &node->children[i], st));
+    if (node->children)
+        return MR_OK;
+    if (r->in_list && r->sheet->f->v[node->first].ragged)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "it is missing in an object of the list");
+    return mr__sheet_put_missing(r->sheet, node->first, st);
+}
+
+static const mr__feature_node *child_of(const mr__feature_node *node, const char *key, size_t n)
+{
+    size_t lo = 0, hi = node->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        const char *name = node->children[mid].name;
+        int order = strncmp(name, key, n);
+        if (order == 0)
+            order = name[n] != '\0';
+        if (order == 0)
+            return &node->children[mid];
+        if (order < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
-    return rc;
+    return NULL;
 }
 
-/* The end of the number at p, and whether it is an integer that may exceed int64. */
-static const char *number_end(const char *p, const char *end, bool *is_long)
+/* The child that the key names, which may have escapes; NULL: none. */
+static const mr__feature_node *find_child(const mr__feature_node *node, const mr__json_text *key)
 {
-    const char *begin = p;
-    bool whole = true;
-    for (; p < end && (strchr("+-.eE", *p) || (*p >= '0' && *p <= '9')) && *p; p++)
-        whole = whole && *p != '.' && *p != 'e' && *p != 'E';
-    *is_long = whole && p - begin >= 19; /* the digits of the largest */
-    return p;
+    char plain[512];
+    size_t n = key->raw.size;
+    if (!key->escaped)
+        return memchr(key->raw.data, '\0', n) ? NULL : child_of(node, key->raw.data, n);
+    if (n > sizeof plain || !mr__json_plain(key, plain, &n) || memchr(plain, '\0', n))
+        return NULL;
+    return child_of(node, plain, n);
 }
 
-/* Replaces long integers in text by objects, because the parser refuses them, while Python and
- * others write integers of any size. Owned; NULL: out of memory. */
-static char *mark_long_integers(const mr_bytes *text, size_t *size)
+static mr_code put_node(struct reading *r, const mr__feature_node *node, mr_status *st);
+
+/* The next value is an object. */
+static mr_code put_object(struct reading *r, const mr__feature_node *node, mr_status *st)
 {
-    static const char head[] = "{\"\\u0001\":\"", tail[] = "\"}";
-    const char *p = text->data, *end = p + text->size;
-    size_t most = text->size + (text->size / 19 + 1) * (sizeof head + sizeof tail);
-    char *out = mr_malloc(most), *to = out;
-    bool within = false, is_long;
-    while (out && p < end) {
-        if (within || !((*p >= '0' && *p <= '9') || *p == '-')) {
-            if (within && *p == '\\' && p + 1 < end)
-                *to++ = *p++;
-            else if (*p == '"')
-                within = !within;
-            *to++ = *p++;
+    mr__sheet *s = r->sheet;
+    uint64_t object = ++s->object;
+    mr__json_text key;
+    mr_bytes raw;
+    mr__json_enter(&r->json);
+    for (bool first = true; mr__json_key(&r->json, first, &key); first = false) {
+        const mr__feature_node *child = find_child(node, &key);
+        if (!child) {
+            if (!mr__json_value(&r->json, &raw))
+                return not_json(st);
             continue;
         }
-        const char *stop = number_end(p, end, &is_long);
-        if (is_long)
-            to = stpcpy(to, head);
-        memcpy(to, p, (size_t)(stop - p));
-        to += stop - p;
-        if (is_long)
-            to = stpcpy(to, tail);
-        p = stop;
+        r->bad = child->path;
+        if (s->seen[child->id] == object)
+            return mr_fail(st, MR_INVALID_ARGUMENT, "a duplicate key: the object has it twice");
+        s->seen[child->id] = object;
+        MR_TRY(put_node(r, child, st));
     }
-    *size = (size_t)(to - out);
-    return out;
+    if (r->json.wrong)
+        return not_json(st);
+    for (size_t i = 0; i < node->n; i++)
+        if (s->seen[node->children[i].id] != object)
+            MR_TRY(put_missing(r, &node->children[i], st));
+    return MR_OK;
 }
 
-static json_t *parse(const mr_bytes *text, json_error_t *error)
+/* The next value is a record. */
+static mr_code put_record_value(struct reading *r, const mr__feature_node *node, mr_status *st)
 {
-    enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY };
-    json_t *v = json_loadb(text->size ? text->data : "", text->size, FLAGS, error);
-    if (v || json_error_code(error) != json_error_numeric_overflow)
-        return v;
-    json_error_t second;
-    size_t size;
-    char *marked = mark_long_integers(text, &size);
-    v = marked ? json_loadb(marked, size, FLAGS, &second) : NULL;
-    if (!marked || (!v && json_error_code(&second) == json_error_out_of_memory))
-        error->text[sizeof error->text - 1] = (char)json_error_out_of_memory;
-    mr_free(marked);
-    return v;
+    mr__json_kind kind = mr__json_peek(&r->json);
+    r->bad = node->path;
+    return kind == MR__JSON_OBJECT ? put_object(r, node, st) : wrong(r, "an object", kind, st);
+}
+
+/* The next value is list `level` of the node's, from 0. An entry of the outermost list is an inner
+ * list of the features that have two. */
+static mr_code put_records(struct reading *r, const mr__feature_node *node, int level, bool outer,
+                           mr_status *st)
+{
+    if (level == node->lists)
+        return put_record_value(r, node, st);
+    mr__json_kind kind = mr__json_peek(&r->json);
+    mr_code rc = MR_OK;
+    r->bad = node->path;
+    if (kind != MR__JSON_LIST)
+        return wrong(r, "a list", kind, st);
+    mr__json_enter(&r->json);
+    size_t n = 0, end = node->first + node->n_features;
+    for (; rc == MR_OK && mr__json_item(&r->json, n == 0); n++) {
+        for (size_t i = node->first; i < end && outer; i++)
+            mr__sheet_begin_inner(r->sheet, i);
+        rc = put_records(r, node, level + 1, false, st);
+        for (size_t i = node->first; i < end && outer && rc == MR_OK; i++)
+            rc = mr__sheet_end_inner(r->sheet, i, st);
+        if (rc != MR_OK && !r->json.wrong && rc != MR_RESOURCE_EXHAUSTED)
+            mr_status_prefix(st, "item %zu", n);
+    }
+    return rc == MR_OK && r->json.wrong ? not_json(st) : rc;
+}
+
+/* true: all features within the node are lists. */
+static bool all_lists(const struct reading *r, const mr__feature_node *node)
+{
+    for (size_t i = 0; i < node->n_features; i++)
+        if (!r->sheet->f->v[node->first + i].ragged || r->sheet->f->v[node->first + i].lists)
+            return false;
+    return true;
+}
+
+static mr_code put_node(struct reading *r, const mr__feature_node *node, mr_status *st)
+{
+    mr__json_kind kind = mr__json_peek(&r->json);
+    const mr__feature *f = &r->sheet->f->v[node->first];
+    bool raw = !node->children && f->raw && !f->ragged && f->rank == 0; /* null has a text too */
+    mr_bytes text;
+    mr_code rc = MR_OK;
+    if (kind == MR__JSON_NULL && !raw) {
+        (void)mr__json_value(&r->json, &text);
+        return put_missing(r, node, st);
+    }
+    if (!node->children)
+        return put_axis(r, node->first, 0, st);
+    if (node->lists)
+        return put_records(r, node, 0, !node->in_list, st);
+    if (kind != MR__JSON_LIST || r->in_list || !all_lists(r, node))
+        return put_record_value(r, node, st);
+    /* {"role": bytes[]} of a list of objects: a list of the role of each */
+    r->in_list = true;
+    mr__json_enter(&r->json);
+    for (size_t n = 0; rc == MR_OK && mr__json_item(&r->json, n == 0); n++)
+        rc = put_record_value(r, node, st);
+    r->in_list = false;
+    return rc == MR_OK && r->json.wrong ? not_json(st) : rc;
+}
+
+static mr_code fail_text(const mr__json *j, mr_status *st)
+{
+    size_t line, column;
+    char where[32] = "";
+    mr__json_place(j, &line, &column);
+    if (line > 1)
+        snprintf(where, sizeof where, "line %zu, ", line);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "it is not JSON: %s at %scolumn %zu", j->wrong, where,
+                   column);
+}
+
+/* Errors of the text take precedence: the rest of it is checked after an error of a value. */
+static mr_code check_rest(struct reading *r, const mr_bytes *text, mr_code rc, mr_status *st)
+{
+    mr_bytes raw;
+    if (rc == MR_RESOURCE_EXHAUSTED)
+        return rc;
+    mr__json_start(&r->json, text->data, text->size);
+    if (mr__json_value(&r->json, &raw) && mr__json_end(&r->json))
+        return rc;
+    r->bad = NULL;
+    return fail_text(&r->json, st);
 }
 
 mr_code mr__sheet_put_json(mr__sheet *s, const mr_bytes *text, const char **bad, mr_status *st)
 {
-    json_error_t error;
-    char line[32] = "";
-    json_t *v = parse(text, &error);
+    struct reading r = {.sheet = s};
     mr_code rc;
-    *bad = NULL;
-    if (!v && error.line > 1)
-        snprintf(line, sizeof line, "line %d, ", error.line);
-    if (!v && json_error_code(&error) == json_error_out_of_memory)
-        rc = mr_fail_memory(st, text->size, "a JSON object");
-    else if (!v)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "it is not JSON: %s at %scolumn %d", error.text, line,
-                     error.column);
-    else if (!json_is_object(v))
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "expected an object, as in {\"a\": 1}");
-    else
-        rc = put_object(s, v, bad, st);
-    json_decref(v);
+    mr__json_start(&r.json, text->data, text->size);
+    if (mr__is_utf16(text->data, text->size))
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, MR__UTF16_REFUSAL);
+    else {
+        if (mr__json_peek(&r.json) == MR__JSON_OBJECT)
+            rc = put_object(&r, &s->f->root, st);
+        else
+            rc = mr_fail(st, MR_INVALID_ARGUMENT, "expected an object, as in {\"a\": 1}");
+        if (rc == MR_OK && !mr__json_end(&r.json))
+            rc = not_json(st);
+        if (rc != MR_OK)
+            rc = check_rest(&r, text, rc, st);
+    }
+    *bad = r.bad;
     return rc;
 }
 
@@ -225,9 +431,11 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
 static const mr_param table[] = {
     MR_INPUT(mr_input_strings, "x", "A JSON object, or a vector of them."),
     {.name = "features",
-     .doc = "{\"name\": feature, ...} or name=feature, ... A feature is a dtype, with a shape "
-            "after it ([3, 4]; [] for any length), or feature(dtype, shape=[..], default=v) if the "
-            "key may be missing.",
+     .doc =
+         "{\"name\": feature, ...} or name=feature, ... A feature is a dtype, with a shape after "
+         "it ([3, 4]; [] for any length), or feature(dtype, shape=[..], default=v) where the key "
+         "may be missing; json gives the text of a value. {\"name\": feature, ...} is a record, "
+         "and [{\"name\": feature, ...}] a list of records, each feature of which is a list.",
      .type = MR_PT_OWN,
      .kind = &mr_option_exprs,
      .flags = MR_P_POSITIONAL | MR_P_VARIADIC,

@@ -151,20 +151,19 @@ static mr_code run_normalization(const mr_rows *r, mr_array *out, mr_status *st)
                                       p->adapted ? &m->variance : &p->variance};
     const mr_array *x = &r->in[0];
     mr_array v = {0};
-    bool good = true;
     if (p->adapted)
-        MR_TRY(mr__deferred_file_get(r, &m->late, open_moments, &good, st));
+        MR_TRY(mr__deferred_file_get(r, &m->late, open_moments, st));
     MR_TRY(floats_of(x, &v, out, st));
     size_t n = x->rows * mr_array_row_values(x);
     size_t width = x->rank ? (size_t)x->shape[x->rank - 1] : 1;
     bool fits =
         (lists[0]->n == 1 || lists[0]->n == width) && (lists[1]->n == 1 || lists[1]->n == width);
-    if (good && !fits)
+    if (!fits)
         mr__fail_all(r, "normalization: %zu means and %zu variances do not match an axis of %zu",
                      lists[0]->n, lists[1]->n, width);
-    else if (good && v.dtype == MR_FLOAT64)
+    else if (v.dtype == MR_FLOAT64)
         normalize_f64(v.data, n, width, lists, out->data);
-    else if (good)
+    else
         normalize_f32(v.data, n, width, lists, out->data);
     mr_array_reset(&v);
     return MR_OK;
@@ -204,6 +203,7 @@ const mr_function mr_function_normalization = {
     .example = "range(3).map(x => normalization([x, 4], mean=[1, 2], variance=[4, 1]))",
     .params = normalization_table,
     .params_size = sizeof(struct normalization),
+    .props = MR_FUNCTION_READS,
     .type = type_normalization,
     .free_plan = free_moments,
     .run = run_normalization,

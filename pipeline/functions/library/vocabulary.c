@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/formats/text/byte_order_mark.h"
+#include "pipeline/formats/text/line_ends.h"
 #include "pipeline/functions/compiler/deferred_file.h"
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/functions/library/texts.h"
@@ -130,11 +132,14 @@ static bool line_integer(const mr_bytes *line, int64_t *out)
 /* The lines of w's text, the file `path`; those of integers in 8 bytes each. */
 static mr_code file_words(const char *path, size_t size, bool integers, words *w, mr_status *st)
 {
+    const char *at = mr_buffer_data(w->text), *end = at + size, *feed = NULL;
+    if (mr__is_utf16(at, size))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s: " MR__UTF16_REFUSAL, path);
+    at += mr__byte_order_mark(at, size);
     size_t n = 0;
-    const char *at = mr_buffer_data(w->text), *end = at + size;
-    for (const char *c = at; c < end; c++)
-        n += *c == '\n';
-    n += size && end[-1] != '\n';
+    for (const char *p = at; p < end; n++)
+        p = mr__line_next(mr__line_end(p, end, &feed), end);
+    feed = NULL;
     if (n >= UINT32_MAX / 4)
         return mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s has more than %u lines", path,
                        UINT32_MAX / 4);
@@ -147,11 +152,9 @@ static mr_code file_words(const char *path, size_t size, bool integers, words *w
     int64_t *number = numbers ? mr_buffer_data(numbers) : NULL;
     mr_code rc = MR_OK;
     for (; w->n < n && rc == MR_OK; w->n++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        mr_bytes line = {at, (size_t)((stop ? stop : end) - at)};
-        at += line.size + 1;
-        if (line.size && line.data[line.size - 1] == '\r')
-            line.size--;
+        const char *stop = mr__line_end(at, end, &feed);
+        mr_bytes line = {at, (size_t)(stop - at)};
+        at = mr__line_next(stop, end);
         w->v[w->n] = line;
         if (!integers)
             continue;
@@ -230,13 +233,12 @@ static mr_code type(mr_call *c, mr_status *st)
 
 /* ---- running ---- */
 
-/* The words, from the file if necessary. *out = NULL: the file could not be used. */
+/* The words, from the file if necessary. */
 static mr_code words_of(const mr_rows *r, const words **out, mr_status *st)
 {
     struct plan *p = (struct plan *)(uintptr_t)r->plan;
-    bool good;
-    MR_TRY(mr__deferred_file_get(r, &p->late, open_file, &good, st));
-    *out = good ? &p->words : NULL;
+    MR_TRY(mr__deferred_file_get(r, &p->late, open_file, st));
+    *out = &p->words;
     return MR_OK;
 }
 
@@ -276,13 +278,6 @@ static mr_code run(const mr_rows *r, mr_array *out, mr_status *st)
     const words *w;
     mr_array whole = {0};
     MR_TRY(words_of(r, &w, st));
-    if (!w) {
-        MR_TRY(mr_array_alloc(out, MR_INT64, x->rank, x->shape, x->rows, st));
-        size_t bytes = x->rows * mr_array_row_bytes(out);
-        if (bytes)
-            memset(out->data, 0, bytes);
-        return MR_OK;
-    }
     MR_TRY(mr__kernel_cast(x, x->dtype == MR_STRING ? MR_STRING : MR_INT64, &whole, st));
     mr_code rc = mr_array_alloc(out, MR_INT64, x->rank, x->shape, x->rows, st);
     if (rc == MR_OK)
@@ -315,6 +310,7 @@ const mr_function mr_function_lookup = {
     .example = "from_tensor_slices([\"b\", \"e\"]).map(x => lookup(x, [\"a\", \"b\"]))",
     .params = table,
     .params_size = sizeof(struct params),
+    .props = MR_FUNCTION_READS,
     .type = type,
     .free_plan = free_plan,
     .run = run,
@@ -417,6 +413,7 @@ const mr_function mr_function_text_vectorization = {
                "output_sequence_length=3))",
     .params = text_table,
     .params_size = sizeof(struct text_params),
+    .props = MR_FUNCTION_READS,
     .type = type_texts,
     .free_plan = free_plan,
     .run = run_texts,

@@ -14,8 +14,8 @@
 #include "pipeline/params/infer.h"
 #include "pipeline/system/retry.h"
 
-enum { HEADER = 1, BLOCK = 2, END = 3 };
-enum { END_BYTES = 9, FRAMING = 16, CHUNK = 1 << 20 };
+enum { HEADER = 1, BLOCK = 2, END = 3, ORIGIN = 4, END_WITH_ORIGIN = 5 };
+enum { END_BYTES = 9, LONG_END_BYTES = 17, FRAMING = 16, CHUNK = 1 << 20 };
 static const char magic[4] = "MRE1";
 
 /* ---- specs ---- */
@@ -125,7 +125,7 @@ static mr_code get_spec(mr_state_r *r, int depth, mr_spec **out, mr_status *st)
 
 struct mr__element_writer {
     mr_tfrecord_writer *file;
-    uint64_t rows;
+    uint64_t rows, bytes; /* bytes: of the records so far */
 };
 
 static mr_code put_header(void *ctx, mr_state_w *w, mr_status *st)
@@ -142,13 +142,19 @@ static mr_code put_block(void *ctx, mr_state_w *w, mr_status *st)
     return mr_state_put_block(w, ctx, st);
 }
 
+static mr_code append_bytes(mr__element_writer *w, const void *p, size_t n, mr_status *st)
+{
+    MR_TRY(mr_tfrecord_writer_append(w->file, p, n, st));
+    w->bytes += FRAMING + n;
+    return MR_OK;
+}
+
 static mr_code append(mr__element_writer *w, mr_code (*put)(void *, mr_state_w *, mr_status *),
                       const void *ctx, mr_status *st)
 {
     mr_buffer *bytes = NULL;
     MR_TRY(mr__state_bytes(put, (void *)(uintptr_t)ctx, &bytes, st));
-    mr_code rc =
-        mr_tfrecord_writer_append(w->file, mr_buffer_data(bytes), mr_buffer_size(bytes), st);
+    mr_code rc = append_bytes(w, mr_buffer_data(bytes), mr_buffer_size(bytes), st);
     mr_buffer_unref(bytes);
     return rc;
 }
@@ -177,11 +183,33 @@ mr_code mr__element_writer_add(mr__element_writer *w, const mr_block *b, mr_stat
     return MR_OK;
 }
 
-mr_code mr__element_writer_close(mr__element_writer *w, mr_status *st)
+struct origin_to_put {
+    const mr__element_origin *origin;
+    mr__inputs_read *read;
+};
+
+static mr_code put_origin(void *ctx, mr_state_w *w, mr_status *st)
 {
-    unsigned char end[END_BYTES] = {END};
+    const struct origin_to_put *p = ctx;
+    MR_TRY(mr_state_put_u64(w, ORIGIN, st));
+    return mr__element_origin_put(p->origin, p->read, w, st);
+}
+
+static mr_code append_end(mr__element_writer *w, const mr__element_origin *origin,
+                          mr__inputs_read *read, mr_status *st)
+{
+    unsigned char end[LONG_END_BYTES] = {origin ? END_WITH_ORIGIN : END};
     mr__store_le(end + 1, w->rows, 8);
-    mr_code rc = mr_tfrecord_writer_append(w->file, end, sizeof end, st);
+    mr__store_le(end + END_BYTES, w->bytes, 8);
+    if (origin)
+        MR_TRY(append(w, put_origin, &(struct origin_to_put){origin, read}, st));
+    return append_bytes(w, end, origin ? LONG_END_BYTES : END_BYTES, st);
+}
+
+mr_code mr__element_writer_close(mr__element_writer *w, const mr__element_origin *origin,
+                                 mr__inputs_read *read, mr_status *st)
+{
+    mr_code rc = append_end(w, origin, read, st);
     if (rc == MR_OK) {
         rc = mr_tfrecord_writer_close(w->file, st);
         w->file = NULL;
@@ -326,14 +354,41 @@ static mr_code read_end(mr__element_reader *r, const mr_bytes *b, mr_status *st)
     return MR_END;
 }
 
-/* The next block; MR_END. */
+static bool is_end(const mr_bytes *b)
+{
+    return (b->size == END_BYTES && b->data[0] == END) ||
+           (b->size == LONG_END_BYTES && b->data[0] == END_WITH_ORIGIN);
+}
+
+static mr_code read_block(mr__element_reader *r, const mr_bytes *b, const mr_spec *spec,
+                          mr_status *st)
+{
+    mr_status why;
+    struct reading g = {r, spec};
+    mr_code rc = mr__state_read(b->data, b->size, get_record, &g, &why);
+    if (rc == MR_INVALID_ARGUMENT) {
+        r->ended = true;
+        mr_block_clear(&r->block);
+        return damaged(r, "a block of elements is damaged, or of elements of another type", st);
+    }
+    if (rc == MR_OK)
+        r->rows += r->block.rows;
+    else if (st)
+        *st = why;
+    return rc;
+}
+
+/* The next block, with at least a row; MR_END. */
 static mr_code fill(mr__element_reader *r, const mr_spec *spec, mr_status *st)
 {
     mr_array record;
-    mr_status why;
     if (r->ended)
         return MR_END;
     mr_code rc = next_record(r, &record, st);
+    if (rc == MR_OK && bytes_of(&record)->size && bytes_of(&record)->data[0] == ORIGIN) {
+        mr_array_reset(&record);
+        rc = next_record(r, &record, st); /* the last one */
+    }
     if (rc == MR_END) {
         r->ended = true;
         return damaged(r, "the file stops before its end", st);
@@ -343,20 +398,7 @@ static mr_code fill(mr__element_reader *r, const mr_spec *spec, mr_status *st)
         return rc;
     }
     const mr_bytes *b = bytes_of(&record);
-    if (b->size == END_BYTES && b->data[0] == END)
-        rc = read_end(r, b, st);
-    else {
-        struct reading g = {r, spec};
-        rc = mr__state_read(b->data, b->size, get_record, &g, &why);
-        if (rc == MR_INVALID_ARGUMENT) {
-            r->ended = true;
-            mr_block_clear(&r->block);
-            rc = damaged(r, "a block of elements is damaged, or of elements of another type", st);
-        } else if (rc != MR_OK && st)
-            *st = why;
-        else
-            r->rows += r->block.rows;
-    }
+    rc = is_end(b) ? read_end(r, b, st) : read_block(r, b, spec, st);
     mr_array_reset(&record);
     r->at = 0;
     return rc;
@@ -387,36 +429,119 @@ void mr__element_reader_close(mr__element_reader *r)
     mr_free(r);
 }
 
-/* ---- how many ---- */
+/* ---- the last record ---- */
 
-static mr_code read_tail(const char *path, unsigned char *tail, size_t n, mr_status *st)
+static mr_code open_file(const char *path, int *fd, off_t *size, mr_status *st)
 {
     struct stat info;
-    int fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0)
+    *fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (*fd < 0)
         return mr_fail_errno(st, errno, "cannot open %s", path);
     mr_code rc = MR_OK;
-    if (mr__sys->fstat(fd, &info) != 0)
+    if (mr__sys->fstat(*fd, &info) != 0)
         rc = mr_fail_errno(st, errno, "cannot read %s", path);
-    else if (info.st_size < (off_t)n)
-        rc = mr_fail(st, MR_DATA_LOSS, "%s is not a file of elements", path);
-    ssize_t got = rc == MR_OK ? mr__read_all(fd, tail, n, info.st_size - (off_t)n) : 0;
-    if (rc == MR_OK && got != (ssize_t)n)
-        rc = mr_fail_errno(st, got < 0 ? errno : EIO, "cannot read %s", path);
-    mr__sys->close(fd);
+    *size = info.st_size;
+    if (rc != MR_OK)
+        mr__sys->close(*fd);
     return rc;
+}
+
+/* Reads the record of n bytes at that place with its framing into p: its data begins at byte 12.
+ * *there = false: it is not there. */
+static mr_code read_record(const char *path, int fd, off_t at, unsigned char *p, size_t n,
+                           bool *there, mr_status *st)
+{
+    *there = false;
+    ssize_t got = mr__read_all(fd, p, FRAMING + n, at);
+    if (got < 0)
+        return mr_fail_errno(st, errno, "cannot read %s", path);
+    *there = got == (ssize_t)(FRAMING + n) && mr__load_le(p, 8) == n &&
+             mr_crc32c_mask(mr_crc32c(p, 8)) == mr__load_le(p + 8, 4) &&
+             mr_crc32c_mask(mr_crc32c(p + 12, n)) == mr__load_le(p + 12 + n, 4);
+    return MR_OK;
+}
+
+/* The last record, of n bytes that begin with `kind`. */
+static mr_code read_last(const char *path, int fd, off_t size, int kind, unsigned char *p, size_t n,
+                         bool *there, mr_status *st)
+{
+    *there = false;
+    if (size < (off_t)(FRAMING + n))
+        return MR_OK;
+    MR_TRY(read_record(path, fd, size - (off_t)(FRAMING + n), p, n, there, st));
+    *there = *there && p[12] == kind;
+    return MR_OK;
 }
 
 mr_code mr__element_file_count(const char *path, uint64_t *rows, mr_status *st)
 {
-    unsigned char t[FRAMING + END_BYTES];
-    MR_TRY(read_tail(path, t, sizeof t, st));
-    if (mr__load_le(t, 8) != END_BYTES ||
-        mr_crc32c_mask(mr_crc32c(t, 8)) != mr__load_le(t + 8, 4) ||
-        mr_crc32c_mask(mr_crc32c(t + 12, END_BYTES)) != mr__load_le(t + 12 + END_BYTES, 4) ||
-        t[12] != END)
-        return mr_fail(st, MR_DATA_LOSS, "%s stops before its end, or is not a file of elements",
+    unsigned char t[FRAMING + LONG_END_BYTES];
+    int fd;
+    off_t size;
+    bool there;
+    MR_TRY(open_file(path, &fd, &size, st));
+    mr_code rc = read_last(path, fd, size, END, t, END_BYTES, &there, st);
+    if (rc == MR_OK && !there)
+        rc = read_last(path, fd, size, END_WITH_ORIGIN, t, LONG_END_BYTES, &there, st);
+    mr__sys->close(fd);
+    if (rc == MR_OK && !there)
+        rc = mr_fail(st, MR_DATA_LOSS, "%s stops before its end, or is not a file of elements",
+                     path);
+    if (rc == MR_OK)
+        *rows = mr__load_le(t + 13, 8);
+    return rc;
+}
+
+static mr_code get_origin(void *ctx, mr_state_r *in, mr_status *st)
+{
+    uint64_t kind;
+    MR_TRY(mr_state_get_u64(in, &kind, st));
+    if (kind != ORIGIN)
+        return mr_state_damaged(st, "a record of another kind");
+    return mr__element_origin_get(ctx, in, st);
+}
+
+/* From the record at that place, which ends where the last one begins. */
+static mr_code read_origin(const char *path, int fd, off_t at, off_t end, mr__element_origin *out,
+                           mr_status *st)
+{
+    mr_status why;
+    bool there = false;
+    if (at < 0 || at >= end - FRAMING)
+        return mr_fail(st, MR_DATA_LOSS, "%s is damaged: it does not say what it was made from",
                        path);
-    *rows = mr__load_le(t + 13, 8);
-    return MR_OK;
+    size_t n = (size_t)(end - at) - FRAMING;
+    unsigned char *p = mr_malloc(FRAMING + n);
+    if (!p)
+        return mr_fail_memory(st, n, "what a file was made from");
+    mr_code rc = read_record(path, fd, at, p, n, &there, st);
+    if (rc == MR_OK && there) {
+        rc = mr__state_read(p + 12, n, get_origin, out, &why);
+        there = rc != MR_INVALID_ARGUMENT;
+        if (rc != MR_OK && st)
+            *st = why;
+    }
+    mr_free(p);
+    return there || (rc != MR_OK && rc != MR_INVALID_ARGUMENT)
+               ? rc
+               : mr_fail(st, MR_DATA_LOSS,
+                         "%s is damaged: what it says it was made from cannot be read", path);
+}
+
+mr_code mr__element_file_origin(const char *path, mr__element_origin *out, bool *has, mr_status *st)
+{
+    unsigned char t[FRAMING + LONG_END_BYTES];
+    int fd;
+    off_t size;
+    *out = (mr__element_origin){0};
+    MR_TRY(open_file(path, &fd, &size, st));
+    mr_code rc = read_last(path, fd, size, END_WITH_ORIGIN, t, LONG_END_BYTES, has, st);
+    uint64_t at = rc == MR_OK && *has ? mr__load_le(t + 12 + END_BYTES, 8) : 0;
+    if (rc == MR_OK && *has)
+        rc = read_origin(path, fd, at > INT64_MAX ? -1 : (off_t)at,
+                         size - (off_t)(FRAMING + LONG_END_BYTES), out, st);
+    mr__sys->close(fd);
+    if (rc != MR_OK)
+        mr__element_origin_reset(out);
+    return rc;
 }

@@ -3,12 +3,16 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/files/file_lock.h"
+#include "pipeline/fnv.h"
+#include "pipeline/graph/node.h"
 #include "pipeline/log.h"
 #include "pipeline/system/system.h"
 
@@ -18,6 +22,30 @@ mr_code mr__file_cache_check_path(const char *op, const char *path, mr_status *s
 {
     return path && path[0] ? MR_OK
                            : mr_fail(st, MR_INVALID_ARGUMENT, "%s: path must not be empty", op);
+}
+
+bool mr__holds_datasets(const mr_spec *spec)
+{
+    for (size_t i = 0; i < mr_spec_n_leaves(spec); i++)
+        if (mr_spec_leaf(spec, i)->dtype == MR_DATASET)
+            return true;
+    return false;
+}
+
+mr_code mr__file_cache_infer(const mr_dataset *self, const void *params, mr_spec **out,
+                             mr_status *st)
+{
+    (void)params;
+    const mr_spec *spec = mr_dataset_spec(mr_dataset_input(self, 0));
+    if (mr__holds_datasets(spec))
+        return mr_fail(
+            st, MR_INVALID_ARGUMENT,
+            "%s: datasets are not kept in a file that is read again, for its writer would "
+            "decide what runs; keep their elements (flat_map first), use cache() in "
+            "memory, or save and load(..., allow_datasets=true)",
+            mr_dataset_op(self)->name);
+    *out = mr_spec_ref(spec);
+    return MR_OK;
 }
 
 /* Creates a folder, unless it exists. */
@@ -53,7 +81,7 @@ static mr_code look(const mr__file_cache *c, bool *there, mr_status *st)
 {
     struct stat info;
     *there = false;
-    if (!c->reuse)
+    if (!c->o.reuse)
         return MR_OK;
     if (mr__sys->stat(c->path, &info) == 0) {
         *there = true;
@@ -64,14 +92,94 @@ static mr_code look(const mr__file_cache *c, bool *there, mr_status *st)
                : mr_fail_errno(st, errno, "cannot stat %s", c->path);
 }
 
+/* ---- what a file was made from ---- */
+
+/* Of the file as this graph writes it, without inputs. */
+static mr_code own_origin(const mr__file_cache *c, mr__element_origin *out, mr_status *st)
+{
+    if (!c->o.graph || !c->o.graph[0])
+        return mr__element_origin_of(mr_dataset_input(c->it->node, 0), out, st);
+    *out = (mr__element_origin){.fingerprint = strtoull(c->o.graph, NULL, 16)};
+    return MR_OK;
+}
+
+/* One warning for all passes of a process; there are few such files. */
+static void warn_of_earlier(const char *path)
+{
+    enum { MOST = 64 };
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t said[MOST];
+    static size_t n;
+    uint64_t h = mr__fnv1a(MR__FNV_BASIS, path, strlen(path));
+    bool is_new = true;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n && is_new; i++)
+        is_new = said[i] != h;
+    if (is_new && n < MOST)
+        said[n++] = h;
+    pthread_mutex_unlock(&lock);
+    if (is_new)
+        mr_log(MR_LOG_WARNING,
+               "%s was written by an earlier version and does not say which graph and files it was "
+               "made from; if they may have changed, remove it to have it written again",
+               path);
+}
+
+/* The complete file is of this graph and of the files as they are; what it was made from is what
+ * caches above are made from. */
+static mr_code check_origin(mr__file_cache *c, mr_status *st)
+{
+    mr__element_origin found, now;
+    bool has = false;
+    MR_TRY(mr__element_file_origin(c->path, &found, &has, st));
+    if (!has) {
+        warn_of_earlier(c->path);
+        return MR_OK;
+    }
+    mr_code rc = own_origin(c, &now, st);
+    if (rc == MR_OK) {
+        rc = mr__element_origin_check(&found, &now, c->path, c->o.strict, st);
+        mr__element_origin_reset(&now);
+    }
+    for (size_t i = 0; i < found.n && rc == MR_OK; i++)
+        rc = mr__iter_note_again(c->it, &found.inputs[i], st);
+    mr__element_origin_reset(&found);
+    return rc;
+}
+
 /* ---- writing ---- */
+
+/* Only the end of the input completes the file. */
+static void waits_for_end(mr__file_cache *c, bool does)
+{
+    if (c->waits != does)
+        mr__iter_waits_for_end(c->it, does ? 1 : -1);
+    c->waits = does;
+}
 
 static void stop_writing(mr__file_cache *c)
 {
+    waits_for_end(c, false);
     mr__element_writer_abort(c->writer);
     c->writer = NULL;
     mr__file_unlock(c->lock_path, c->lock);
     c->lock = -1;
+}
+
+/* An error of the file itself: none of the elements is at fault. */
+static mr_code of_file(mr_code rc, mr_status *st)
+{
+    if (rc < 0 && rc != MR_CANCELLED)
+        mr_status_of_no_element(st);
+    return rc;
+}
+
+/* The number of elements that the graph determines. One that was counted in files may be wrong by
+ * the time when they are read, and would cut the file short. */
+static int64_t count_of(const mr_dataset *input)
+{
+    return mr__dataset_all_props(input) & MR_OP_LATE_COUNT ? MR_UNKNOWN_COUNT
+                                                           : mr_dataset_cardinality(input);
 }
 
 /* Takes the lock and starts the file. The result is in c->mode. */
@@ -79,17 +187,15 @@ static mr_code begin(mr__file_cache *c, mr_status *st)
 {
     bool busy, there;
     MR_TRY(mr__file_lock(c->lock_path, &c->lock, &busy, st));
-    if (busy && c->pass_if_busy) {
+    if (busy && c->o.pass_if_busy) {
         c->mode = MR_FC_PASSING;
         return MR_OK;
     }
-    if (busy) {
-        c->mode = MR_FC_ENDED;
+    if (busy)
         return mr_fail(st, MR_ALREADY_EXISTS,
                        "%s is being written by another iterator or process; wait for it, or give "
                        "this one another name",
                        c->path);
-    }
     mr_code rc = look(c, &there, st);
     if (rc == MR_OK && there && c->rows == 0) { /* completed since this iterator was opened */
         c->mode = MR_FC_READING;
@@ -98,7 +204,10 @@ static mr_code begin(mr__file_cache *c, mr_status *st)
         c->mode = MR_FC_PASSING;
     else if (rc == MR_OK)
         rc = mr__element_writer_open(&c->writer, c->path, c->it->spec, st);
-    if (rc != MR_OK || !c->writer)
+    if (rc == MR_OK && c->writer) {
+        c->expected = count_of(mr_dataset_input(c->it->node, 0));
+        waits_for_end(c, c->expected < 0);
+    } else
         stop_writing(c);
     return rc;
 }
@@ -118,17 +227,34 @@ static mr_code add(mr__file_cache *c, const mr_block *b, mr_status *st)
     }
     if (st)
         *st = error;
+    return of_file(rc, st);
+}
+
+/* The file is complete: it gets its name. */
+static mr_code complete(mr__file_cache *c, mr_status *st)
+{
+    mr__element_origin origin = {0};
+    mr_code rc = c->o.reuse ? own_origin(c, &origin, st) : MR_OK;
+    if (rc == MR_OK) {
+        mr__element_writer *w = c->writer;
+        c->writer = NULL;
+        rc = mr__element_writer_close(w, c->o.reuse ? &origin : NULL, &c->inputs, st);
+    }
+    stop_writing(c);
+    mr__element_origin_reset(&origin);
     return rc;
 }
 
 static mr_code end_writing(mr__file_cache *c, mr_status *st)
 {
-    mr__element_writer *w = c->writer;
-    c->writer = NULL;
     c->mode = MR_FC_ENDED;
-    mr_code rc = mr__element_writer_close(w, st);
-    stop_writing(c);
-    return rc == MR_OK ? MR_END : rc;
+    mr_code rc = complete(c, st);
+    return rc == MR_OK ? MR_END : of_file(rc, st);
+}
+
+static bool has_all(const mr__file_cache *c)
+{
+    return c->expected >= 0 && c->rows == (uint64_t)c->expected;
 }
 
 /* The next rows of the input, not in the consumer's memory. */
@@ -153,10 +279,20 @@ static mr_code write_next(mr__file_cache *c, size_t want, mr_block *out, mr_stat
         return rc;
     if (rc == MR_END)
         return end_writing(c, st);
+    if (rc < 0) { /* there may be fewer elements now */
+        c->expected = MR_UNKNOWN_COUNT;
+        waits_for_end(c, true);
+    }
     if (rc == MR_OK) {
         rc = add(c, out, st);
         if (rc != MR_OK)
             mr_block_move(&c->ahead, out);
+    }
+    if (rc == MR_OK && has_all(c)) { /* the consumer may not pull the end */
+        mr_status error;
+        c->mode = MR_FC_PASSING;
+        if (complete(c, &error) != MR_OK)
+            mr_iter_defer(c->it, &error);
     }
     return rc;
 }
@@ -169,8 +305,14 @@ static mr_code open_reader(mr__file_cache *c, mr_status *st)
         return MR_OK;
     MR_TRY(mr__element_reader_open(&c->reader, c->it, c->path, st));
     const mr_spec *found = mr__element_reader_spec(c->reader);
-    if (mr_spec_same_types(found, c->it->spec))
-        return MR_OK;
+    if (mr_spec_same_types(found, c->it->spec)) {
+        mr_code rc = check_origin(c, st);
+        if (rc != MR_OK) {
+            mr__element_reader_close(c->reader);
+            c->reader = NULL;
+        }
+        return rc;
+    }
     char x[160], y[160];
     mr_spec_format(found, x, sizeof x);
     mr_spec_format(c->it->spec, y, sizeof y);
@@ -203,6 +345,7 @@ static mr_code read_next(mr__file_cache *c, size_t want, mr_block *out, mr_statu
         c->mode = MR_FC_ENDED;
     if (rc == MR_OK)
         rc = mr__element_reader_next(c->reader, c->it->spec, want, out, &error);
+    of_file(rc, &error);
     if (rc == MR_OK)
         rc = set_identities(c->it, out, &error);
     if (rc == MR_OK)
@@ -214,16 +357,17 @@ static mr_code read_next(mr__file_cache *c, size_t want, mr_block *out, mr_statu
 
 /* ---- slots ---- */
 
-mr_code mr__file_cache_open(mr_iter *it, char *path, bool reuse, bool pass_if_busy, mr_status *st)
+mr_code mr__file_cache_open(mr_iter *it, char *path, const mr__file_cache_opts *opts, mr_status *st)
 {
     mr__file_cache *c = it->state;
     bool there;
     *c = (mr__file_cache){
-        .it = it, .reuse = reuse, .pass_if_busy = pass_if_busy, .path = path, .lock = -1};
+        .it = it, .o = *opts, .path = path, .lock = -1, .expected = MR_UNKNOWN_COUNT};
+    mr__iter_record_inputs(it, &c->inputs);
     c->lock_path = lock_path_of(path);
     if (!c->lock_path)
         return mr_fail_memory(st, strlen(path), "a path");
-    MR_TRY(look(c, &there, st));
+    MR_TRY(of_file(look(c, &there, st), st));
     if (there) {
         c->mode = MR_FC_READING;
         return MR_OK;
@@ -234,8 +378,8 @@ mr_code mr__file_cache_open(mr_iter *it, char *path, bool reuse, bool pass_if_bu
     return MR_OK;
 }
 
-mr_code mr__file_cache_open_folder(mr_iter *it, const char *path, const char *own, bool reuse,
-                                   bool pass_if_busy, mr_status *st)
+mr_code mr__file_cache_open_folder(mr_iter *it, const char *path, const char *own,
+                                   const mr__file_cache_opts *opts, mr_status *st)
 {
     char *folder, *below = NULL, *file = NULL;
     MR_TRY(mr_iter_file_path(it, path, &folder, st));
@@ -248,14 +392,15 @@ mr_code mr__file_cache_open_folder(mr_iter *it, const char *path, const char *ow
         rc = mr__file_cache_path(own ? below : folder, MR_ELEMENTS_FILE, &file, st);
     mr_free(below);
     mr_free(folder);
-    return rc == MR_OK ? mr__file_cache_open(it, file, reuse, pass_if_busy, st) : rc;
+    of_file(rc, st);
+    return rc == MR_OK ? mr__file_cache_open(it, file, opts, st) : rc;
 }
 
 mr_code mr__file_cache_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     mr__file_cache *c = it->state;
     if (c->mode == MR_FC_WRITING && !c->writer)
-        MR_TRY(begin(c, st));
+        MR_TRY(of_file(begin(c, st), st));
     switch (c->mode) {
     case MR_FC_WRITING:
     case MR_FC_PASSING:
@@ -271,7 +416,12 @@ mr_code mr__file_cache_next(mr_iter *it, size_t want, mr_block *out, mr_status *
 void mr__file_cache_close(mr_iter *it)
 {
     mr__file_cache *c = it->state;
-    if (c->writer && c->rows)
+    if (c->writer && has_all(c)) { /* a position of an earlier version was restored */
+        mr_status st;
+        char text[1024];
+        if (complete(c, &st) != MR_OK && mr_status_format(&st, text, sizeof text))
+            mr_log(MR_LOG_WARNING, "%s", text);
+    } else if (c->writer && c->rows)
         mr_log(MR_LOG_WARNING,
                "%s: an iterator was closed before the end of its input; the %" PRIu64
                " elements it wrote are thrown away",
@@ -283,6 +433,11 @@ void mr__file_cache_close(mr_iter *it)
     mr_block_reset(&c->ahead);
     mr_free(c->path);
     mr_free(c->lock_path);
+    if (c->it) {
+        mr_iter_close_input(c->it, 0); /* it may read ahead, and note files */
+        mr__iter_record_inputs(c->it, NULL);
+    }
+    mr__inputs_read_reset(&c->inputs);
     *c = (mr__file_cache){.lock = -1};
 }
 
@@ -323,8 +478,11 @@ static mr_code write_again(mr__file_cache *c, const void *position, size_t n, ui
             rc = add(c, &b, &error);
         else if (rc == MR_END)
             rc = mr_state_damaged(&error, "the input has fewer elements than were written");
-        else if (!mr_iter_cancelled(c->it) && error.sys_errno != ENOMEM)
+        else if (!mr_iter_cancelled(c->it) && !mr_status_is_of_no_element(&error)) {
             rc = MR_OK; /* was already reported */
+            c->expected = MR_UNKNOWN_COUNT;
+            waits_for_end(c, true);
+        }
     }
     mr_block_reset(&b);
     if (rc < 0 && st)

@@ -8,8 +8,12 @@
  *     READING                       the input is never opened
  *     PASSING                       nothing is written: another writer is active, or writing failed
  *
- * Errors are not written. An iterator closed before the end of the input leaves no file. A file has
- * one writer at a time, which holds the lock .NAME.lock in the same folder. */
+ * Errors are not written. The file is complete at the end of the input, or with as many elements as
+ * the graph says that the input has; an iterator closed before leaves no file. A file has one
+ * writer at a time, which holds the lock .NAME.lock in the same folder.
+ *
+ * A file that is read again says what it was made from (element_origin.h): of another graph, or of
+ * files that have changed since, it is refused. */
 #include "pipeline/streams/cursor.h"
 #include "pipeline/streams/elements/element_file.h"
 
@@ -20,28 +24,38 @@ typedef enum mr__file_cache_mode {
     MR_FC_ENDED
 } mr__file_cache_mode;
 
-typedef struct mr__file_cache {
-    mr_iter *it;
+typedef struct mr__file_cache_opts {
     bool reuse;        /* read a complete file */
     bool pass_if_busy; /* pass through while another writer is active; else that is an error */
+    bool strict;       /* compare the times of its inputs too */
+    const char *graph; /* the fingerprint to record and compare, in hexadecimal digits; NULL or "":
+                          that of the input */
+} mr__file_cache_opts;
+
+typedef struct mr__file_cache {
+    mr_iter *it;
+    mr__file_cache_opts o;
     char *path, *lock_path;
     mr__file_cache_mode mode;
     int lock; /* -1: not held */
     mr__element_writer *writer;
     mr__element_reader *reader;
-    uint64_t rows;       /* written or read */
-    mr_buffer *position; /* the input's at its start; NULL: it cannot be read again */
-    mr_block ahead;      /* next rows of the input, which could not be written */
+    mr__inputs_read inputs; /* of the elements that are written */
+    int64_t expected;       /* number of elements of the input; negative: not known */
+    bool waits;             /* for the end of the input, to be complete */
+    uint64_t rows;          /* written or read */
+    mr_buffer *position;    /* the input's at its start; NULL: it cannot be read again */
+    mr_block ahead;         /* next rows of the input, which could not be written */
 } mr__file_cache;
 
 /* Slots of an op whose state begins with an mr__file_cache. path: taken over (mr_free), also on
  * failure. */
-mr_code mr__file_cache_open(mr_iter *it, char *path, bool reuse, bool pass_if_busy,
+mr_code mr__file_cache_open(mr_iter *it, char *path, const mr__file_cache_opts *opts,
                             mr_status *st) MR_NODISCARD;
 /* The same for elements.mre in the folder `path`, or in its subfolder `own` if own is not NULL;
  * creates the folders. */
-mr_code mr__file_cache_open_folder(mr_iter *it, const char *path, const char *own, bool reuse,
-                                   bool pass_if_busy, mr_status *st) MR_NODISCARD;
+mr_code mr__file_cache_open_folder(mr_iter *it, const char *path, const char *own,
+                                   const mr__file_cache_opts *opts, mr_status *st) MR_NODISCARD;
 mr_code mr__file_cache_next(mr_iter *it, size_t want, mr_block *out, mr_status *st) MR_NODISCARD;
 void mr__file_cache_close(mr_iter *it);
 mr_code mr__file_cache_save(mr_iter *it, mr_state_w *w, mr_status *st) MR_NODISCARD;
@@ -58,6 +72,12 @@ mr_code mr__file_cache_restore(mr_iter *it, mr_state_r *r, mr_status *st) MR_NOD
 
 /* For a check slot: path is set and not empty. */
 mr_code mr__file_cache_check_path(const char *op, const char *path, mr_status *st) MR_NODISCARD;
+/* For an infer slot: the element's spec, without datasets. What is in a file would decide what
+ * runs. */
+mr_code mr__file_cache_infer(const mr_dataset *self, const void *params, mr_spec **out,
+                             mr_status *st) MR_NODISCARD;
+/* spec has a component, at any depth, that is a dataset. */
+bool mr__holds_datasets(const mr_spec *spec);
 /* *out = folder/name; owned. */
 mr_code mr__file_cache_path(const char *folder, const char *name, char **out,
                             mr_status *st) MR_NODISCARD;

@@ -106,6 +106,7 @@ static mr_code fail_producer(mr__arrow_stream *s, int error, const char *what, m
             words && *words ? words : strerror(error));
     if (st)
         st->sys_errno = error;
+    mr_status_of_no_element(st); /* nothing can follow */
     return MR_UNKNOWN;
 }
 
@@ -156,11 +157,12 @@ const mr_spec *mr__arrow_stream_spec(const mr__arrow_stream *s)
 
 mr_code mr__arrow_stream_start(mr__arrow_stream *s, mr_status *st)
 {
-    if (atomic_exchange(&s->started, true))
-        return mr_fail(
-            st, MR_FAILED_PRECONDITION,
+    if (!atomic_exchange(&s->started, true))
+        return MR_OK;
+    mr_fail(st, MR_FAILED_PRECONDITION,
             "an Arrow stream can be read only once; put cache() after it to read its rows again");
-    return MR_OK;
+    mr_status_of_no_element(st);
+    return MR_FAILED_PRECONDITION;
 }
 
 /* The columns of entries [from, from + n) of the root, in the order of the spec's leaves. */

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/engine/inputs_read.h"
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/philox.h"
 #include "pipeline/files/file_name.h"
 #include "pipeline/files/glob.h"
 #include "pipeline/fnv.h"
 #include "pipeline/formats/shards/data_files.h"
+#include "pipeline/formats/shards/missing_shards.h"
 
 enum { MOST_FILES = 1 << 28 };
 
@@ -53,7 +55,7 @@ static mr_code list_add(mr__file_list *l, size_t *capacity, const char *path, si
     return MR_OK;
 }
 
-bool mr__file_is_pattern(const mr_strs *names, size_t i)
+MR_API bool mr__file_is_pattern(const mr_strs *names, size_t i)
 {
     return !(names->is_path && names->is_path[i]) && mr_glob_is_pattern(names->v[i].data);
 }
@@ -77,6 +79,8 @@ static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, cons
         rc = path_of(it, names->v[first + i].data, &patterns[i], st);
     if (rc == MR_OK)
         rc = mr_data_files((const char *const *)patterns, n, &paths, &n_paths, st);
+    if (rc == MR_OK && it) /* else a look before the run */
+        mr__warn_of_missing_shards((const char *const *)patterns, n, paths, n_paths);
     /* The list contains the names as written, without the directory. */
     size_t before = rc == MR_OK ? strlen(patterns[0]) - names->v[first].size : 0;
     for (size_t i = 0; i < n_paths && rc == MR_OK; i++) {
@@ -188,6 +192,29 @@ static mr_code fit(const struct shared *s, const mr_strs *names, mr__file_list *
     return MR_OK;
 }
 
+/* Notes the patterns, and the files that match them, for files of elements. */
+static mr_code note(const mr_iter *it, const mr_strs *names, bool all, const mr__file_list *l,
+                    mr_status *st)
+{
+    char *path;
+    bool any = false;
+    for (size_t i = 0; i < names->n; i++) {
+        bool added;
+        if (!all && !mr__file_is_pattern(names, i))
+            continue;
+        MR_TRY(mr_iter_file_path(it, names->v[i].data, &path, st));
+        mr_code rc = mr__iter_note_pattern(it, path, &added, st);
+        mr_free(path);
+        MR_TRY(rc);
+        any = any || added;
+    }
+    for (size_t i = 0; i < l->n && any; i++) {
+        MR_TRY(mr_iter_file_path(it, l->paths[i], &path, st)); /* notes it */
+        mr_free(path);
+    }
+    return MR_OK;
+}
+
 mr_code mr__file_list_match(mr_iter *it, const mr_strs *names, bool all, mr__file_list **out,
                             mr_status *st)
 {
@@ -207,6 +234,8 @@ mr_code mr__file_list_match(mr_iter *it, const mr_strs *names, bool all, mr__fil
         }
         pthread_mutex_unlock(&s->lock);
     }
+    if (rc == MR_OK)
+        rc = note(it, names, all, l, st);
     if (rc == MR_OK)
         *out = l;
     else
@@ -319,7 +348,7 @@ static mr_code get_expected(mr_state_r *r, struct shared *s, mr_status *st)
         MR_TRY(mr_state_get_u64(r, &s->pair[1], st));
         MR_TRY(mr_state_get_u64(r, &s->drawn, st));
     }
-    if (expects > 1 || has_pair > 1 || (expects && (!s->expected_n || s->expected_n > MOST_FILES)))
+    if (expects > 1 || has_pair > 1 || (expects && s->expected_n > MOST_FILES))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: invalid list of files");
     return MR_OK;
 }

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/streams/sources/file_list_internal.h"
 #include "pipeline/streams/sources/record_set.h"
 
 /* A list of paths that iterators share. */
@@ -49,8 +50,6 @@ mr_code mr__file_list_restore_shared(mr_dataset *node, mr_state_r *r, mr_status 
 mr_code mr__file_list_draw(mr_iter *it, const int64_t *seed, uint64_t words[2],
                            mr_status *st) MR_NODISCARD;
 
-/* true: name i is a pattern, that is a literal that contains * ? [. */
-bool mr__file_is_pattern(const mr_strs *names, size_t i);
 /* Checks that no name is empty or contains a NUL byte. */
 mr_code mr__file_names_check(const mr_strs *names, mr_status *st) MR_NODISCARD;
 /* Makes a node whose params begin with an mr_strs, the n files. paths: all are literal paths. */

@@ -103,7 +103,8 @@ static mr_code take_records(mr_iter *it, mr_status *st)
     return MR_OK;
 }
 
-/* Opens the list of files and, with a range, their records. A failure is the only element. */
+/* Opens the list of files and, with a range, their records. A failure is the only element, or of
+ * no element. */
 static mr_code prepare(mr_iter *it, mr_status *st)
 {
     mr__file_source *s = it->state;
@@ -112,7 +113,9 @@ static mr_code prepare(mr_iter *it, mr_status *st)
         rc = mr__file_list_match(it, s->names, false, &s->list, st);
     if (rc == MR_OK && !s->records && range_of(it->op->kind, it->params))
         rc = take_records(it, st);
-    s->failed = rc != MR_OK;
+    if (rc != MR_OK)
+        mr_iter_fail_given(it, rc, st);
+    s->failed = rc != MR_OK && !mr_status_is_of_no_element(st);
     return rc;
 }
 
@@ -145,15 +148,22 @@ static mr_code open_file(mr_iter *it, mr_status *st)
                       .read_slots = mr__iterator_internal_of(mr_iter_opts(it))->read_slots,
                       .no_ahead = !mr__memory_room(it, MR__READ_DEPTH * MR__READ_SLOT),
                       .compression = compression_of(kind, params)};
+    if (kind->detects && o.compression == MR_COMPRESSION_NONE)
+        o.compression = MR_COMPRESSION_PROVEN;
     char *whole = NULL;
     mr_code rc = mr_iter_file_path(it, path, &whole, st);
     if (rc == MR_OK)
         rc = mr_reader_open(&s->reader, kind->format, whole, &o, st);
     if (rc == MR_OK && s->has_resume)
         rc = mr_reader_seek(s->reader, &s->resume, st);
+    if (rc != MR_OK)
+        mr_iter_fail_open(it, rc, st);
     mr_status_at(st, path, -1, -1);
     mr_free(whole);
-    s->has_resume = false;
+    if (rc == MR_OK)
+        s->has_resume = false;
+    else
+        close_file(s);
     return rc;
 }
 
@@ -196,6 +206,21 @@ void mr__file_source_leave(mr_iter *it)
     leave_file(it->state);
 }
 
+/* After an error: true if it is of no element. The source then stays at *at in the file. */
+static bool stays(mr__file_source *s, mr_code rc, const mr_file_position *at, mr_status *st)
+{
+    if (rc == MR_UNIMPLEMENTED) /* a codec or an encoding, which other files will have too */
+        mr_status_of_no_element(st);
+    if (rc >= 0 || !mr_status_is_of_no_element(st))
+        return false;
+    if (s->reader) {
+        close_file(s);
+        s->resume = *at;
+        s->has_resume = true;
+    }
+    return true;
+}
+
 /* The next records of the file; *at: the position of the first. */
 static mr_code read_file(mr_iter *it, size_t want, mr_array *records, mr_file_position *at,
                          mr_status *st)
@@ -230,8 +255,8 @@ mr_code mr__file_source_lines(mr_iter *it, size_t want, mr_array *out, size_t *f
     for (size_t n = n_files(s); s->file < n;) {
         mr_code rc = outside(s) ? MR_END : read_file(it, want, out, at, st);
         *file = s->file;
-        if (rc == MR_OK)
-            return MR_OK;
+        if (rc == MR_OK || stays(s, rc, at, st))
+            return rc;
         leave_file(s);
         if (rc != MR_END)
             return rc;
@@ -329,8 +354,11 @@ static mr_code skip_in_file(mr_iter *it, uint64_t n, uint64_t *skipped, mr_statu
         return MR_END;
     uint64_t left = s->records ? left_of_range(s, &at) : (uint64_t)(count - at.record);
     if (n < left) {
-        *skipped = n;
-        return go_to(s, index, at.record + (int64_t)n, st);
+        mr_code rc = go_to(s, index, at.record + (int64_t)n, st);
+        *skipped = rc == MR_OK ? n : 0;
+        if (rc != MR_OK && !stays(s, rc, &at, st))
+            leave_file(s);
+        return rc;
     }
     *skipped = left;
     leave_file(s);
@@ -345,10 +373,15 @@ static mr_code skip_by_reader(mr_iter *it, uint64_t n, uint64_t *skipped, mr_sta
     while (rc == MR_OK && *skipped < n && s->file < n_files(s)) {
         uint64_t left = n - *skipped;
         int64_t more = 0;
+        mr_file_position at = {0};
         if (!s->reader)
             rc = open_file(it, st);
-        if (rc == MR_OK)
+        if (rc == MR_OK) {
+            mr_reader_position(s->reader, &at);
             rc = mr_reader_skip(s->reader, left < INT64_MAX ? (int64_t)left : INT64_MAX, &more, st);
+        }
+        if (stays(s, rc, &at, st))
+            return rc;
         *skipped += (uint64_t)more;
         if (rc != MR_OK || *skipped < n)
             leave_file(s);
@@ -377,11 +410,7 @@ mr_code mr__file_source_skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_stat
         rc = skip_in_file(it, n - *skipped, &more, st);
         *skipped += more;
     }
-    if (rc == MR_END) /* from here on by reading */
-        return MR_OK;
-    if (rc != MR_OK)
-        leave_file(s);
-    return rc;
+    return rc == MR_END ? MR_OK : rc; /* MR_END: from here on by reading */
 }
 
 int64_t mr__file_source_cardinality(const mr_dataset *self, const void *params, const int64_t *in)

@@ -5,8 +5,9 @@
  *
  * Such an op consists of a table of parameters and a descriptor. Its params begin with an mr_strs,
  * the files; its state begins with an mr__file_source; op->kind is an mr__file_kind, which selects
- * the format; and its slots are the functions below. A file that cannot be opened or is damaged is
- * an error in its place; the next pull continues with the next file.
+ * the format; and its slots are the functions below. A damaged file is an error in its place; the
+ * next pull continues with the next file. A missing or forbidden file ends the pipeline if its name
+ * was given (mr_iter_names_given), else it is an error in its place too.
  *
  * thread   as an op's slots */
 #include "pipeline/formats/reader.h"
@@ -16,6 +17,7 @@ typedef struct mr__file_kind {
     const mr_format *format;
     size_t compression_at; /* offset in the params of a char *, one of mr__compression_names */
     size_t own_at;         /* and of the format's own options; 0: no such options */
+    bool detects;          /* unless the compression is given, the first bytes of a file tell it */
     bool indexed;          /* files may have an index (record_index.h) */
     bool skips;            /* the format can skip records without reading them */
     size_t range_at;       /* if indexed: offset in the params of an mr_ints, the MR_P_RANGE */

@@ -39,8 +39,10 @@ static mr_code bytes(void *ctx, const mr_tfrecord_damage *d, const void *p, size
     mr_code rc = q->file ? MR_OK : open_file(q, d, st);
     if (rc == MR_OK)
         rc = mr_atomic_file_put(q->file, p, n, st);
-    if (rc != MR_OK)
+    if (rc != MR_OK) {
         mr__quarantine_close(q);
+        mr_status_of_no_element(st);
+    }
     return rc;
 }
 
@@ -57,7 +59,11 @@ static mr_code skipped(void *ctx, const mr_tfrecord_damage *d, mr_status *st)
     }
     mr_atomic_file *f = q->file;
     q->file = NULL;
-    MR_TRY(mr_atomic_file_close(f, MR_OK, st));
+    mr_code rc = mr_atomic_file_close(f, MR_OK, st);
+    if (rc != MR_OK) {
+        mr_status_of_no_element(st);
+        return rc;
+    }
     q->skipped++;
     mr_log(MR_LOG_WARNING,
            "%s: record %" PRId64 " at byte %" PRId64 ": %s; its bytes up to %" PRId64

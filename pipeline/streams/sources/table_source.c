@@ -7,6 +7,7 @@
 #include "pipeline/files/glob.h"
 #include "pipeline/formats/column_path.h"
 #include "pipeline/formats/shards/data_files.h"
+#include "pipeline/functions/library/features.h"
 #include "pipeline/params/spec_text.h"
 #include "pipeline/streams/sources/file_source.h"
 
@@ -18,7 +19,8 @@ const mr_param mr__table_param_list[] = {
     MR_PARAM_WITH(
         mr__table_params, schema, MR_P_EXPRESSION | MR_P_OF_SPEC,
         .doc = "{\"name\": dtype, ...}: the columns and their types, instead of those of the "
-               "first file; dtype[] is a list."),
+               "first file; dtype[] is a list, and feature(dtype, default=v) a column that may "
+               "be null or missing."),
     {0}};
 
 mr_code mr__table_check(const char *who, const mr__table_params *p, mr_status *st)
@@ -76,8 +78,67 @@ static mr_code by_schema(const char *who, const mr__table_params *p, mr_spec **o
             mr_spec_unref(spec);
             return MR_INVALID_ARGUMENT;
         }
-    *out = spec;
+    mr_array *defaults = NULL;
+    mr_code rc = mr__table_defaults(who, p, spec, &defaults, st);
+    mr__table_defaults_free(defaults, spec);
+    if (rc == MR_OK)
+        *out = spec;
+    else
+        mr_spec_unref(spec);
+    return rc;
+}
+
+/* ---- defaults ---- */
+
+/* Reads the defaults of the features of the record e, whose spec it is. `to`: of its first leaf. */
+static mr_code read_defaults(const char *who, const mr_expr *e, const mr_spec *spec,
+                             const char *const *names, mr_array *to, bool *any, mr_status *st)
+{
+    for (size_t i = 0; i < e->n; i++) {
+        size_t k = (size_t)mr_spec_find(spec, e->keys[i]), first = mr_spec_first_leaf(spec, k);
+        const mr_spec *child = mr_spec_child(spec, k);
+        const mr_expr *shape, *value;
+        if (e->children[i]->kind == MR_EX_RECORD) {
+            MR_TRY(read_defaults(who, e->children[i], child, names + first, to + first, any, st));
+            continue;
+        }
+        mr__schema_feature(e->children[i], &shape, &value);
+        if (!value)
+            continue;
+        *any = true;
+        MR_TRY(
+            mr__feature_default(who, names[first], mr_spec_leaf(child, 0), value, &to[first], st));
+    }
     return MR_OK;
+}
+
+mr_code mr__table_defaults(const char *who, const mr__table_params *p, const mr_spec *spec,
+                           mr_array **out, mr_status *st)
+{
+    const mr_expr *e = NULL;
+    bool any = false;
+    *out = NULL;
+    if (!p->schema || !*p->schema)
+        return MR_OK;
+    const char *const *names = mr_spec_leaf_names(spec);
+    mr_array *v = mr_calloc(mr_spec_n_leaves(spec), sizeof *v);
+    mr_code rc = names && v ? mr_expr_parse(p->schema, strlen(p->schema), &e, st)
+                            : mr_fail_memory(st, mr_spec_n_leaves(spec) * sizeof *v, "defaults");
+    if (rc == MR_OK)
+        rc = read_defaults(who, e, spec, names, v, &any, st);
+    mr_expr_unref(e);
+    if (rc == MR_OK && any)
+        *out = v;
+    else
+        mr__table_defaults_free(v, spec);
+    return rc;
+}
+
+void mr__table_defaults_free(mr_array *defaults, const mr_spec *spec)
+{
+    for (size_t i = 0; defaults && i < mr_spec_n_leaves(spec); i++)
+        mr_array_reset(&defaults[i]);
+    mr_free(defaults);
 }
 
 mr_code mr__table_infer(const mr_dataset *self, const mr__table_params *p, mr__table_look look,

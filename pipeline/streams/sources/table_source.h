@@ -5,8 +5,9 @@
  *
  * A graph must know the types of the columns when it is built. Unless the schema is given, they are
  * read from the first file; a copy of the op that reads only some of the files receives the schema
- * (MR_P_OF_SPEC). Every file must have these columns with these types. A row with a null is an
- * error in its place.
+ * (MR_P_OF_SPEC). Every file must have these columns with these types; a column of the schema with
+ * a default may be missing. A row with a null in a column without a default is an error in
+ * its place.
  *
  * thread   as an op's slots */
 #include "pipeline/graph/dataset.h"
@@ -32,6 +33,11 @@ mr_code mr__table_check(const char *who, const mr__table_params *p, mr_status *s
 /* *out = the type of the elements. */
 mr_code mr__table_infer(const mr_dataset *self, const mr__table_params *p, mr__table_look look,
                         mr_spec **out, mr_status *st) MR_NODISCARD;
+/* *out = the default of each leaf of the spec, without rows where it has none; NULL: no leaf has
+ * one. Messages begin with `who`. */
+mr_code mr__table_defaults(const char *who, const mr__table_params *p, const mr_spec *spec,
+                           mr_array **out, mr_status *st) MR_NODISCARD;
+void mr__table_defaults_free(mr_array *defaults, const mr_spec *spec); /* NULL: nothing */
 /* Counts the rows of a file. */
 typedef mr_code (*mr__table_count)(const char *path, int64_t *rows, mr_status *st);
 /* The number of rows of all files; unknown if that of a file is. */

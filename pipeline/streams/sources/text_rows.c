@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "pipeline/formats/byte_stream.h"
+#include "pipeline/formats/text/line_ends.h"
 
 static const mr__text_kind *kind_of(const mr_iter *it)
 {
@@ -24,8 +25,8 @@ static const char *features_of(const mr__text_kind *kind, const void *params)
 mr_code mr__text_rows_open(mr_iter *it, mr_status *st)
 {
     mr__text_rows *s = it->state;
-    MR_TRY(
-        mr__features_parse(it->op->name, features_of(kind_of(it), it->params), &s->features, st));
+    MR_TRY(mr__features_parse(it->op->name, features_of(kind_of(it), it->params), kind_of(it)->json,
+                              &s->features, st));
     return mr__file_source_open(it, st);
 }
 
@@ -60,10 +61,10 @@ static const mr_bytes *line_at(const mr__text_rows *s)
 static void take_line(mr__text_rows *s)
 {
     const mr_bytes *v = line_at(s);
-    const char *p = v->data, *end = p + v->size;
-    while (p < end && (p = memchr(p, '\n', (size_t)(end - p)))) {
+    const char *p = v->data, *end = p + v->size, *feed = NULL;
+    while (p < end && (p = mr__line_end(p, end, &feed)) < end) {
         s->breaks++;
-        p++;
+        p = mr__line_next(p, end);
     }
     s->at++;
 }
@@ -79,17 +80,12 @@ static mr_code read_lines(mr_iter *it, size_t want, mr_status *st)
     return MR_OK;
 }
 
-/* Completes the error of the current line with its place; for a compressed file it says so. */
+/* Completes the error of the current line with its place. */
 static mr_code at_line(mr_iter *it, mr_code rc, mr_status *st)
 {
     mr__text_rows *s = it->state;
-    const mr_bytes *line = line_at(s);
     uint64_t record = (uint64_t)s->before.record + s->at;
-    mr_compression seen = mr__compression_seen((const uint8_t *)line->data, line->size);
-    if (record == 0 && seen != MR_COMPRESSION_NONE)
-        (void)mr_fail(st, rc, "the file is compressed; set compression=\"%s\"",
-                      mr_compression_name(seen));
-    else if (rc != MR_RESOURCE_EXHAUSTED)
+    if (rc != MR_RESOURCE_EXHAUSTED)
         mr_status_prefix(st, "line %" PRIu64, record + 1 + s->breaks);
     mr_status_at(st, mr__file_source_path(&s->source, s->file), -1, (int64_t)record);
     return rc;
@@ -240,7 +236,7 @@ mr_code mr__text_rows_infer(const mr_dataset *self, const void *params, mr_spec 
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "%s: features decide the type of the elements and must be written out",
                        op->name);
-    MR_TRY(mr__features_parse(op->name, features_of(kind, params), &features, st));
+    MR_TRY(mr__features_parse(op->name, features_of(kind, params), kind->json, &features, st));
     mr_code rc = mr__features_spec(features, &line, out, st);
     mr__features_free(features);
     return rc;

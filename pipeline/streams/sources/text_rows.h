@@ -29,6 +29,7 @@ typedef struct mr__text_rows {
 typedef struct mr__text_kind {
     mr__file_kind files; /* first */
     size_t features_at;  /* offset in the params of a char * */
+    bool json;           /* features may be records and lists of them */
     /* Puts the values of a line into the sheet; MR_END: the line is blank.
      * errors   MR_RESOURCE_EXHAUSTED, and any other, which fails the line */
     mr_code (*parse)(mr_iter *it, const mr_bytes *line, mr_status *st);

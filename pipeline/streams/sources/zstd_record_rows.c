@@ -15,6 +15,8 @@ static mr_code open_frames(mr_iter *it, mr__zstd_record_rows *f, mr_status *st)
         MR_TRY(mr_iter_file_path(it, f->dictionary, &dictionary, st));
     mr_code rc = mr_zstd_records_open(&f->frames, dictionary, mr_iter_cancel(it), st);
     mr_free(dictionary);
+    if (rc != MR_OK) /* no record can be read */
+        mr_status_of_no_element(st);
     return rc;
 }
 
@@ -26,6 +28,8 @@ mr_code mr__zstd_record_rows_unpack(mr_iter *it, mr__zstd_record_rows *f, const 
     MR_TRY(open_frames(it, f, st));
     MR_TRY(mr_iter_file_path(it, path, &whole, st));
     mr_code rc = mr_zstd_records_read(f->frames, whole, frames, n, most, out, st);
+    if (rc != MR_OK) /* perhaps of the file of a dictionary */
+        mr_iter_fail_open(it, rc, st);
     mr_free(whole);
     return rc;
 }
@@ -128,10 +132,7 @@ mr_code mr__zstd_record_rows_next(mr_iter *it, mr__zstd_record_rows *f, size_t w
         const mr_bytes *frames = (const mr_bytes *)f->records.data + f->at;
         rc = mr__zstd_record_rows_unpack(it, f, mr__file_source_path(it->state, f->file), frames,
                                          want < left ? want : left, BLOCK_BYTES, &rows, &why);
-        /* Out of memory or cancelled: a retry is possible. */
-        size_t room;
-        if (rc == MR_CANCELLED ||
-            (rc == MR_RESOURCE_EXHAUSTED && mr__zstd_record_room(frames, &room, NULL) == MR_OK)) {
+        if (rc == MR_CANCELLED || (rc != MR_OK && mr_status_is_of_no_element(&why))) {
             if (st)
                 *st = why;
             return rc;

@@ -57,7 +57,7 @@ MR_TEST(ragged_rows_without_entries_or_values_round_trip)
     mr_check(spec != NULL);
     mr_state_w w = {0};
     mr_ok(mr_state_put_block(&w, &b, &st), &st);
-    mr_state_r r = {w.data, w.data + w.size};
+    mr_state_r r = {.at = w.data, .end = w.data + w.size};
     mr_ok(mr_state_get_block(&r, spec, &got, &st), &st);
     mr_check(r.at == r.end);
     const mr_row *rows = got.columns[0].data;

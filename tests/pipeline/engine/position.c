@@ -9,7 +9,7 @@ MR_ONE_THREAD;
 
 static mr_state_r reader(const mr_state_w *w, size_t n)
 {
-    return (mr_state_r){w->data, w->data + n};
+    return (mr_state_r){.at = w->data, .end = w->data + n};
 }
 
 MR_TEST(numbers_round_trip)
@@ -41,9 +41,9 @@ MR_TEST(numbers_longer_than_64_bits_are_refused)
     static const unsigned char large[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2};
     mr_status st;
     uint64_t v;
-    mr_state_r r = {eleven, eleven + sizeof eleven};
+    mr_state_r r = {.at = eleven, .end = eleven + sizeof eleven};
     mr_code_is(mr_state_get_u64(&r, &v, &st), MR_INVALID_ARGUMENT, &st);
-    r = (mr_state_r){large, large + sizeof large};
+    r = (mr_state_r){.at = large, .end = large + sizeof large};
     mr_code_is(mr_state_get_u64(&r, &v, &st), MR_INVALID_ARGUMENT, &st);
 }
 

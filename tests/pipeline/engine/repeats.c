@@ -90,6 +90,12 @@ static int noted_stat(const char *path, struct stat *out)
     return mr__system_real()->stat(path, out);
 }
 
+static int noted_lstat(const char *path, struct stat *out)
+{
+    note("lstat %s\n", path);
+    return mr__system_real()->lstat(path, out);
+}
+
 static DIR *noted_opendir(const char *path)
 {
     note("opendir %s\n", path);
@@ -120,6 +126,7 @@ static char *repeat(const char *graph, time_t seconds, unsigned char random, boo
     table.preadv2 = noted_preadv2;
     table.fstat = noted_fstat;
     table.stat = noted_stat;
+    table.lstat = noted_lstat;
     table.opendir = noted_opendir;
     table.posix_fadvise = noted_fadvise;
     table.uring_init = noted_uring_init;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/codec.h"
 
+#include <zdict.h>
+
 #include "tests/pipeline/formats/record_files.h"
 
 MR_ONE_THREAD;
@@ -115,7 +117,9 @@ MR_TEST_SLOW(every_flipped_byte_of_a_compressed_file_is_harmless_or_data_loss)
                                     mr_compression_name((mr_compression)c), bit, at);
                     z.data[at] ^= (uint8_t)(1u << bit);
                     const char *out = read_bytes(f, (mr_compression)c, z.data, z.n, &end, &st);
-                    if (end != MR_END)
+                    if (end == MR_FAILED_PRECONDITION) /* the number of a dictionary */
+                        mr_check(c == MR_COMPRESSION_ZSTD && strstr(st.message, "dictionary"));
+                    else if (end != MR_END)
                         mr_code_is(end, MR_DATA_LOSS, &st);
                     else /* a byte that says nothing about the data, such as gzip's time */
                         mr_eq_str(out, ALL);
@@ -149,6 +153,66 @@ MR_TEST(a_damaged_frame_header_is_data_loss)
                 mr_eq_str(read_bytes(f, (mr_compression)c, two.data, z.n + n, &end, &st), ALL);
                 mr_code_is(end, MR_DATA_LOSS, &st);
             }
+        }
+}
+
+/* Tapes and block devices pad files with zeros; another member may follow them. */
+MR_TEST(zeros_after_a_gzip_member_are_skipped)
+{
+    static const size_t counts[] = {1, 511, 300000};
+    for (size_t f = 0; f < 3; f++)
+        for (size_t i = 0; i < 3; i++) {
+            byte_string plain = plain_of(f), z = packed(&plain, MR_COMPRESSION_GZIP), x = {0};
+            uint8_t *zeros = calloc(1, counts[i]);
+            mr_status st;
+            mr_code end;
+            mr_test_context("%s, %zu zeros", formats[f].name, counts[i]);
+            put(&x, z.data, z.n);
+            put(&x, zeros, counts[i]);
+            mr_eq_str(read_bytes(f, MR_COMPRESSION_GZIP, x.data, x.n, &end, &st), ALL);
+            mr_code_is(end, MR_END, &st);
+            put(&x, z.data, z.n);
+            mr_eq_str(read_bytes(f, MR_COMPRESSION_GZIP, x.data, x.n, &end, &st), ALL ALL);
+            mr_code_is(end, MR_END, &st);
+            put(&x, "x", 1);
+            mr_eq_str(read_bytes(f, MR_COMPRESSION_GZIP, x.data, x.n, &end, &st), ALL ALL);
+            mr_code_is(end, MR_DATA_LOSS, &st);
+            /* Zeros alone are not a gzip file. */
+            mr_eq_str(read_bytes(f, MR_COMPRESSION_GZIP, zeros, counts[i], &end, &st), "");
+            mr_code_is(end, MR_DATA_LOSS, &st);
+            free(zeros);
+        }
+}
+
+MR_TEST(a_zstd_stream_that_needs_a_dictionary_says_which)
+{
+    char samples[8 << 10], dictionary[4 << 10];
+    size_t sizes[256];
+    size_t n = 0;
+    for (size_t i = 0; i < 256; i++)
+        n += sizes[i] =
+            (size_t)snprintf(samples + n, sizeof samples - n, "user %zu of town %zu;", i, i % 7);
+    size_t size = ZDICT_trainFromBuffer(dictionary, sizeof dictionary, samples, sizes, 256);
+    mr_check(!ZDICT_isError(size));
+    for (size_t f = 0; f < 3; f++)
+        for (int whole = 0; whole < 2; whole++) { /* after a frame without, or as the first */
+            byte_string plain = plain_of(f), z = packed(&plain, MR_COMPRESSION_ZSTD), x = {0};
+            char out[4096], number[40];
+            mr_status st;
+            mr_code end;
+            ZSTD_CCtx *c = ZSTD_createCCtx();
+            size_t made = ZSTD_compress_usingDict(c, out, sizeof out, plain.data, plain.n,
+                                                  dictionary, size, 3);
+            mr_check(!ZSTD_isError(made));
+            ZSTD_freeCCtx(c);
+            if (whole)
+                put(&x, z.data, z.n);
+            put(&x, out, made);
+            mr_eq_str(read_bytes(f, MR_COMPRESSION_ZSTD, x.data, x.n, &end, &st), whole ? ALL : "");
+            mr_code_is(end, MR_FAILED_PRECONDITION, &st);
+            snprintf(number, sizeof number, "dictionary, number %u,",
+                     ZSTD_getDictID_fromDict(dictionary, size));
+            mr_has_str(st.message, number);
         }
 }
 

@@ -28,16 +28,87 @@ static void expect(const char *text, size_t n, const char *rows)
     }
 }
 
-MR_TEST(lines_are_split_as_tensorflow_does)
+MR_TEST(lines_end_as_on_any_system)
 {
     expect("", 0, "");
     expect("a\nb\nc", 5, "a|b|c|");
     expect("a\nb\n", 4, "a|b|");
     expect("a\n\nb\n\n", 6, "a||b||");
-    expect("a\rb\r\n", 5, "ab|");
-    expect("\r\r\n", 3, "|");
-    expect("a\n\r", 3, "a|");
-    expect("a\n\rb\r", 5, "a|b|");
+    expect("a\r\nb\r\n\r\nc", 9, "a|b||c|");
+    expect("a\rb\r\rc", 6, "a|b||c|");
+    expect("a\rb\r", 4, "a|b|");
+    expect("a\rb\r\nc\nd\n\re", 11, "a|b|c|d||e|");
+    expect("\r\r\n", 3, "||");
+    expect("a\n\r", 3, "a||");
+    expect("\r", 1, "|");
+    expect("\n", 1, "|");
+}
+
+MR_TEST(a_byte_order_mark_is_no_text)
+{
+    expect("\xEF\xBB\xBF", 3, "");
+    expect("\xEF\xBB\xBF\n", 4, "|");
+    expect("\xEF\xBB\xBF"
+           "a\r\nb",
+           7, "a|b|");
+    expect("\xEF\xBB", 2, "\xEF\xBB|");
+    expect("\xEF\xBB\n", 3, "\xEF\xBB|");
+    expect("a\n\xEF\xBB\xBF"
+           "b\n",
+           7,
+           "a|\xEF\xBB\xBF"
+           "b|");
+    expect("\xFE", 1, "\xFE|");
+}
+
+MR_TEST(utf16_is_refused)
+{
+    static const char *const texts[] = {"\xFF\xFE"
+                                        "a\0\n",
+                                        "\xFE\xFF\0a"};
+    for (size_t i = 0; i < 2; i++) {
+        mr_status st;
+        mr_reader *r = NULL;
+        mr_array a = {0};
+        write_file(mr_test_path("u"), texts[i], 4);
+        mr_ok(mr_reader_open(&r, &mr_format_text_line, mr_test_path("u"), NULL, &st), &st);
+        mr_code_is(mr_reader_read(r, 9, 100, &a, &st), MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, "the text is UTF-16");
+        mr_code_is(mr_reader_read(r, 9, 100, &a, &st), MR_END, &st);
+        mr_reader_close(r);
+    }
+}
+
+/* A line's end of two bytes is in two chunks, and the first of a file is far away. */
+MR_TEST(line_ends_on_the_edges_of_chunks)
+{
+    enum { CHUNK = 512 << 10, N = 3 * CHUNK };
+    static const char *const ends[] = {"\n", "\r\n", "\r"};
+    char *text = malloc(N + 8);
+    for (size_t e = 0; e < 3; e++)
+        for (int at = CHUNK - 2; at <= CHUNK + 1; at++) {
+            mr_status st;
+            mr_reader *r = NULL;
+            mr_array a = {0};
+            size_t n = strlen(ends[e]), lines = 0, bytes = 0;
+            memset(text, 'x', N);
+            memcpy(text + at, ends[e], n);
+            memcpy(text + N - 5, ends[e], n);
+            write_file(mr_test_path("e"), text, N);
+            mr_ok(mr_reader_open(&r, &mr_format_text_line, mr_test_path("e"), NULL, &st), &st);
+            while (mr_reader_read(r, 100, 1 << 20, &a, &st) == MR_OK) {
+                for (size_t i = 0; i < a.rows; i++)
+                    bytes += ((const mr_bytes *)a.data)[i].size;
+                if (lines == 0)
+                    mr_eq_u64(((const mr_bytes *)a.data)[0].size, (size_t)at);
+                lines += a.rows;
+                mr_array_reset(&a);
+            }
+            mr_eq_u64(lines, 3);
+            mr_eq_u64(bytes, N - 2 * n);
+            mr_reader_close(r);
+        }
+    free(text);
 }
 
 MR_TEST(long_lines_go_over_chunks_and_positions_restore)

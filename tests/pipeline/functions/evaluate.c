@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/pipeline/functions/evaluate.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -189,8 +190,10 @@ static const char *run_from(size_t from, size_t rows, const char *const *functio
         mr_row_errors errors = MR_ROW_ERRORS_EMPTY;
         mr_spec *out_spec = NULL;
         mr_code rc = evaluate_step(functions[i], spec, &in, &out_spec, &out, &errors, &st);
-        if (rc == MR_INVALID_ARGUMENT && !out_spec) {
-            snprintf(buf, sizeof buf, "refused: %s", st.message);
+        bool of_none = rc < 0 && mr_status_is_of_no_element(&st) && st.sys_errno != ENOMEM;
+        if (of_none || (rc == MR_INVALID_ARGUMENT && !out_spec)) {
+            snprintf(buf, sizeof buf, "%s%s", of_none ? "!" : "refused: ", st.message);
+            mr_row_errors_reset(&errors);
             mr_spec_unref(spec);
             mr_block_reset(&in);
             mr_block_reset(&out);

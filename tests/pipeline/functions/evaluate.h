@@ -6,8 +6,9 @@
  *
  *     evaluate(3, "x => (x, x * 2)", "(a, b) => a + b")   "0; 3; 6"
  *
- * A row that fails shows as "!" and its message, and is gone for the next function. A function that
- * is refused gives "refused: " and its message. The text is valid until the next call. */
+ * A row that fails shows as "!" and its message, and is gone for the next function. An error of no
+ * element shows so for all rows. A function that is refused gives "refused: " and its message. The
+ * text is valid until the next call. */
 #include "pipeline/functions/compiler/program.h"
 
 const char *evaluate_some(size_t rows, const char *const *functions);

@@ -72,6 +72,17 @@ MR_TEST(habits_of_other_languages_get_a_hint)
         {"range(3).map(x => x.label)", "a component of a record is written x[\"label\"]"},
         {"range(3).map(x => (x.image, 1))", "a component of a record is written x[\"label\"]"},
         {"range(3).flat_map(x => text_line(data/a.txt))", "a file name is written in quotes"},
+        {"webdataset(\"a-{0..9}.tar\")", "archives of samples are read by tar(files)"},
+        {"wds.WebDataset(\"a.tar\")", "archives of samples are read by tar(files)"},
+        {"arrayrecord(\"a\")", "ArrayRecord files cannot be read; convert them"},
+        {"grain.ArrayRecordDataSource(\"a\")", "ArrayRecord files cannot be read; convert them"},
+        {"mds(\"a\")", "MDS files cannot be read; convert them"},
+        {"StreamingDataset(\"a\")", "MDS files cannot be read; convert them"},
+        {"load_dataset(\"imdb\")", "datasets are read from files"},
+        {"pd.read_csv(\"a\")", "write csv(files, columns)"},
+        {"range(3).map(x => decode_webp(x))", "WebP images cannot be decoded; convert them"},
+        {"range(3).map(x => tf.image.decode_gif(x))", "GIF images cannot be decoded"},
+        {"parquet(hf://datasets/a)", "a file name is written in quotes"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mr_status st;
@@ -96,6 +107,32 @@ MR_TEST(other_errors_get_no_hint)
     }
 }
 
+#define RECORDS "range(6).map(x => {\"a\": x, \"b\": x}).window(2)"
+
+MR_TEST(a_window_of_records_says_which_dataset_to_take)
+{
+    static const char *const cases[][2] = {
+        {RECORDS ".flat_map(w => w.batch(2))", "w is a record of datasets, one for each component: "
+                                               "write w[\"a\"], or zip(w[\"a\"], w[\"b\"])"},
+        {RECORDS ".map(v => v.batch(2))", "write v[\"a\"], or zip(v[\"a\"], v[\"b\"])"},
+        {RECORDS ".flat_map(w => zip(w))", "write w[\"a\"], or zip(w[\"a\"], w[\"b\"])"},
+        {RECORDS ".flat_map(w => w)", "write w[\"a\"], or zip(w[\"a\"], w[\"b\"])"},
+        {RECORDS ".map(w => sum(w))", "write w[\"a\"], or zip(w[\"a\"], w[\"b\"])"},
+        {RECORDS ".map(w => w + 1)", "write w[\"a\"], or zip(w[\"a\"], w[\"b\"])"},
+        {"range(6).map(x => {\"a\": x}).window(2).flat_map(w => w.batch(2))",
+         "w is a record of datasets: write w[\"a\"]"},
+        {"range(6).map(x => {\"b\": {\"c\": x}}).window(2).flat_map(w => w[\"b\"].batch(2))",
+         "w[\"b\"] is a record of datasets: write w[\"b\"][\"c\"]"},
+        {"range(6).map(x => (x, x)).window(2).flat_map(w => w.batch(2))",
+         "w is a tuple of datasets, one for each component: write w[0], or zip(w[0], w[1])"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mr_status st;
+        mr_test_context("%s", cases[i][0]);
+        mr_has_str(refusal(cases[i][0], &st), cases[i][1]);
+    }
+}
+
 MR_TEST(names_of_other_machines_say_what_to_do)
 {
     static const char *const texts[] = {
@@ -117,5 +154,8 @@ MR_TEST(names_of_other_machines_say_what_to_do)
         mr_dataset_unref(ds);
     }
     mr_has_str(mr__remote_hint("file:///a"), "without file://");
+    mr_has_str(mr__remote_hint("hf://datasets/a"), "hf download");
+    mr_has_str(mr__remote_hint("abfss://c@a/b"), "only local files");
+    mr_eq_str(mr__remote_hint("hf:/a"), "");
     mr_eq_str(mr__remote_hint("s3/a"), "");
 }

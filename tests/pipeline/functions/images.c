@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <jpeglib.h>
 #include <spng.h>
 #include <turbojpeg.h>
 #include <zlib.h>
@@ -471,29 +472,315 @@ MR_TEST(what_is_no_image_is_named)
     mr_has_str(evaluate(1, "x => decode_jpeg(\"a\", ratio=3)"), "1, 2, 4 or 8, not 3");
 }
 
-/* Every cut of an image is an error; so is one changed in the middle of its pixels, or it gives
- * some image. */
+static mr_code decode(mr__image_decoder *d, const void *v, size_t n, void *pixels, mr_status *st)
+{
+    mr__image_info info;
+    mr_code rc = mr__image_header(d, MR__IMAGE_ANY, v, n, 0, &info, st);
+    return rc == MR_OK ? mr__image_decode(d, &info, v, n, pixels, st) : rc;
+}
+
+/* Bytes with n more at `at`. Owned: free. */
+static unsigned char *with(const mr_bytes *s, size_t at, const void *more, size_t n)
+{
+    unsigned char *v = malloc(s->size + n);
+    memcpy(v, s->data, at);
+    memcpy(v + at, more, n);
+    memcpy(v + at + n, s->data + at, s->size - at);
+    return v;
+}
+
+/* The start of segment `kind`. */
+static size_t segment(const mr_bytes *s, char kind)
+{
+    size_t at = 2;
+    while (s->data[at + 1] != kind)
+        at += 2 + ((size_t)(unsigned char)s->data[at + 2] << 8 | (unsigned char)s->data[at + 3]);
+    return at;
+}
+
+/* Every cut of an image is an error, whatever harmless warnings come before it; and whole it is
+ * what it is without them. */
 MR_TEST(a_cut_image_is_an_error)
 {
+    static const struct {
+        const char *what, *bytes;
+        size_t n;
+        char before;
+    } warned[] = {{"nothing", "", 0, '\xDA'},
+                  {"bytes between segments", "\1\1\1", 3, '\xDA'},
+                  {"another byte and fill bytes", "x\xFF\xFF\xFF", 4, '\xC0'},
+                  {"another version of JFIF", "\xFF\xE0\0\x10JFIF\0\3\1\0\0\1\0\1\0\0", 18, '\xDB'},
+                  {"a transform without a name",
+                   "\xFF\xEE\0\x0E"
+                   "Adobe\0\x64\0\0\0\0\7",
+                   16, '\xDB'}};
     image m = scene(40, 56, 3);
     mr_bytes s = jpeg_of(&m, 90);
     mr__image_decoder d = {0};
-    mr__image_info info;
     mr_status st;
-    unsigned char pixels[40 * 56 * 3];
-    for (size_t n = 0; n < s.size - 2; n++) {
-        mr_test_context("the first %zu of %zu bytes", n, s.size);
-        unsigned char *part = malloc(n + 1);
-        memcpy(part, s.data, n);
-        mr_code rc = mr__image_header(&d, MR__IMAGE_JPEG, part, n, 0, &info, &st);
-        if (rc == MR_OK)
-            rc = mr__image_decode(&d, &info, part, n, pixels, &st);
-        mr_code_is(rc, MR_INVALID_ARGUMENT, &st);
-        free(part);
+    unsigned char whole[40 * 56 * 3], pixels[40 * 56 * 3];
+    mr_ok(decode(&d, s.data, s.size, whole, &st), &st);
+    for (size_t k = 0; k < sizeof warned / sizeof *warned; k++) {
+        size_t size = s.size + warned[k].n;
+        unsigned char *v = with(&s, segment(&s, warned[k].before), warned[k].bytes, warned[k].n);
+        for (size_t n = 0; n <= size; n++) {
+            mr_test_context("after %s, the first %zu of %zu bytes", warned[k].what, n, size);
+            unsigned char *part = malloc(n + 1);
+            memcpy(part, v, n);
+            if (n == size) {
+                mr_ok(decode(&d, part, n, pixels, &st), &st);
+                mr_eq_mem(pixels, whole, sizeof whole);
+            } else if (n < size - 2)
+                mr_code_is(decode(&d, part, n, pixels, &st), MR_INVALID_ARGUMENT, &st);
+            free(part);
+        }
+        free(v);
     }
     mr__image_decoder_reset(&d);
     mr_free((void *)(uintptr_t)s.data);
     free(m.v);
+}
+
+/* A JPEG whose component i has sampling factors sampling[2 * i] x sampling[2 * i + 1], in a scan
+ * for each component or in one. Owned: free. */
+static mr_bytes sampled(const image *m, const char *sampling, bool apart)
+{
+    static const jpeg_scan_info scans[] = {
+        {1, {0}, 0, 63, 0, 0}, {1, {1}, 0, 63, 0, 0}, {1, {2}, 0, 63, 0, 0}, {1, {3}, 0, 63, 0, 0}};
+    struct jpeg_compress_struct c;
+    struct jpeg_error_mgr errors;
+    unsigned char *out = NULL;
+    unsigned long n = 0;
+    c.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&c);
+    jpeg_mem_dest(&c, &out, &n);
+    c.image_height = (JDIMENSION)m->h;
+    c.image_width = (JDIMENSION)m->w;
+    c.input_components = m->c;
+    c.in_color_space = m->c == 1 ? JCS_GRAYSCALE : m->c == 3 ? JCS_RGB : JCS_CMYK;
+    jpeg_set_defaults(&c);
+    jpeg_set_quality(&c, 95, TRUE);
+    for (int i = 0; i < m->c; i++) {
+        c.comp_info[i].h_samp_factor = sampling[2 * i] - '0';
+        c.comp_info[i].v_samp_factor = sampling[2 * i + 1] - '0';
+    }
+    if (apart) {
+        c.scan_info = scans;
+        c.num_scans = m->c;
+    }
+    jpeg_start_compress(&c, TRUE);
+    for (int y = 0; y < m->h; y++) {
+        JSAMPROW row = m->v + y * m->w * m->c;
+        jpeg_write_scanlines(&c, &row, 1);
+    }
+    jpeg_finish_compress(&c);
+    jpeg_destroy_compress(&c);
+    return (mr_bytes){(char *)out, n};
+}
+
+/* Nothing but long waves, which remain whatever the sampling is. The fourth ink is white. */
+static image waves(int h, int w, int c)
+{
+    image m = noise(h, w, c, 1);
+    for (int i = 0; i < h * w * c; i++)
+        m.v[i] = i % c == 3 ? 255
+                            : (unsigned char)(128 + 90 * sin((i / c % w + 2.0 * (i % c)) / 25.0) *
+                                                        cos((double)i / c / w / 30.0));
+    return m;
+}
+
+static void check_sampled(int c, const char *sampling, bool apart)
+{
+    image m = waves(75, 101, c);
+    mr_bytes s = sampled(&m, sampling, apart);
+    mr__image_decoder d = {0};
+    mr_status st;
+    unsigned char *pixels = malloc((size_t)(m.h * m.w * 3));
+    double sum = 0;
+    mr_test_context("%d components, sampled %s%s", c, sampling, apart ? ", apart" : "");
+    mr_ok(decode(&d, s.data, s.size, pixels, &st), &st);
+    for (int i = 0; i < m.h * m.w; i++)
+        for (int k = 0; k < 3; k++)
+            sum += fabs((double)pixels[c == 1 ? i : 3 * i + k] - m.v[i * c + (c == 1 ? 0 : k)]);
+    mr_check(sum / (3 * m.h * m.w) < 4);
+    mr_code_is(decode(&d, s.data, s.size * 3 / 4, pixels, &st), MR_INVALID_ARGUMENT, &st);
+    mr__image_decoder_reset(&d);
+    free((void *)(uintptr_t)s.data);
+    free(pixels);
+    free(m.v);
+}
+
+/* Those that libjpeg reads: of each axis every factor divides the largest. */
+MR_TEST(a_jpeg_is_decoded_whatever_its_sampling_factors)
+{
+    static const char *const others[] = {"111122", "112211", "211111",
+                                         "121121", "221221", "411141"};
+    char sampling[9] = "";
+    for (int h = 1; h <= 4; h++)
+        for (int v = 1; v <= 4; v++) {
+            snprintf(sampling, sizeof sampling, "%d%d1111", h, v);
+            if (h * v <= 8) /* blocks of a scan with several components have a limit */
+                check_sampled(3, sampling, false);
+            check_sampled(3, sampling, true);
+            snprintf(sampling, sizeof sampling, "%d%d", h, v);
+            check_sampled(1, sampling, false);
+        }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        check_sampled(3, others[i], false);
+    check_sampled(4, "11111111", false);
+    check_sampled(4, "22111111", false);
+    check_sampled(4, "22222211", true);
+    check_sampled(4, "41111111", false);
+    check_sampled(4, "22111122", false);
+}
+
+/* Each scan of a large image may take a few bytes, and long to decode. */
+MR_TEST(a_jpeg_of_very_many_scans_is_refused)
+{
+    image m = waves(16, 16, 3);
+    mr_bytes s = sampled(&m, "111111", true);
+    size_t from = segment(&s, '\xDA'), to = from + 2;
+    while (s.data[to] != '\xFF' || s.data[to + 1] == 0)
+        to++; /* to what follows the first scan */
+    mr__image_decoder d = {0};
+    mr_status st;
+    unsigned char pixels[16 * 16 * 3];
+    for (size_t scans = 400; scans <= 600; scans += 200) {
+        char *more = malloc(scans * (to - from));
+        for (size_t i = 0; i < scans; i++)
+            memcpy(more + i * (to - from), s.data + from, to - from);
+        unsigned char *v = with(&s, to, more, scans * (to - from));
+        mr_code rc = decode(&d, v, s.size + scans * (to - from), pixels, &st);
+        mr_code_is(rc, scans > 500 ? MR_INVALID_ARGUMENT : MR_OK, &st);
+        if (rc != MR_OK)
+            mr_has_str(st.message, "more than 500 scans");
+        free(more);
+        free(v);
+    }
+    mr__image_decoder_reset(&d);
+    free((void *)(uintptr_t)s.data);
+    free(m.v);
+}
+
+/* ---- orientation ---- */
+
+/* EXIF data with an orientation, after another entry. */
+static size_t exif_of(int orientation, bool little, unsigned char *v)
+{
+    static const unsigned char both[][34] = {
+        {'M', 'M', 0, 42, 0, 0, 0, 8, 0,  2, 1, 0, 0, 4, 0,
+         0,   0,   1, 0,  0, 0, 9, 1, 18, 0, 3, 0, 0, 0, 1},
+        {'I', 'I', 42, 0, 8, 0, 0, 0, 2, 0, 0, 1, 4, 0, 1, 0, 0, 0, 9, 0, 0, 0, 18, 1, 3, 0, 1}};
+    memcpy(v, both[little], sizeof both[little]);
+    v[little ? 30 : 31] = (unsigned char)orientation;
+    return sizeof both[little];
+}
+
+/* The stored row and column of pixel (y, x) of the upright image, of h rows of w. Of EXIF's
+ * orientations the name says where row 0 and column 0 of the stored image are seen. */
+static void stored_at(int orientation, int h, int w, int y, int x, int *row, int *column)
+{
+    bool right = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
+    bool bottom = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
+    int from_side = right ? w - 1 - x : x, from_top = bottom ? h - 1 - y : y;
+    *row = orientation >= 5 ? from_side : from_top;
+    *column = orientation >= 5 ? from_top : from_side;
+}
+
+/* The image at s, upright by `function`, has the pixels that `plain` gives of it. */
+static void check_upright(const mr_bytes *s, int orientation, const char *function,
+                          const char *plain)
+{
+    mr_block in = MR_BLOCK_EMPTY, out = MR_BLOCK_EMPTY, stored = MR_BLOCK_EMPTY;
+    block_of_strings(s, 1, &in);
+    apply(function, &in, &out);
+    apply(plain, &in, &stored);
+    const mr_array *a = &out.columns[0], *b = &stored.columns[0];
+    mr_test_context("orientation %d: %s", orientation, function);
+    int h = (int)a->shape[0], w = (int)a->shape[1], row, column;
+    size_t pixel = (size_t)a->shape[2] * mr_dtype_size(a->dtype);
+    mr_eq_i64(h, b->shape[orientation >= 5]);
+    mr_eq_i64(w, b->shape[orientation < 5]);
+    for (int y = 0; y < h; y++)
+        for (int x = 0; x < w; x++) {
+            stored_at(orientation, h, w, y, x, &row, &column);
+            mr_eq_mem((char *)a->data + (size_t)(y * w + x) * pixel,
+                      (char *)b->data + (size_t)(row * (int)b->shape[1] + column) * pixel, pixel);
+        }
+    mr_block_reset(&in);
+    mr_block_reset(&out);
+    mr_block_reset(&stored);
+}
+
+MR_TEST(images_are_turned_as_their_exif_data_say)
+{
+    image m = scene(21, 34, 3);
+    mr_bytes s = jpeg_of(&m, 95);
+    for (int i = 0; i < 2 * 10; i++) {
+        unsigned char exif[50] = "\xFF\xE1\0\x2A\105xif\0";
+        int orientation = i / 2, turned = orientation < 1 || orientation > 8 ? 1 : orientation;
+        size_t n = 10 + exif_of(orientation, i % 2, exif + 10);
+        unsigned char *v = with(&s, 2, exif, n);
+        const mr_bytes all = {(char *)v, s.size + n};
+        check_upright(&all, turned, "x => decode_jpeg(x, orientation=true)", "x => decode_jpeg(x)");
+        check_upright(&all, turned, "x => decode_image(x, orientation=true, channels=1)",
+                      "x => decode_image(x, channels=1, orientation=false)");
+        check_upright(&all, turned, "x => decode_jpeg(x, orientation=true, ratio=2)",
+                      "x => decode_jpeg(x, ratio=2)");
+        free(v);
+    }
+    mr_free((void *)(uintptr_t)s.data);
+    free(m.v);
+}
+
+/* A resize sees the upright image: its height decides at what size the stored one is decoded. */
+MR_TEST(an_image_that_is_turned_and_resized_keeps_its_pixels)
+{
+    image m = scene(480, 40, 3);
+    mr_bytes s = jpeg_of(&m, 95);
+    unsigned char exif[50] = "\xFF\xE1\0\x2A\105xif\0";
+    size_t n = 10 + exif_of(6, true, exif + 10);
+    unsigned char *v = with(&s, 2, exif, n);
+    const mr_bytes all = {(char *)v, s.size + n};
+    mr_block in = MR_BLOCK_EMPTY, out = MR_BLOCK_EMPTY, whole = MR_BLOCK_EMPTY;
+    double sum = 0;
+    block_of_strings(&all, 1, &in);
+    apply("x => resize(decode_jpeg(x, orientation=true), [10, 30], antialias=true)", &in, &out);
+    apply("x => resize(decode_jpeg(x, orientation=true, ratio=1), [10, 30], antialias=true)", &in,
+          &whole);
+    const float *a = out.columns[0].data, *b = whole.columns[0].data;
+    for (int i = 0; i < 900; i++)
+        sum += fabs((double)a[i] - (double)b[i]);
+    mr_check(sum > 0 && sum / 900 < 2);
+    mr_block_reset(&in);
+    mr_block_reset(&out);
+    mr_block_reset(&whole);
+    free(v);
+    mr_free((void *)(uintptr_t)s.data);
+    free(m.v);
+}
+
+/* Damaged EXIF data say nothing; cut anywhere, they lead to no byte after them. */
+MR_TEST(damaged_exif_data_turn_nothing)
+{
+    unsigned char exif[34];
+    for (int little = 0; little < 2; little++) {
+        size_t n = exif_of(6, little, exif);
+        mr_eq_i64(mr__exif_orientation(exif, n), 6);
+        for (size_t cut = 0; cut < n; cut++) {
+            unsigned char *part = malloc(cut + 1);
+            memcpy(part, exif, cut);
+            mr_eq_i64(mr__exif_orientation(part, cut), 1);
+            free(part);
+        }
+        static const int places[] = {0, 2, 3, 4, 7, 22, 23, 24, 25};
+        for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+            mr_test_context("byte %d", places[i]);
+            exif[places[i]] ^= 0x41;
+            mr_eq_i64(mr__exif_orientation(exif, n), 1);
+            exif[places[i]] ^= 0x41;
+        }
+    }
 }
 
 MR_TEST(bytes_between_segments_do_no_harm)
@@ -620,21 +907,38 @@ static mr_bytes png_of(const image *m, int type, int depth, bool palette_alpha)
     return (mr_bytes){data, size};
 }
 
-static const char *decoded_png(const mr_bytes *s, int channels)
+static const char *decoded_png_as(const mr_bytes *s, int channels, mr_dtype t)
 {
     static char text[512];
     mr_block in = MR_BLOCK_EMPTY, out = MR_BLOCK_EMPTY;
     const mr_row_errors none = MR_ROW_ERRORS_EMPTY;
     char function[80];
-    snprintf(function, sizeof function, "x => decode_png(x, channels=%d)", channels);
+    snprintf(function, sizeof function, "x => decode_png(x, channels=%d, dtype=\"%s\")", channels,
+             mr_dtype_name(t));
     block_of_strings(s, 1, &in);
     apply(function, &in, &out);
-    mr_spec *spec = mr_spec_tensor(MR_UINT8, 3, out.columns[0].shape);
+    mr_eq_i64(out.columns[0].dtype, t);
+    mr_spec *spec = mr_spec_tensor(t, 3, out.columns[0].shape);
     evaluate_print(spec, &out, &none, text, sizeof text);
     mr_spec_unref(spec);
     mr_block_reset(&in);
     mr_block_reset(&out);
     return text;
+}
+
+/* What decode_png says of a damaged image. */
+static const char *png_error(const mr_bytes *s)
+{
+    static mr_status st;
+    mr__image_decoder d = {0};
+    unsigned char pixels[64];
+    mr_code_is(decode(&d, s->data, s->size, pixels, &st), MR_INVALID_ARGUMENT, &st);
+    return st.message;
+}
+
+static const char *decoded_png(const mr_bytes *s, int channels)
+{
+    return decoded_png_as(s, channels, MR_UINT8);
 }
 
 MR_TEST(a_png_is_decoded_to_any_channels)
@@ -678,6 +982,116 @@ MR_TEST(a_png_is_decoded_to_any_channels)
     s = png_of(&deep, SPNG_COLOR_TYPE_GRAYSCALE, 16, false);
     mr_eq_str(decoded_png(&s, 0), "[[[18], [255]]]");
     free((void *)(uintptr_t)s.data);
+}
+
+/* Samples of 16 bits come whole; fewer bits are spread over 16. */
+MR_TEST(a_png_is_decoded_to_16_bits)
+{
+    uint16_t v[] = {0x1234, 0xFFEE, 0, 1000, 2000, 65535, 7, 8};
+    unsigned char narrow[] = {1, 3}, nibbles[] = {0x1F};
+    image gray = {1, 2, 2, (unsigned char *)v}, both = {1, 2, 4, (unsigned char *)v},
+          rgb = {1, 2, 6, (unsigned char *)v}, rgba = {1, 2, 8, (unsigned char *)v},
+          bytes = {1, 2, 1, narrow}, halves = {1, 1, 1, nibbles};
+    mr_bytes s = png_of(&gray, SPNG_COLOR_TYPE_GRAYSCALE, 16, false);
+    mr_eq_str(decoded_png_as(&s, 0, MR_UINT16), "[[[4660], [65518]]]");
+    mr_eq_str(decoded_png_as(&s, 2, MR_UINT16), "[[[4660, 65535], [65518, 65535]]]");
+    mr_eq_str(decoded_png_as(&s, 3, MR_UINT16), "[[[4660, 4660, 4660], [65518, 65518, 65518]]]");
+    free((void *)(uintptr_t)s.data);
+    s = png_of(&both, SPNG_COLOR_TYPE_GRAYSCALE_ALPHA, 16, false);
+    mr_eq_str(decoded_png_as(&s, 0, MR_UINT16), "[[[4660, 65518], [0, 1000]]]");
+    mr_eq_str(decoded_png_as(&s, 1, MR_UINT16), "[[[4660], [0]]]");
+    free((void *)(uintptr_t)s.data);
+    s = png_of(&rgb, SPNG_COLOR_TYPE_TRUECOLOR, 16, false);
+    mr_eq_str(decoded_png_as(&s, 0, MR_UINT16), "[[[4660, 65518, 0], [1000, 2000, 65535]]]");
+    mr_eq_str(decoded_png_as(&s, 1, MR_UINT16), "[[[39852], [8944]]]");
+    mr_eq_str(decoded_png_as(&s, 4, MR_UINT16),
+              "[[[4660, 65518, 0, 65535], [1000, 2000, 65535, 65535]]]");
+    mr_eq_str(decoded_png(&s, 0), "[[[18, 255, 0], [3, 7, 255]]]");
+    free((void *)(uintptr_t)s.data);
+    s = png_of(&rgba, SPNG_COLOR_TYPE_TRUECOLOR_ALPHA, 16, false);
+    mr_eq_str(decoded_png_as(&s, 0, MR_UINT16), "[[[4660, 65518, 0, 1000], [2000, 65535, 7, 8]]]");
+    mr_eq_str(decoded_png_as(&s, 3, MR_UINT16), "[[[4660, 65518, 0], [2000, 65535, 7]]]");
+    free((void *)(uintptr_t)s.data);
+    s = png_of(&bytes, SPNG_COLOR_TYPE_GRAYSCALE, 8, false);
+    mr_eq_str(decoded_png_as(&s, 0, MR_UINT16), "[[[257], [771]]]");
+    free((void *)(uintptr_t)s.data);
+    s = png_of(&bytes, SPNG_COLOR_TYPE_INDEXED, 8, true);
+    mr_eq_str(decoded_png_as(&s, 0, MR_UINT16),
+              "[[[2570, 5140, 7710, 2313], [7710, 15420, 23130, 65535]]]");
+    free((void *)(uintptr_t)s.data);
+    s = png_of(&halves, SPNG_COLOR_TYPE_GRAYSCALE, 4, false);
+    mr_eq_str(decoded_png_as(&s, 0, MR_UINT16), "[[[4369]]]");
+    mr_eq_str(decoded_png(&s, 0), "[[[17]]]");
+    free((void *)(uintptr_t)s.data);
+    mr_has_str(evaluate(1, "x => decode_png(\"a\", dtype=\"int32\")"), "\"uint8\" or \"uint16\"");
+}
+
+/* Makes room for n bytes of data, in a chunk of this type, in front of byte `at`. */
+static void put_chunk(mr_bytes *s, size_t at, const char *type, const void *data, size_t n)
+{
+    unsigned char *chunk = malloc(n + 12);
+    for (int i = 0; i < 4; i++)
+        chunk[i] = (unsigned char)(n >> (24 - 8 * i));
+    memcpy(chunk + 4, type, 4);
+    memcpy(chunk + 8, data, n);
+    uint32_t crc = (uint32_t)crc32(0, chunk + 4, (unsigned)n + 4);
+    for (int i = 0; i < 4; i++)
+        chunk[8 + n + (size_t)i] = (unsigned char)(crc >> (24 - 8 * i));
+    unsigned char *v = with(s, at, chunk, n + 12);
+    free(chunk);
+    free((void *)(uintptr_t)s->data);
+    *s = (mr_bytes){(char *)v, s->size + n + 12};
+}
+
+enum { AFTER_HEADER = 33, END_CHUNK = 12 };
+
+/* However many, large, odd or damaged they are. */
+MR_TEST(chunks_that_no_pixel_depends_on_change_nothing)
+{
+    unsigned char v[] = {1, 2, 3, 4};
+    image m = {1, 4, 1, v};
+    mr_bytes s = png_of(&m, SPNG_COLOR_TYPE_GRAYSCALE, 8, false);
+    for (int i = 0; i < 3000; i++)
+        put_chunk(&s, AFTER_HEADER, "tEXt", "Comment\0text", 12);
+    mr_eq_str(decoded_png(&s, 0), "[[[1], [2], [3], [4]]]");
+    for (int i = 0; i < 1500; i++)
+        put_chunk(&s, s.size - END_CHUNK, "tEXt", "Comment\0text", 12);
+    mr_eq_str(decoded_png(&s, 0), "[[[1], [2], [3], [4]]]");
+    put_chunk(&s, AFTER_HEADER, "tEXt", "\0", 1);
+    put_chunk(&s, AFTER_HEADER, "zTXt", "a\0\0no zlib", 9);
+    put_chunk(&s, AFTER_HEADER, "iCCP", "profile\0\0junk", 13);
+    put_chunk(&s, AFTER_HEADER, "gAMA", "\0\0\0\0", 4);
+    put_chunk(&s, AFTER_HEADER, "eXIf", "junk", 4);
+    mr_eq_str(decoded_png(&s, 0), "[[[1], [2], [3], [4]]]");
+    ((char *)(uintptr_t)s.data)[AFTER_HEADER + 9] ^= 1; /* its checksum is wrong now */
+    mr_eq_str(decoded_png(&s, 0), "[[[1], [2], [3], [4]]]");
+    put_chunk(&s, AFTER_HEADER, "HARD", "what must be known", 18);
+    mr_has_str(png_error(&s), "decoding a PNG image: ");
+    free((void *)(uintptr_t)s.data);
+}
+
+MR_TEST(a_png_is_turned_as_its_exif_chunk_says)
+{
+    unsigned char exif[50];
+    for (int i = 0; i < 16; i++) {
+        uint16_t v[12];
+        for (uint16_t k = 0; k < 12; k++)
+            v[k] = (uint16_t)(k * 1000 + 7);
+        image m = {2, 3, 4, (unsigned char *)v};
+        mr_bytes s = png_of(&m, SPNG_COLOR_TYPE_GRAYSCALE_ALPHA, 16, false);
+        size_t n = exif_of(1 + i / 2, i % 2, exif);
+        put_chunk(&s, i % 3 ? AFTER_HEADER : s.size - END_CHUNK, "eXIf", exif, n);
+        check_upright(&s, 1 + i / 2, "x => decode_image(x, orientation=true)",
+                      "x => decode_image(x)");
+        mr__image_decoder d = {.orient = true};
+        mr__image_info info;
+        mr_status st;
+        ((char *)(uintptr_t)s.data)[i % 3 ? AFTER_HEADER + 10 : s.size - END_CHUNK - 6] ^= 1;
+        mr_code_is(mr__image_header(&d, MR__IMAGE_PNG, s.data, s.size, 0, &info, &st),
+                   MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, "eXIf chunk is damaged");
+        free((void *)(uintptr_t)s.data);
+    }
 }
 
 MR_TEST(a_damaged_png_is_an_error)

@@ -47,7 +47,7 @@ MR_TEST(json_objects_become_records)
                           "{\"b64\": \"\"}, \"c\"]}', a=bytes[])"),
               "{a: [\"ab\", \"a\", \"\", \"c\"]}");
     mr_has_str(evaluate(1, "x => parse_json([\"{'a': 1}\", \"{}\"], {\"a\": int64})"),
-               "!parse_json: it is not JSON: string or '}' expected near");
+               "!parse_json: it is not JSON: string or '}' expected at column 2");
     mr_eq_str(evaluate(1, "x => parse_json(['{\"a\": 1, \"b\": [\"x\"]}', '{\"a\": 2}'], "
                           "{\"a\": int64, \"b\": bytes[]})"),
               "{a: [1, 2], b: [[\"x\"], []]}");
@@ -66,7 +66,7 @@ MR_TEST(bad_json_fails_its_element)
         {"{\"a\": true}", "feature a: expected int8, found true"},
         {"{\"a\": 200}", "feature a: 200 does not fit int8"},
         {"{\"a\": [1]}", "feature a: expected int8, found a list"},
-        {"{\"a\": 1, \"a\": 2}", "it is not JSON: duplicate object key"},
+        {"{\"a\": 1, \"a\": 2}", "feature a: a duplicate key"},
         {"{\"a\": 1} x", "it is not JSON: end of file expected"},
         {"{\"a\": 99999999999999999999}", "99999999999999999999 does not fit int8"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -303,7 +303,15 @@ MR_TEST(a_vocabulary_may_be_a_file)
     mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"b\", \"\", \"c d\", \"c\"], \"%s\")"),
               "[2, 1, 3, 4, 0]");
     mr_has_str(in_file(1, path, "x => lookup(x, \"%s\")"), "line 1 is not an integer");
-    path = mr_test_file("numbers", "30\n-1\n1\n");
+    path = mr_test_file("mac", "\xEF\xBB\xBF"
+                               "b\ra\r\n\nc d\r");
+    mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"b\", \"\", \"c d\", \"c\"], \"%s\")"),
+              "[2, 1, 3, 4, 0]");
+    path = mr_test_file("utf16", "\xFF\xFE"
+                                 "b");
+    mr_has_str(in_file(1, path, "x => lookup(\"a\", \"%s\")"), "the text is UTF-16");
+    path = mr_test_file("numbers", "\xEF\xBB\xBF"
+                                   "30\n-1\r1\n");
     mr_eq_str(in_file(2, path, "x => lookup(x, \"%s\")"), "0; 3");
     mr_eq_str(in_file(2, path, "x => lookup(x - 1, \"%s\", oov=0, default=7)"), "1; 7");
     path = mr_test_file("twice", "a\nb\na\n");
@@ -345,13 +353,15 @@ static mr_code count(const char *graph, size_t *n, mr_status *st)
     return rc;
 }
 
-MR_TEST(a_file_that_cannot_be_read_is_an_error_of_every_element)
+MR_TEST(a_file_that_cannot_be_read_is_an_error_of_no_element)
 {
     mr_status st;
     size_t n;
     mr_code rc =
         count("range(20000).map(x => lookup(\"a\", \"/nowhere/words\")).ignore_errors()", &n, &st);
-    mr_check(rc == MR_END);
+    mr_code_is(rc, MR_NOT_FOUND, &st);
+    mr_check(mr_status_is_of_no_element(&st));
+    mr_has_str(st.message, "in lookup(\"a\", \"/nowhere/words\")");
     mr_eq_u64(n, 0);
 }
 

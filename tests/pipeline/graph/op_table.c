@@ -12,6 +12,7 @@
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/pipeline/ops/arrow_file.h"
+#include "tests/pipeline/ops/npy_file.h"
 #include "tests/pipeline/ops/parquet_table.h"
 
 MR_ONE_THREAD;
@@ -211,6 +212,8 @@ MR_TEST(every_example_runs)
     static const char end[1024];
     mr_check(archive && fwrite(end, 1, sizeof end, archive) == sizeof end && fclose(archive) == 0);
     mr_test_file("people-1.jsonl", "{\"name\": \"Ann\"}\n{\"name\": \"Bob\", \"age\": 3}\n");
+    npy_file("points-0.npy", NPY_HEAD("'<i8'", "False", "(3, 2)"), npy_six, sizeof npy_six);
+    npz_file("arrays-0.npz");
     mr_test_file("table.csv", "name,x\nAnn,1\nBob,2.5\n");
     arrow_file("people-0.arrow", "range(2).map(x => {\"name\": \"Ann\", \"age\": x})", 1000);
     parquet_file("people-0.parquet", "range(2).map(x => {\"name\": \"Ann\", \"age\": x})", 1000,

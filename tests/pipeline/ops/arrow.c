@@ -5,6 +5,7 @@
 
 #include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "pipeline/graph/rewrite.h"
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/buffer.h"
 #include "pipeline/ops/apply.h"
@@ -68,6 +69,60 @@ MR_TEST(files_and_streams_give_what_was_written)
         ".map(x => {\"x\": x})";
     arrow_file("deep.arrow", deep, 100);
     drive_same("arrow(\"@/deep.arrow\")", deep);
+}
+
+static char logged[512];
+static void keep_log(void *ctx, mr_log_level level, const char *message)
+{
+    (void)ctx;
+    if (level == MR_LOG_WARNING)
+        snprintf(logged, sizeof logged, "%s", message);
+}
+
+/* As two streams that `cat` joined. */
+MR_TEST(bytes_after_the_end_of_a_stream_are_warned_of)
+{
+    arrow_file("a.arrow", "range(5).map(n => {\"n\": n})", 16);
+    arrow_stream("a.stream", "a.arrow");
+    size_t n;
+    unsigned char *v = table_bytes("a.stream", &n);
+    unsigned char *two = malloc(2 * n);
+    memcpy(two, v, n);
+    memcpy(two + n, v, n);
+    table_write("two.stream", two, 2 * n);
+    table_write("more.stream", two, n + 1);
+    static const struct {
+        const char *name;
+        bool more;
+    } files[] = {
+        {"a.stream", false}, {"two.stream", true}, {"more.stream", true}, {"a.arrow", false}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char graph[80], text[80];
+        snprintf(graph, sizeof graph, "arrow(\"@/%s\").map(r => r[\"n\"])", files[i].name);
+        logged[0] = '\0';
+        mr_log_set(keep_log, NULL, MR_LOG_WARNING);
+        mr_drive(mr_drive_path(graph), "0 1 2 3 4");
+        mr_drive_count(mr_drive_path(graph), 5);
+        mr_log_set(NULL, NULL, MR_LOG_WARNING);
+        snprintf(text, sizeof text, "%s: the %zu byte", files[i].name, i == 1 ? n : (size_t)1);
+        mr_has_str(logged, files[i].more ? text : "");
+        mr_check(files[i].more || !logged[0]);
+        mr_reader *r = NULL;
+        int64_t skipped;
+        mr_status st;
+        mr_ok(mr_reader_open(&r, &mr__format_arrow, mr_test_path(files[i].name),
+                             &(mr_file_opts){.strict = true}, &st),
+              &st);
+        mr_array a = {0};
+        mr_ok(mr_reader_skip(r, 5, &skipped, &st), &st);
+        mr_code rc = mr_reader_read(r, 1, 1, &a, &st);
+        mr_code_is(rc, files[i].more ? MR_DATA_LOSS : MR_END, &st);
+        if (rc == MR_DATA_LOSS)
+            mr_eq_i64(st.offset, n);
+        mr_reader_close(r);
+    }
+    free(v);
+    free(two);
 }
 
 MR_TEST(rows_are_skipped_and_ranges_of_files_taken)
@@ -226,7 +281,7 @@ MR_TEST(a_row_with_a_null_is_one_error)
         "[1] !batch_0,_column_'l':_the_row_has_a_null !batch_0,_column_'l':_the_row_has_a_null "
         "[3]");
     mr_drive(mr_drive_path("arrow(\"@/nulls\", columns=[\"q\"]).map(r => r[\"q\"][\"x\"])"),
-             "1 !column_'q':_the_row_has_a_null !column_'q':_the_row_has_a_null 4");
+             "1 !column_'q.x':_the_row_has_a_null !column_'q.x':_the_row_has_a_null 4");
     mr_drive(mr_drive_path("arrow(\"@/nulls\", columns=[\"p\"]).map(r => r[\"p\"][\"x\"])"),
              "1 2 3 4");
     mr_status error;
@@ -234,7 +289,7 @@ MR_TEST(a_row_with_a_null_is_one_error)
     mr_eq_i64(error.code, MR_INVALID_ARGUMENT);
     mr_eq_i64(error.record, 2);
     mr_eq_str(error.file, mr_test_path("nulls"));
-    mr_has_str(error.message, "batch 0, column 'q': the row has a null");
+    mr_has_str(error.message, "batch 0, column 'q.x': the row has a null");
 }
 
 MR_TEST(types_that_elements_cannot_have_are_named)
@@ -260,19 +315,63 @@ MR_TEST(types_that_elements_cannot_have_are_named)
     mr_drive_bad(mr_drive_path("arrow(\"@/odd\", columns=[\"a\", \"a\"])"), "requested twice");
 }
 
+MR_TEST(a_schema_gives_defaults_for_nulls_and_missing_columns)
+{
+    fixture("nulls");
+    fixture("structs");
+    mr_drive(mr_drive_path(
+                 "arrow(\"@/nulls\", schema={\"q\": {\"x\": feature(int64, default=-1), \"new\": "
+                 "feature(bytes, default=\"?\")}, \"more\": {\"y\": feature(float32, shape=[2], "
+                 "default=[0.5, inf])}}).map(r => (r[\"q\"][\"x\"], r[\"q\"][\"new\"], "
+                 "r[\"more\"][\"y\"]))"),
+             "(1,\"?\",[0.5,inf]) (-1,\"?\",[0.5,inf]) (-1,\"?\",[0.5,inf]) (4,\"?\",[0.5,inf])");
+    mr_drive(
+        mr_drive_path("arrow(\"@/structs\", schema={\"x\": {\"a\": feature(int64[], default=[])}})"
+                      ".map(r => r[\"x\"][\"a\"])"),
+        "[1,2] [] [3] [4] !column_'x.a':_the_row_has_a_null_within_a_list []");
+    mr_drive(mr_drive_path("arrow(\"@/nulls\", schema={\"q\": {\"x\": int64, \"new\": int64}})"),
+             "!column_'q'_has_no_field_'new',_which_the_first_file_or_the_schema_has;_a_schema_may_"
+             "give");
+    mr_drive(
+        mr_drive_path("arrow(\"@/nulls\", schema={\"n\": {\"x\": feature(int64, default=0), \"y\": "
+                      "int64}})"),
+        "!there_is_no_column_'n'");
+    mr_drive_alike(
+        mr_drive_path("arrow(\"@/nulls\", schema={\"q\": {\"x\": feature(int64, default=7)}})"
+                      ".repeat(2)"));
+    /* A copy that reads part of the files keeps the defaults. */
+    mr_drive(mr_drive_path("list_files(\"@/nulls\").flat_map(f => arrow(f, schema={\"z\": "
+                           "feature(uint8, default=3)})).map(r => cast(r[\"z\"], \"int64\"))"),
+             "3 3 3 3");
+    mr_drive_bad("arrow(\"a\", schema={\"x\": feature(int8, default=300)})",
+                 "schema: x: the default: 300");
+    mr_drive_bad("arrow(\"a\", schema={\"x\": {\"y\": feature(int8, default=\"s\")}})",
+                 "schema: x/y: the default is wanted as int8");
+    mr_drive_bad("arrow(\"a\", schema={\"x\": feature(int8[], default=0)})",
+                 "the default of a list is []");
+    mr_drive_bad("arrow(\"a\", schema={\"x\": feature(int8[2], default=[1, 2, 3])})",
+                 "has 3 values");
+    mr_drive_bad("arrow(\"a\", schema={\"x\": feature(int8, preset=0)})",
+                 "feature(int64, default=0)");
+    mr_drive_bad("arrow(\"a\", schema={\"x\": feature()})", "expected a type such as");
+}
+
 MR_TEST(a_list_of_structs_is_a_record_of_lists)
 {
     fixture("structs");
     fixture("odd");
     mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"x\"]).map(r => (r[\"x\"][\"a\"], "
                            "r[\"x\"][\"b\"]))"),
-             "([1,2],[\"p\",\"q\"]) ([],[]) ([3],[\"r\"]) !column_'x':_the_row_has_a_null "
-             "!column_'x':_the_row_has_a_null !column_'x':_the_row_has_a_null");
-    mr_drive(mr_drive_path("arrow(\"@/structs\", schema={\"x\": {\"a\": int64[]}})"
-                           ".map(r => r[\"x\"][\"a\"])"),
-             "[1,2] [] [3] [4] !column_'x':_the_row_has_a_null !column_'x':_the_row_has_a_null");
-    mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"x.a\"]).map(r => r[\"x\"][\"a\"])"),
-             "[1,2] [] [3] [4] !column_'x':_the_row_has_a_null !column_'x':_the_row_has_a_null");
+             "([1,2],[\"p\",\"q\"]) ([],[]) ([3],[\"r\"]) "
+             "!column_'x.b':_the_row_has_a_null_within_a_list "
+             "!column_'x.a':_the_row_has_a_null_within_a_list !column_'x.a':_the_row_has_a_null");
+    mr_drive(
+        mr_drive_path("arrow(\"@/structs\", schema={\"x\": {\"a\": int64[]}})"
+                      ".map(r => r[\"x\"][\"a\"])"),
+        "[1,2] [] [3] [4] !column_'x.a':_the_row_has_a_null !column_'x.a':_the_row_has_a_null");
+    mr_drive(
+        mr_drive_path("arrow(\"@/structs\", columns=[\"x.a\"]).map(r => r[\"x\"][\"a\"])"),
+        "[1,2] [] [3] [4] !column_'x.a':_the_row_has_a_null !column_'x.a':_the_row_has_a_null");
     mr_drive_bad(mr_drive_path("arrow(\"@/structs\", columns=[\"x.a\"]).map(r => r[\"x\"][\"b\"])"),
                  "there is no component");
     static const char *const none[] = {"x.c", "x.", "x.a.b", "d.a", ".a", "x.A"};
@@ -286,7 +385,7 @@ MR_TEST(a_list_of_structs_is_a_record_of_lists)
     mr_drive(mr_drive_path("arrow(\"@/structs\", columns=[\"m\"]).map(r => (r[\"m\"][\"key\"], "
                            "r[\"m\"][\"value\"]))"),
              "([\"k\"],[1]) ([],[]) ([\"l\",\"m\"],[2,3]) ([],[]) ([],[]) "
-             "!column_'m':_the_row_has_a_null");
+             "!column_'m.value':_the_row_has_a_null");
     mr_drive(
         mr_drive_path("arrow(\"@/structs\", columns=[\"y\"]).map(r => r[\"y\"][\"s\"]).take(3)"),
         "[[[\"t\"]],[]] [] [[]]");

@@ -104,7 +104,8 @@ static struct place *new_place(struct places *p, size_t events)
     return &p->v[p->n++];
 }
 
-/* Runs to the end; saves after every pull and, at_rows, after every row of every block. */
+/* Runs to the end; saves after every pull and, at_rows, after every row of every block. An error of
+ * no element comes again after a position that was saved after it. */
 static mr_iterator *save_everywhere(const struct drive *d, int way, size_t want, bool at_rows,
                                     struct places *places, mr_events *e)
 {
@@ -112,17 +113,20 @@ static mr_iterator *save_everywhere(const struct drive *d, int way, size_t want,
     mr_block b = MR_BLOCK_EMPTY;
     mr_code rc = MR_OK;
     mr_status st;
+    size_t most = SIZE_MAX;
     while (rc != MR_END) {
-        struct place *p = new_place(places, e->n);
+        struct place *p = new_place(places, e->n < most ? e->n : most);
         mr_ok(mr_iterator_save(it, &p->bytes, &p->size, &st), &st);
         size_t before = e->n;
         rc = mr_events_pull(e, it, want, &b);
+        if (rc < 0 && mr_status_is_of_no_element(&e->error))
+            most = before;
         for (size_t r = 1; at_rows && rc == MR_OK && r <= b.rows; r++) {
             p = new_place(places, before + r);
             mr_ok(mr_iterator_save_at(it, &b, r, &p->bytes, &p->size, &st), &st);
         }
     }
-    struct place *p = new_place(places, e->n); /* after the end */
+    struct place *p = new_place(places, e->n < most ? e->n : most); /* after the end */
     mr_ok(mr_iterator_save(it, &p->bytes, &p->size, &st), &st);
     mr_block_reset(&b);
     return it;
@@ -334,11 +338,16 @@ const char *mr_drive_path(const char *graph)
     return text;
 }
 
-void mr_drive_file(const char *name, const char *text)
+void mr_drive_bytes(const char *name, const void *bytes, size_t n)
 {
     FILE *f = fopen(mr_test_path(name), "w");
-    mr_check(f && fputs(text, f) >= 0);
+    mr_check(f && fwrite(bytes, 1, n, f) == n);
     fclose(f);
+}
+
+void mr_drive_file(const char *name, const char *text)
+{
+    mr_drive_bytes(name, text, strlen(text));
 }
 
 /* ---- faults ---- */

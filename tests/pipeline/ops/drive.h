@@ -38,6 +38,7 @@ void mr_drive_error(const char *text, mr_status *error);
 
 /* A graph in which every @ is the test's directory. Valid until the eighth next call. */
 const char *mr_drive_path(const char *graph);
-/* File `name` of the test's directory holds text. */
+/* File `name` of the test's directory holds these bytes; text. */
+void mr_drive_bytes(const char *name, const void *bytes, size_t n);
 void mr_drive_file(const char *name, const char *text);
 #endif

@@ -23,6 +23,7 @@
 #include "tests/harness.h"
 #include "tests/pipeline/ops/arrow_file.h"
 #include "tests/pipeline/ops/drive.h"
+#include "tests/pipeline/ops/npy_file.h"
 #include "tests/pipeline/ops/parquet_table.h"
 
 /* ---- graphs: of each op its example, and these. @ is the test's directory ---- */
@@ -34,7 +35,7 @@ static const struct graph {
     int flags;
 } graphs[] = {
     {"arrow",
-     "arrow([\"@/table.arrow\", \"@/missing\", \"@/damaged\", \"@/table.stream\"]).batch(2)", 0},
+     "arrow([\"@/table.arrow\", \"@/damaged\", \"@/table.stream\", \"@/missing\"]).batch(2)", 0},
     {"arrow",
      "arrow(\"@/packed.arrow\", columns=[\"name\"]).skip(1).map(r => r[\"name\"]).repeat(2)", 0},
     {"assert_cardinality", "range(-2, 3).map(x => 6 // x).assert_cardinality(7).repeat(2)", 0},
@@ -60,7 +61,7 @@ static const struct graph {
      0},
     {"counter", "zip(counter(5, 3), range(9)).batch(2)", 0},
     {"csv",
-     "csv([\"@/rows.csv\", \"@/missing\", \"@/rows.csv\"], {\"b\": bytes, \"a\": feature(int64, "
+     "csv([\"@/rows.csv\", \"@/rows.csv\", \"@/missing\"], {\"b\": bytes, \"a\": feature(int64, "
      "default=-1)}).batch(2)",
      0},
     {"csv", "csv(\"@/rows.csv\", [bytes, bytes, bytes], header=false).skip(1)", 0},
@@ -69,7 +70,7 @@ static const struct graph {
      "range(-9, 9).filter(x => 12 // x % 2 == 0, num_parallel_calls=3).map(x => (x, "
      "x)).filter((a, b) => a + b > -9)",
      0},
-    {"files", "files(\"@/notes-1.txt\", \"@/missing\", \"@/notes-2.txt\").batch(2)", 0},
+    {"files", "files(\"@/notes-1.txt\", \"@/notes-2.txt\", \"@/missing\").batch(2)", 0},
     {"files", "files(\"@/*.gz\", compression=\"GZIP\").map(f => f[\"contents\"]).prefetch(1)", 0},
     {"fixed_length_record",
      "fixed_length_record([\"@/fixed.bin\", \"@/fixed.bin\"], 3, "
@@ -112,6 +113,8 @@ static const struct graph {
      "\"b\": sum(b)})",
      0},
     {"map", "range(5).map(n => range(n).map(x => x * n)).flat_map(d => d.batch(2))", 0},
+    {"npy", "npy([\"@/points-0.npy\", \"@/missing\", \"@/turned.npy\"]).batch(2).repeat(2)", 0},
+    {"npz", "npz([\"@/arrays-0.npz\", \"@/missing\"], arrays=[\"x\", \"y\"]).repeat(2)", 0},
     {"padded_batch",
      "range(6).map(x => (ones([x]), [\"a\", \"b\"])).padded_batch(4, "
      "padding_values=(-1.0, \"-\")).repeat(2)",
@@ -121,7 +124,7 @@ static const struct graph {
      "none])",
      0},
     {"parquet",
-     "parquet([\"@/rows-0.parquet\", \"@/missing\", \"@/rows-1.parquet\"], "
+     "parquet([\"@/rows-0.parquet\", \"@/rows-1.parquet\", \"@/missing\"], "
      "columns=[\"x\", \"t\"]).batch(2)",
      0},
     {"parquet", "parquet(\"@/rows-?.parquet\").skip(3).map(r => r[\"s\"])", 0},
@@ -163,9 +166,9 @@ static const struct graph {
     {"take", "range(-2, 9).shuffle(4, seed=1).map(x => 6 // x).take(4).repeat(2)", DIFFERS},
     {"take_while",
      "range(-2, 9).map(x => (6 // x, \"s\")).take_while((x, s) => 12 // (x - 6) < 3).repeat(2)", 0},
-    {"tar", "tar(\"@/a-1.tar\", \"@/missing\", \"@/damaged\", \"@/a-2.tar\").batch(2)", 0},
+    {"tar", "tar(\"@/a-1.tar\", \"@/damaged\", \"@/a-2.tar\", \"@/missing\").batch(2)", 0},
     {"tar", "tar(\"@/a-*.tar\", members=[\"txt\"]).map(r => r[\"txt\"]).repeat(2)", 0},
-    {"text_line", "text_line([\"@/notes-1.txt\", \"@/missing\", \"@/notes-2.txt\"]).batch(2)", 0},
+    {"text_line", "text_line([\"@/notes-1.txt\", \"@/notes-2.txt\", \"@/missing\"]).batch(2)", 0},
     {"text_line", "text_line(\"@/*.gz\", compression=\"GZIP\").prefetch(1)", 0},
     {"tfrecord",
      "tfrecord(\"@/train-1.tfrecord\", \"@/damaged\", \"@/train-2.tfrecord\", "
@@ -334,6 +337,9 @@ static void write_files(void)
                2);
     arrow_stream("table.stream", "table.arrow");
     arrow_file_packed("packed.arrow", "range(3).map(n => {\"name\": \"abc\", \"x\": n})", 12);
+    npy_file("points-0.npy", NPY_HEAD("'<i8'", "False", "(3, 2)"), npy_six, sizeof npy_six);
+    npy_file("turned.npy", NPY_HEAD("'<i8'", "True", "(3, 2)"), npy_six, sizeof npy_six);
+    npz_file("arrays-0.npz");
     mr_drive_file("people-1.jsonl", "{\"name\": \"Ann\"}\n{\"name\": \"Bob\", \"age\": 3}\n");
     mr_drive_file("table.csv", "name,x\nAnn,1\nBob,2.5\n");
     mr_drive_file("objects.jsonl", "{\"a\": 1, \"s\": [\"b\", \"\"]}\n\n{\"a\": 2}\n{\"a\": true}\n"
@@ -441,6 +447,8 @@ static bool pull_all(const struct run *r, mr_iterator *it, mr_events *e, void **
             whole = false;
             break;
         }
+        /* Of no element: it comes again after a position that is saved now. */
+        bool again = rc < 0 && mr_status_is_of_no_element(&e->error);
         for (size_t i = before; i < e->n; i++)
             if (!expected(r, e, i))
                 mr_fail_test("%s: event %zu is %s instead of %s", r->phase, i, e->v[i].text,
@@ -456,7 +464,7 @@ static bool pull_all(const struct run *r, mr_iterator *it, mr_events *e, void **
                 mr_free(after_fault ? bytes : *position);
                 *position = after_fault ? *position : bytes;
                 *size = after_fault ? *size : bytes_size;
-                *events = after_fault ? *events : e->n;
+                *events = after_fault ? *events : again ? before : e->n;
             }
         }
     }
@@ -745,10 +753,19 @@ MR_TEST_SLOW(each_system_call_of_tfrecord)
     each_graph("tfrecord", fail_reads);
 }
 
+MR_TEST(each_system_call_of_npy)
+{
+    each_graph("npy", fail_reads);
+}
+MR_TEST(each_system_call_of_npz)
+{
+    each_graph("npz", fail_reads);
+}
+
 MR_TEST(every_op_that_reads_files_is_among_them)
 {
     static const char *const known[] = {
-        "arrow",   "csv", "fixed_length_record", "files",   "list_files", "jsonl",
+        "arrow",   "csv", "fixed_length_record", "files",   "list_files", "jsonl", "npy", "npz",
         "parquet", "tar", "text_line",           "tfrecord"};
     const mr_op *op;
     for (size_t i = 0; (op = mr_op_at(i)) != NULL; i++) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +38,8 @@ MR_TEST(the_path_is_as_it_was_given)
 MR_TEST(what_cannot_be_read_is_one_error)
 {
     mr_drive_file("a", "x");
-    mr_drive(mr_drive_path("files([\"@/none\", \"@/a\", \"@\"]).map(f => f[\"contents\"])"),
-             "! \"x\" !");
+    mr_drive(mr_drive_path("files([\"@\", \"@/a\", \"@/none\"]).map(f => f[\"contents\"])"),
+             "!directory \"x\" !none:_byte_0:_not_found");
     mr_drive(mr_drive_path("files(\"@/none-*\").map(f => f[\"contents\"])"), "!no_file_matches");
     mr_drive_bad("files(\"\")", "empty");
 }
@@ -53,6 +54,20 @@ MR_TEST(a_damaged_image_names_its_file)
     mr_eq_str(error.file, mr_test_path("a.jpg"));
     mr_eq_i64(error.record, -1);
     mr_eq_i64(error.offset, -1);
+    mr_drive_file("b.jpg", ""); /* that of no bytes too */
+    mr_drive_error(mr_drive_path("files(\"@/*.jpg\").map(f => decode_jpeg(f[\"contents\"]))"),
+                   &error);
+    mr_has_str(error.message, "found an empty string");
+    mr_eq_str(error.file, mr_test_path("b.jpg"));
+    static const char *const names[] = {"a.jpg", "b.jpg"};
+    for (int i = 0; i < 2; i++) { /* and one that a function reads */
+        char graph[80];
+        snprintf(graph, sizeof graph, "list_files(\"@/%s\").map(f => decode_jpeg(read_file(f)))",
+                 names[i]);
+        mr_drive_error(mr_drive_path(graph), &error);
+        mr_eq_str(error.file, mr_test_path(names[i]));
+        mr_eq_i64(error.offset, -1);
+    }
 }
 
 MR_TEST(every_failed_allocation_is_reported)

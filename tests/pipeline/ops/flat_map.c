@@ -125,3 +125,21 @@ MR_TEST(an_error_after_rows_is_saved_and_restored)
     mr_iterator_close(it);
     mr_dataset_unref(ds);
 }
+
+MR_TEST(the_count_is_known_if_all_datasets_are_equally_long)
+{
+    mr_drive_count("range(4).flat_map(x => range(3).map(y => x + y))", 12);
+    mr_drive_count("range(4).interleave(x => range(3).repeat(2), cycle_length=2)", 24);
+    mr_drive_count("range(4).flat_map(x => range(0))", 0);
+    mr_drive_count("range(0).flat_map(x => range(x))", 0);
+    mr_drive_count("range(4).flat_map(x => counter())", MR_INFINITE);
+    mr_drive_count("counter().flat_map(x => range(2))", MR_INFINITE);
+    mr_drive_count("counter().flat_map(x => range(0))", MR_UNKNOWN_COUNT);
+    mr_drive_count("range(4).flat_map(x => range(x))", MR_UNKNOWN_COUNT);
+    mr_drive_count("range(4).flat_map(x => range(9).take(x))", MR_UNKNOWN_COUNT);
+    mr_drive_count("range(4).flat_map(x => range(9) if x > 1 else range(5))", MR_UNKNOWN_COUNT);
+    mr_drive_count("range(4).window(2).flat_map(w => w)", MR_UNKNOWN_COUNT);
+    mr_drive_count("range(4).filter(x => x > 1).flat_map(x => range(3))", MR_UNKNOWN_COUNT);
+    mr_drive_count("range(4).flat_map(x => parquet(\"none\", schema={\"a\": int64}))",
+                   MR_UNKNOWN_COUNT);
+}

@@ -68,6 +68,20 @@ MR_TEST(what_cannot_be_read_is_one_error)
     mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"])"), "1 ! 2 2");
 }
 
+MR_TEST(a_link_to_nothing_ends_the_pipeline)
+{
+    make_folders();
+    mr_check(symlink("gone.jpg", mr_test_path("dog/0.jpg")) == 0);
+    mr_check(symlink("gone", mr_test_path("dog/0.txt")) == 0); /* no image */
+    mr_check(symlink("gone", mr_test_path(".link")) == 0);     /* hidden */
+    mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"]).ignore_errors()"),
+             "1 0 !cannot_open");
+    mr_check(symlink("gone", mr_test_path("bird")) ==
+             0); /* a class whose number others would get */
+    mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"]).ignore_errors()"),
+             "!bird:_not_found:");
+}
+
 /* A position is refused where there is another folder, whose number others took over. */
 MR_TEST(a_position_needs_the_same_folders)
 {

@@ -50,3 +50,12 @@ MR_TEST(an_empty_name_is_refused)
     mr_drive_bad("list_files(\"\")", "empty");
     mr_drive_bad("list_files()", "list_files");
 }
+
+MR_TEST(no_patterns_and_no_files_are_no_elements)
+{
+    mr_drive("list_files([])", "");
+    mr_drive("list_files([], shuffle=true)", "");
+    mr_drive("list_files([]).repeat(2).concatenate(list_files([]))", "");
+    mr_drive("tfrecord([])", "");
+    mr_drive("list_files([]).flat_map(tfrecord)", "");
+}

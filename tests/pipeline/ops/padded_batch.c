@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "tests/pipeline/ops/drive.h"
+#include <stdio.h>
 
+#include "tests/pipeline/ops/drive.h"
 #include "tests/harness.h"
 
 #define RAGGED "from_tensor_slices([1, 3, 2, 0]).map(x => ones([x]))"
@@ -82,6 +83,46 @@ MR_TEST(bad_arguments_are_refused)
              "[[[0.0],[0.0]],[[0.0],[0.0]]]");
     mr_drive_bad("range(3).padded_batch(2, padding_values=\"x\")", "padding_values");
     mr_drive_bad("zip(range(3), range(3)).padded_batch(2, padded_shapes=([],[],[]))", "tuple");
+}
+
+MR_TEST(a_number_pads_components_of_every_type_that_has_it)
+{
+    static const struct {
+        const char *type;
+        int least, none; /* a number that it has, and one that it has not */
+    } ints[] = {{"int8", -128, 128},      {"uint8", 255, -1},   {"int16", -32768, 32768},
+                {"uint16", 65535, 65536}, {"int32", -70000, 0}, {"uint32", 70000, -1},
+                {"int64", -70000, 0},     {"uint64", 70000, -1}};
+    static const char *const floats[] = {"float16", "bfloat16", "float32", "float64"};
+    char text[200], want[100];
+    for (size_t i = 0; i < sizeof ints / sizeof *ints; i++) {
+        const char *graph = "range(1, 3).map(x => cast(ones([x]), \"%s\")).padded_batch(2, "
+                            "padding_values=%d).map(x => cast(x, \"int64\"))";
+        for (int zero = 0; zero < 2; zero++) {
+            snprintf(text, sizeof text, graph, ints[i].type, zero ? 0 : ints[i].least);
+            snprintf(want, sizeof want, "[[1,%d],[1,1]]", zero ? 0 : ints[i].least);
+            mr_drive(text, want);
+        }
+        snprintf(text, sizeof text, graph, ints[i].type, ints[i].none);
+        if (ints[i].none)
+            mr_drive_bad(text, "is not a value of the component's type");
+    }
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
+        snprintf(text, sizeof text,
+                 "range(1, 3).map(x => cast(ones([x]), \"%s\")).padded_batch(2, "
+                 "padding_values=-2).map(x => cast(x, \"float32\"))",
+                 floats[i]);
+        mr_drive(text, "[[1.0,-2.0],[1.0,1.0]]");
+    }
+    mr_drive("range(1, 3).map(x => cast(ones([x]), \"float64\")).padded_batch(2, "
+             "padding_values=0.1)",
+             "[[1.0,0.1],[1.0,1.0]]");
+    mr_drive_bad("range(1, 3).map(x => cast(ones([x]), \"uint8\")).padded_batch(2, "
+                 "padding_values=0.5)",
+                 "type uint8, found float32");
+    mr_drive_bad("range(1, 3).map(x => cast(ones([x]), \"bool\")).padded_batch(2, "
+                 "padding_values=0)",
+                 "type bool, found int64");
 }
 
 MR_TEST(every_allocation_may_fail)

@@ -101,6 +101,35 @@ MR_TEST(a_row_with_a_null_is_one_error)
     mr_has_str(error.message, "row group 1, column 'a': ");
 }
 
+MR_TEST(a_schema_gives_defaults_for_nulls_and_missing_columns)
+{
+    static const char *const names[] = {"nulls", "nulls_v2"};
+    write_known_files();
+    for (size_t i = 0; i < 2; i++) {
+        char graph[400];
+        snprintf(
+            graph, sizeof graph,
+            "parquet(\"@/%s.parquet\", schema={\"a\": feature(int32, default=-9), \"b\": "
+            "feature(int64[], default=[]), \"c\": {\"d\": feature(bytes, default=\"none\"), \"e\": "
+            "feature(float32[none, none], default=[])}}).map(r => (cast(r[\"a\"], \"int64\"), "
+            "r[\"b\"], r[\"c\"][\"d\"], r[\"c\"][\"e\"]))",
+            names[i]);
+        mr_drive(mr_drive_path(graph),
+                 "(1,[1],\"none\",[]) (-9,[],\"none\",[]) (3,[],\"none\",[]) "
+                 "!column_'b':_the_row_has_a_null_within_a_list (-9,[2,3],\"none\",[]) "
+                 "(6,[4],\"none\",[])");
+        snprintf(graph, sizeof graph,
+                 "parquet(\"@/%s.parquet\", schema={\"z\": feature(int64, default=5)})", names[i]);
+        mr_drive(mr_drive_path(graph), "5 5 5 5 5 5");
+        mr_drive_alike(mr_drive_path(graph));
+        snprintf(graph, sizeof graph, "parquet(\"@/%s.parquet\", schema={\"z\": int64})", names[i]);
+        mr_drive(mr_drive_path(graph),
+                 "!there_is_no_column_'z',_which_the_first_file_or_the_schema_has;");
+    }
+    mr_drive_bad("parquet(\"a\", schema={\"x\": feature(bool, default=1)})",
+                 "schema: x: the default");
+}
+
 MR_TEST(groups_are_records)
 {
     write_known_files();
@@ -400,7 +429,7 @@ MR_TEST(several_files_are_one_table)
     mr_drive(mr_drive_path("parquet(\"@/n-?.parquet\").skip(10)"), "");
     mr_drive(mr_drive_path("parquet([\"@/n-0.parquet\", \"@/none.parquet\", \"@/n-2.parquet\"], "
                            "columns=[\"x\"]).map(r => r[\"x\"])"),
-             "0 1 2 3 4 5 6 !not_found 7 8 9");
+             "0 1 2 3 4 5 6 !not_found");
     mr_drive(mr_drive_path("list_files(\"@/n-?.parquet\", shuffle=false)"
                            ".flat_map(f => parquet(f, schema={\"x\": int64}).take(2))"
                            ".map(r => r[\"x\"])"),
@@ -611,9 +640,9 @@ static void read_anything(const char *name)
     }
     const mr__parquet_footer *footer = mr__parquet_footer_of(f);
     for (size_t i = 0; i < footer->n_leaves && n < 64; i++)
-        if (!footer->leaves[i].refusal)
+        if (!footer->leaves[i].refusal && !mr__parquet_footer_refusal(footer, i))
             leaves[n++] = i;
-    mr_ok(mr__parquet_select(f, leaves, n, &st), &st);
+    mr_ok(mr__parquet_select(f, leaves, n, NULL, &st), &st);
     for (int pulls = 0; pulls < 100 && n; pulls++) {
         mr_array columns[64] = {{0}};
         mr_code rc = mr__parquet_read(f, 7, columns, &got, &st);
@@ -727,7 +756,7 @@ MR_TEST(rows_before_a_position_are_not_read)
     parquet_file("long.parquet", "range(100000).map(x => {\"x\": x})", 100000, MR_COMPRESSION_NONE);
     const mr_file_opts opts = {.on_read = count, .on_read_ctx = &bytes};
     mr_ok(mr__parquet_open(&f, mr_test_path("long.parquet"), &opts, &st), &st);
-    mr_ok(mr__parquet_select(f, (const size_t[]){0}, 1, &st), &st);
+    mr_ok(mr__parquet_select(f, (const size_t[]){0}, 1, NULL, &st), &st);
     mr__parquet_seek(f, 99999);
     bytes = 0;
     mr_ok(mr__parquet_read(f, 10, &a, &got, &st), &st);

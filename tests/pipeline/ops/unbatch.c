@@ -25,11 +25,23 @@ MR_TEST(cardinality)
 {
     mr_drive_count("from_tensors([1, 2, 3]).repeat(2).unbatch()", 6);
     mr_drive_count("range(10).batch(4, drop_remainder=true).unbatch()", 8);
-    mr_drive_count("range(10).batch(4).unbatch()", MR_UNKNOWN_COUNT);
 }
 
 MR_TEST(every_allocation_may_fail)
 {
     mr_drive_faults("range(20).batch(3).unbatch()");
     mr_drive_faults("range(5).map(x => zeros([x])).unbatch()");
+}
+
+MR_TEST(the_count_is_known_right_after_a_batch)
+{
+    mr_drive_count("range(10).batch(4).unbatch()", 10);
+    mr_drive_count("range(10).batch(4, drop_remainder=true).unbatch()", 8);
+    mr_drive_count("range(10).batch(4).batch(2).unbatch()", 3);
+    mr_drive_count("range(1, 4).map(x => ones([x])).padded_batch(2).unbatch()", 3);
+    mr_drive_count("range(1, 4).map(x => ones([x])).padded_batch(2, drop_remainder=true).unbatch()",
+                   2);
+    mr_drive_count("range(1, 4).map(x => ones([x])).unbatch()", MR_UNKNOWN_COUNT);
+    mr_drive_count("range(9).filter(x => x > 4).batch(4).unbatch()", MR_UNKNOWN_COUNT);
+    mr_drive_count("counter().batch(4).unbatch()", MR_INFINITE);
 }

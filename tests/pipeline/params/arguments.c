@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "pipeline/params/param.h"
@@ -41,7 +42,14 @@ static void clear_own(void *field)
     mr_free(((own *)field)->word);
 }
 
-static const mr_param_kind own_kind = {sizeof(own), parse_own, clear_own};
+static char *print_own(const void *field)
+{
+    const own *o = field;
+    return mr_strf("%s(%d)", o->word, (int)o->n);
+}
+
+static const mr_param_kind own_kind = {
+    .size = sizeof(own), .parse = parse_own, .clear = clear_own, .print = print_own};
 
 struct all {
     int64_t units;
@@ -107,6 +115,56 @@ MR_TEST(arguments_fill_the_struct_that_the_table_describes)
     mr_check(x->order == MR_NO && x->units == 9 && x->sizes.n == 0);
     mr_eq_str(x->own.word, "word");
     mr_params_free(&table, x);
+}
+
+/* The texts of all parameters, in order. */
+static const char *texts(const struct all *x)
+{
+    static char all[256];
+    all[0] = '\0';
+    for (const mr_param *p = params; p->name; p++) {
+        char *text;
+        size_t n = strlen(all);
+        mr_ok(mr_param_text(p, x, &text, &st), &st);
+        snprintf(all + n, sizeof all - n, "%s%s", n ? " " : "", text);
+        mr_free(text);
+    }
+    return all;
+}
+
+MR_TEST(values_have_a_text)
+{
+    struct all *x = NULL;
+    mr_ok(parse("thing(3)", &x), &st);
+    mr_eq_str(texts(x), "3 0.5 true none \"fast\" usual(7) []");
+    mr_params_free(&table, x);
+    mr_ok(parse("thing(3, 1e-1, false, true, \"slow\", other(2), 4, [5, -1], 6)", &x), &st);
+    mr_eq_str(texts(x), "3 0.1 false true \"slow\" other(2) [4, 5, -1, 6]");
+    mr_params_free(&table, x);
+
+    const double numbers[] = {0.25, -3, 1e300};
+    const mr_bytes words[] = {{"a", 1}, {"", 0}};
+    const struct {
+        mr_floats f;
+        mr_strs s;
+        char *none;
+        mr_value v;
+    } more = {.f = {(double *)(uintptr_t)numbers, 3}, .s = {(mr_bytes *)(uintptr_t)words, 2, NULL}};
+    const mr_param p[] = {
+        {.name = "f", .type = MR_PT_FLOATS},
+        {.name = "s", .type = MR_PT_STRS, .at = sizeof(mr_floats)},
+        {.name = "n", .type = MR_PT_STR, .at = sizeof(mr_floats) + sizeof(mr_strs)},
+        {.name = "v", .type = MR_PT_VALUE}};
+    static const char *const want[] = {"[0.25, -3, 1e+300]", "[\"a\", \"\"]", "none", NULL};
+    for (size_t i = 0; i < 4; i++) {
+        mr_fault_each_allocation(n)
+        {
+            char *text = NULL;
+            if (mr_fault_expect(mr_param_text(&p[i], &more, &text, &st), &st) == MR_OK)
+                mr_check(want[i] ? text && strcmp(text, want[i]) == 0 : !text);
+            mr_free(text);
+        }
+    }
 }
 
 MR_TEST(bad_arguments_are_named_and_pointed_at)

@@ -109,7 +109,7 @@ void rig_save(rig *r, size_t taken, mr_state_w *w)
 
 mr_code rig_restore(rig *r, const mr_state_w *w, mr_status *st)
 {
-    mr_state_r in = {w->data, w->data + w->size};
+    mr_state_r in = {.at = w->data, .end = w->data + w->size};
     mr_code rc = mr__queue_restore(&r->q, r->it->inputs[0]->spec, &in, st);
     mr_check(rc != MR_OK || in.at == in.end);
     return rc;
@@ -129,9 +129,7 @@ mr_code rig_short_of_memory(void *ctx, const mr_block *in, mr_block *out, mr_sta
     int *left = ctx;
     if (((const int64_t *)in->columns[0].data)[0] == 2 && *left > 0) {
         --*left;
-        mr_fail(st, MR_RESOURCE_EXHAUSTED, "no memory");
-        st->sys_errno = ENOMEM;
-        return MR_RESOURCE_EXHAUSTED;
+        return mr_fail_memory(st, 1, "it");
     }
     return mr_block_slice(out, in, 0, in->rows, st);
 }

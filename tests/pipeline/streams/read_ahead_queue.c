@@ -351,8 +351,8 @@ MR_TEST(states_that_no_save_writes_are_refused)
     mr_state_w good;
     rig_open(&r, "range(6)", 0, 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        mr_state_r in = {(const unsigned char *)cases[i].bytes,
-                         (const unsigned char *)cases[i].bytes + cases[i].n};
+        mr_state_r in = {.at = (const unsigned char *)cases[i].bytes,
+                         .end = (const unsigned char *)cases[i].bytes + cases[i].n};
         mr_test_context("%s", cases[i].what);
         mr_code_is(mr__queue_restore(&r.q, r.it->inputs[0]->spec, &in, &st), MR_INVALID_ARGUMENT,
                    &st);
@@ -362,7 +362,7 @@ MR_TEST(states_that_no_save_writes_are_refused)
     mr_ok(mr__queue_pull(&r.q, 2, NULL, NULL, &st), &st);
     rig_save(&r, 0, &good);
     for (size_t n = 0; n < good.size; n++) { /* cut short at every byte */
-        mr_state_r in = {good.data, good.data + n};
+        mr_state_r in = {.at = good.data, .end = good.data + n};
         mr_test_context("cut at %zu", n);
         mr_code_is(mr__queue_restore(&r.q, r.it->inputs[0]->spec, &in, &st), MR_INVALID_ARGUMENT,
                    &st);

@@ -17,7 +17,7 @@ for how in '1 4' '2 2' '4 1'; do
     set -- $how
     start_all "$1" --replicas "$2" "${all[@]}"
     # shellcheck disable=SC2046
-    ended $(yes 0 | head -n "$1") && same_output
+    ended $(yes 0 | head -n "$1") && chief_alone
     result "workers_${1}_replicas_$2" $? "$(said)"
     cp out.0 "losses.$1"
 done
@@ -32,6 +32,33 @@ for lines in zip(*runs):
             assert abs(v - lines[0][k]) <= 2e-5 * abs(lines[0][k]), lines
 PYTHON
 result the_spread_of_replicas_does_not_change_the_losses $? "$(tail -qn 1 losses.*)"
+# Rows draw by their number in the global batch: masks and noise are those of one process.
+noisy=(--data "$data" --epochs 2 --seed 3)
+for i in "${!model[@]}"; do
+    [ "${model[i]}" != --model ] || model[i + 1]='dense(16, activation="relu").dropout(0.5).dense(3)'
+done
+for how in '1 4' '2 2' '4 1' '3 2' '2 3' '1 6'; do
+    # shellcheck disable=SC2086
+    set -- $how
+    start_all "$1" --replicas "$2" "${noisy[@]}"
+    # shellcheck disable=SC2046
+    ended $(yes 0 | head -n "$1") && same_output
+    result "dropout_on_workers_${1}_replicas_$2" $? "$(said)"
+    cp out.0 "noisy.$1.$2"
+done
+python3 - <<'PYTHON'
+import json
+for names in ("1.4", "2.2", "4.1"), ("1.6", "3.2", "2.3"):
+    runs = [[json.loads(l) for l in open("noisy." + n)] for n in names]
+    assert len(runs[0]) == len(runs[1]) == len(runs[2]) > 20
+    for lines in zip(*runs):
+        for x in lines[1:]:
+            assert abs(x["loss"] - lines[0]["loss"]) <= 2e-5 * abs(lines[0]["loss"]), lines
+PYTHON
+result the_spread_of_replicas_does_not_change_masks $? "$(tail -qn 1 noisy.*)"
+for i in "${!model[@]}"; do
+    [ "${model[i]}" != --model ] || model[i + 1]='dense(16, activation="relu").dense(3)'
+done
 start_all 2 --replicas 2 "${all[@]}"
 ended 0 0 && cmp -s out.0 losses.2
 result the_same_command_gives_the_same_bits $? "$(said)"
@@ -42,7 +69,7 @@ for i in 0 1 2; do
 done
 files='tfrecord("part-*").map(x => parse_example(x, a=float32, y=int64)).map(r => ([r["a"]], r["y"])).batch(6)'
 start_all 3 --data "$files" --auto-shard file --epochs 2
-ended 0 0 0 && same_output && grep -q '"epoch": 2' out.0
+ended 0 0 0 && chief_alone && grep -q '"epoch": 2' out.0
 result workers_of_uneven_data_stop_together $? "$(said)"
 # Worker 0 has 40 rows, hence 7 batches of at most 6, each cut for three replicas in sync.
 [ "$(grep -c '"step"' out.0)" = 42 ]
@@ -53,7 +80,7 @@ rows='range(97).map(i => ([cast(i % 17, "float32") / 17.0, cast(i % 5, "float32"
 "$m" train "${model[@]}" --data "$rows.batch(12)" --epochs 2 --seed 1 >one 2>err.0
 start_all 2 --from-function --epochs 2 --seed 1 \
     --data "$rows.shard(num_input_pipelines, input_pipeline_id).batch(per_replica_batch_size(12))"
-ended 0 0 && same_output && python3 - one out.0 <<'PYTHON'
+ended 0 0 && chief_alone && python3 - one out.0 <<'PYTHON'
 import json, sys
 one, two = ([json.loads(l) for l in open(f)] for f in sys.argv[1:])
 assert len(one) == len(two) == 20, (len(one), len(two))
@@ -76,6 +103,20 @@ start 0 --data "$data" --validation "$data" --epochs 3; start 1 --data "$data" -
 ended 0 0 && [ "$(grep -c 'AUTO chose DATA' err.0)" = 1 ]
 result how_data_are_shared_is_said_once $? "$(said)"
 model[7]=json
+workers=2 port=$(free_port) pids=()
+start 0 --data "$data"; start 1 --data "$data"
+ended 0 0 && grep -q '"epoch": 1' out.0 && [ ! -s out.1 ]
+result the_chief_of_a_launcher_prints_alone_as_json $? "$(said)"
+# Processes that were started separately have separate outputs.
+cluster="{\"worker\": [\"127.0.0.1:$(free_port)\", \"127.0.0.1:$(free_port)\"]}" pids=()
+rm -f out.* err.*
+for i in 0 1; do
+    TF_CONFIG="{\"cluster\": $cluster, \"task\": {\"type\": \"worker\", \"index\": $i}}" \
+        timeout -k 1 $patience "$m" train "${model[@]}" --data "$data" --metrics accuracy --seed 1 >"out.$i" 2>"err.$i" </dev/null &
+    pids[i]=$!
+done
+ended 0 0 && grep -q '"epoch": 1' out.0 && cmp -s out.0 out.1
+result workers_of_tf_config_print_the_same_as_json $? "$(said)"
 
 # ---- differences
 workers=2 port=$(free_port) pids=()
@@ -101,12 +142,12 @@ result a_worker_that_never_comes_is_named $? "$(said)"
 # ---- failures of one worker are all workers'
 long=(--data "${data/.batch/.repeat().batch}" --steps 1000000)
 start_all 3 "${long[@]}"
-wait_for '"step": 20,' out.1
+wait_for '"step": 20,' out.0
 kill -9 "$(process 1)"
 ended 1 137 1 && all_say 'rank 1 \(127\.0\.0\.1:[0-9]+\) .*at step [0-9]+' 0 2
 result a_killed_worker_ends_all $? "$(said)"
 start_all 3 --peer-timeout 10 "${long[@]}"
-wait_for '"step": 20,' out.1
+wait_for '"step": 20,' out.0
 stopped=$(process 1)
 kill -STOP "$stopped"
 wait "${pids[0]}"; a=$?
@@ -116,7 +157,7 @@ wait "${pids[1]}"; c=$?
 [ $a$b$c = 111 ] && all_say 'rank 1 \(127\.0\.0\.1:[0-9]+\) gave no sign of life for 10 s, at step [0-9]+' 0 2
 result a_stopped_worker_ends_all $? "$(said)"
 start_all 2 "${long[@]}"
-wait_for '"step": 20,' out.1
+wait_for '"step": 20,' out.0
 kill -INT "$(process 1)"
 ended 1 130 && all_say 'rank 1 \(.*\) failed at step [0-9]+: .*(interrupted|cancelled)' 0
 result an_interrupted_worker_ends_all $? "$(said)"
@@ -124,6 +165,18 @@ result an_interrupted_worker_ends_all $? "$(said)"
 start_all 2 --data 'range(64).map(i => ([1.0], cast(i / 63, "int64") * 7)).batch(8)'
 ended 1 1 && all_say 'label 7' 1 && all_say 'rank 1 .* failed at step .*label 7' 0
 result a_label_out_of_range_on_one_worker_is_everybodys $? "$(said)"
+# A label is named by its row in the global batch, whichever process has it.
+for bad in 0 5 9 13 15; do
+    wrong="range(64).map(i => ([1.0], 7 if i == 16 + $bad else i % 3)).batch(16)"
+    for how in '1 4' '2 2' '4 1'; do
+        # shellcheck disable=SC2086
+        set -- $how
+        start_all "$1" --replicas "$2" --data "$wrong"
+        # shellcheck disable=SC2046
+        ended $(yes 1 | head -n "$1") && grep -qF "label 7 of row $bad of the batch" err.*
+        result "a_label_in_row_${bad}_of_workers_${1}_replicas_$2" $? "$(said)"
+    done
+done
 printf 'spoiled' | dd of=part-2-00000-of-00001.tfrecord bs=1 seek=400 conv=notrunc 2>/dev/null
 start_all 3 --data "$files" --auto-shard file
 ended 1 1 1 && all_say 'part-2' 2 && all_say 'rank 2 .* failed at step [0-9]+: ' 0 1

@@ -345,3 +345,92 @@ ON_DEVICES(curves_count_what_is_above_each_threshold)
         drop_blocks(b);
     }
 }
+
+/* A weight of 3 is three such rows. */
+ON_DEVICES(weights_count_what_they_weigh)
+{
+    static const size_t shapes[][2] = {{0, 3}, {1, 1}, {5, 7}, {33, 2}};
+    for (size_t t = 0; t < 4 * (MR_METRIC_ONE + 1); t++) {
+        size_t n = shapes[t % 4][0], width = shapes[t % 4][1], values = n * width;
+        mr_math_metric_kind kind = (mr_math_metric_kind)(t / 4);
+        bool rows = kind >= MR_METRIC_SPARSE && kind <= MR_METRIC_TOP_K_CATEGORICAL;
+        bool sparse = kind == MR_METRIC_SPARSE || kind == MR_METRIC_TOP_K;
+        float *x = draw(b, values), *w = draw(b, n);
+        int32_t *z = calloc(values + 1, sizeof *z);
+        double begin[2] = {3, 5}, want[2] = {3, 5}, none[2] = {0, 0}, *got;
+        for (size_t i = 0; i < values; i++)
+            z[i] = (int32_t)(mr_test_random(&b->seed) % (sparse ? width : 2));
+        for (size_t i = 0; i < n; i++)
+            w[i] = (float)(mr_test_random(&b->seed) % 4) / 2;
+        const float *on_x = put_floats(b, x, values);
+        const int32_t *on_z = put(b, z, values * sizeof *z);
+        mr_math_metric o = {
+            .kind = kind, .width = width, .k = 2, .threshold = 0.25, .label_dtype = MR_INT32};
+        for (size_t i = 0; i < n; i++) {
+            o.n = 1;
+            o.x = on_x + i * width;
+            o.labels = on_z + i * (sparse ? 1 : width);
+            o.total = put(b, none, sizeof none);
+            mr_ok(b->m->metric(b->s, &o, &st), &st);
+            got = get(b, o.total, sizeof none);
+            want[0] += (double)w[i] * got[0];
+            want[1] += (double)w[i] * got[1];
+            free(got);
+        }
+        o.n = n;
+        o.x = on_x;
+        o.labels = on_z;
+        o.weights = put_floats(b, w, n);
+        o.values_per_weight = rows ? 1 : width;
+        for (int sum_only = 0; sum_only < 2; sum_only++) {
+            o.total = put(b, begin, sizeof begin);
+            o.sum_only = sum_only;
+            mr_test_context("metric %d of %zux%zu", (int)kind, n, width);
+            mr_ok(b->m->metric(b->s, &o, &st), &st);
+            got = get(b, o.total, sizeof begin);
+            mr_eq_f64(got[0], want[0], 1e-9 * (1 + fabs(want[0])));
+            mr_eq_f64(got[1], sum_only ? 5 : want[1], 1e-9);
+            free(got);
+        }
+        free(x);
+        free(w);
+        free(z);
+        drop_blocks(b);
+    }
+}
+
+ON_DEVICES(weights_count_in_curves)
+{
+    enum { N = 37, K = 5 };
+    float *x = draw(b, N), *w = draw(b, N / 2 + 1);
+    bool z[N];
+    double want[2 * K] = {0}, zero[2 * K] = {0}, *got;
+    for (size_t i = 0; i < N; i++) {
+        x[i] = fabsf(x[i]);
+        z[i] = mr_test_random(&b->seed) % 2 == 0;
+        w[i / 2] = (float)(i % 5) / 2;
+    }
+    for (size_t i = 0; i < N; i++)
+        for (size_t j = 0; j < K; j++) {
+            float least = j == 0       ? -1e-7f
+                          : j + 1 == K ? 1 + 1e-7f
+                                       : (float)((double)j / (double)(K - 1));
+            want[z[i] ? j : K + j] += x[i] > least ? (double)w[i / 2] : 0;
+        }
+    mr_math_curve o = {.n = N,
+                       .thresholds = K,
+                       .x = put_floats(b, x, N),
+                       .label_dtype = MR_BOOL,
+                       .labels = put(b, z, sizeof z),
+                       .counts = put(b, zero, sizeof zero),
+                       .weights = put_floats(b, w, N / 2 + 1),
+                       .values_per_weight = 2};
+    mr_ok(b->m->curve(b->s, &o, &st), &st);
+    got = get(b, o.counts, sizeof want);
+    for (size_t j = 0; j < 2 * K; j++)
+        mr_eq_f64(got[j], want[j], 1e-12);
+    free(got);
+    free(x);
+    free(w);
+    drop_blocks(b);
+}

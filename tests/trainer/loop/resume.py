@@ -40,7 +40,7 @@ def backup(freq):
 
 
 def key(line):
-    if "learning_rate" in line:
+    if "learning_rate" in line and "loss" not in line:  # of print_learning_rate
         return "rate", line["epoch"]
     return ("step", line["step"]) if "step" in line else ("epoch", line["epoch"])
 
@@ -136,6 +136,8 @@ def check_case(args, freq, workers=1, sig=signal.SIGKILL, sample=3):
             assert os.path.exists("backup/backup/state.json")
         outs, codes, err = run(args + backup(freq), workers)
         assert codes == [0] * workers, err
+        if sig == signal.SIGTERM:  # every line once, of one run or the other
+            assert printed + list(map(key, outs[0])) == list(whole), (step, printed, outs[0])
         for out in outs:
             assert out, f"killed at {step}: no line"
             for line in out:
@@ -266,6 +268,13 @@ def test_a_named_job_of_a_data_service():
             p.stdout.close()
 
 
+def test_streams_of_this_process():
+    """In any epoch, with ops above that note the place of their input when they are opened."""
+    streams = SHUFFLED.replace(".shuffle(12)", '.shuffle(12).distribute("local", streams=2).shuffle(5)')
+    check_case(TRAIN + ["--data", streams], 1, sample=6)
+    check_case(TRAIN + ["--data", streams.replace(".prefetch(2)", ""), "--replicas", "3"], '"epoch"', sample=4)
+
+
 def test_termination_saves_and_ends_with_143():
     check_case(TRAIN + ["--data", SHUFFLED, "--epochs", "3"], '"epoch"', sig=signal.SIGTERM)
 
@@ -303,13 +312,38 @@ def test_another_number_of_replicas():
 
 def test_another_model_is_refused_and_nothing_is_touched():
     leave_backup(TRAIN + ["--data", SHUFFLED] + backup(1), 5)
-    for change, word in ((("dense(3).dropout(0.2).dense(1)", "dense(4).dense(1)"), "dense/kernel"),
-                         (("adam(0.01)", "sgd(0.01)"), "optimizer adam")):
+    for change, word in ((("dense(3).dropout(0.2).dense(1)", "dense(4).dense(1)"), "dense/units is 4, was 3"),
+                         (("adam(0.01)", "sgd(0.01)"), "optimizer is sgd, was adam")):
         args = [a.replace(*change) for a in TRAIN]
         outs, codes, err = run(args + ["--data", SHUFFLED] + backup(1))
         assert codes == [1] and word in err and outs == [[]], (codes, err)
     outs, codes, err = run(TRAIN + ["--data", SHUFFLED] + backup(1))
     assert codes == [0], err
+
+
+def test_changed_settings_are_taken_if_asked_for():
+    args = ["--data", SHUFFLED, "--resume-changed"] + backup(1)
+    leave_backup(TRAIN + ["--data", SHUFFLED] + backup(1), 5)
+    outs, codes, err = run([a.replace("adam(0.01)", "adam(0.02)").replace("0.2", "0.3") for a in TRAIN] + args)
+    assert codes == [0], err
+    assert "dropout/rate is 0.3, was 0.2" in err and "optimizer/learning_rate is 0.02, was 0.01" in err, err
+
+
+def test_a_second_run_in_the_directory_is_refused():
+    remove_backup()
+    args = TRAIN + ["--data", SHUFFLED, "--epochs", "1000000"] + backup(100)
+    first = start(args, 1)[0]
+    try:
+        first.stdout.readline()
+        outs, codes, err = run(args)
+        assert codes == [1] and outs == [[]] and "another run" in err and "backup" in err, (codes, err)
+        assert first.poll() is None
+    finally:
+        first.kill()
+        first.communicate()
+    assert os.path.exists("backup/lock")  # which locks nothing any more
+    outs, codes, err = run(args[:-4] + ["--epochs", "1"] + backup(100))
+    assert codes == [0] and not os.path.exists("backup"), (codes, err)
 
 
 def main():

@@ -27,6 +27,56 @@ train an_epoch_is_two_steps 0 "$two" '' --data "$data"
 result what_needs_validation_data_is_said_once "$([ $? = 0 ] && [ "$(wc -l <err)" = 2 ] && grep -q 'early_stopping watches val_loss, but there are no validation data' err &&
     grep -q 'reduce_lr_on_plateau watches val_mse, .* monitor="mse"' err; echo $?)" "$(cat err)"
 
+# ---- lines: each is one write, however fast they come, and says the learning rate at the end of an epoch
+cat >packets.py <<'PYTHON'
+import os, subprocess, sys
+read, write = os.pipe2(os.O_DIRECT) # each write is a packet
+child = subprocess.Popen(sys.argv[1:], stdout=write)
+os.close(write)
+n = 0
+while packet := os.read(read, 1 << 16):
+    n += 1
+    assert packet.endswith(b"\n") and packet.count(b"\n") == 1, packet
+assert child.wait() == 0 and n > 600, n
+PYTHON
+python3 packets.py "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --data "$data" --epochs 300 --eval "$data" \
+    --callback 'print_learning_rate()' >out 2>err
+result each_line_of_json_is_one_write $? "$(head -c 500 err)"
+train an_epoch_says_the_learning_rate 0 '"epoch": 1, .*"learning_rate": 0\.005\} .*"epoch": 2, .*"learning_rate": 0\.0025\}' '' --data "$data" --epochs 2 \
+    --optimizer 'sgd(exponential_decay(0.01, decay_steps=2, decay_rate=0.5))'
+"$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.25)' --data "$data" --validation "$data" --epochs 2 >out 2>err
+result so_does_a_line_of_text "$([ "$(grep -cE '^epoch [12]/2 .*val_loss [0-9.]+  lr 0\.25$' out)" = 2 ]; echo $?)" "$(cat out err)"
+
+# ---- weights: the same as in the data
+three='range(12).map(i => ([cast(i, "float32") / 8.0], i % 3)).batch(4)'
+classes=(--model 'dense(3)' --loss sparse_categorical_crossentropy --seed 1)
+weights() { # NAME WEIGHTS EXPRESSION
+    "$m" train "${classes[@]}" --optimizer 'sgd(0.1)' --log json --metrics accuracy --data "$three" --class-weights "$2" --weighted-metrics accuracy >out 2>err &&
+        "$m" train "${classes[@]}" --optimizer 'sgd(0.1)' --log json --metrics 'accuracy,weighted(accuracy)' \
+            --data "${three/.batch/.map((x, y) => (x, y, $3)).batch}" >want 2>>err && cmp out want && grep -q '"weighted_accuracy"' out
+    result "$1" $? "$(cat out err)"
+}
+weights class_weights_in_order '0.5,2.0,4' 'gather([0.5, 2.0, 4.0], y)'
+weights class_weights_of_some '{1: 3.0}' 'gather([1.0, 3.0, 1.0], y)'
+weights class_weights_by_name '2:0.25, 0:2' 'gather([2.0, 1.0, 0.25], y)'
+for bad in '' 'a' '1:' '1.0,-2.0' '1:1,1:2' '1.0,nan' '99999999:1' '1.0;2.0' '-1:2'; do
+    train "class_weights_are_not_[$bad]" 2 '' '--class-weights: .* are not weights of classes' --data "$three" "${classes[@]}" --class-weights="$bad"
+done
+train class_weights_need_classes 1 '' 'class weights need labels that are class numbers' --data "$data" --class-weights 1.0,2.0
+
+# ---- part of the validation data
+"$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.0)' --seed 1 --log json --data "$data" --validation "$data.take(1)" >want 2>err
+"$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.0)' --seed 1 --log json --data "$data" --validation "$data.repeat()" --validation-steps 1 >out 2>err
+result validation_steps_are_batches "$(cmp out want && grep -q val_loss out; echo $?)" "$(cat out want err)"
+
+# ---- a saturated output: what Keras gives for it
+train a_saturated_output_learns 0 '"step": 1, "epoch": 1, "loss": 40\.0*\} .*"step": 2, .*"loss": 24\.0*\} .*"step": 3, .*"loss": 8\.00033.*"step": 4, .*"loss": 0\.0003' '' \
+    --model 'dense(1, activation="sigmoid", use_bias=false, kernel_initializer=constant(40.0))' --loss binary_crossentropy --optimizer 'sgd(16.0)' \
+    --data 'range(12).map(i => ([1.0], [0.0])).batch(1)'
+train logits_that_are_none_are_warned_of 0 '"loss": 40' 'from_logits=true, but the model ends with sigmoid' \
+    --model 'dense(1, activation="sigmoid", use_bias=false, kernel_initializer=constant(40.0))' --loss 'binary_crossentropy(from_logits=true)' \
+    --data 'range(1).map(i => ([1.0], [0.0])).batch(1)'
+
 # ---- an input function: each of two replicas takes an element, and they see the slices of one batch
 rows='range(18).map(i => ([cast(i, "float32") / 8.0], [1.0]))'
 "$m" train --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --replicas 2 --data "$rows.batch(6)" >want 2>err
@@ -144,7 +194,7 @@ train a_tpu_is_refused 1 '' 'no TPU backend' --data "$data" --strategy tpu
 train parameter_servers_need_a_cluster 2 '' 'at least one task of type ps' --data "$data" --strategy parameter_server
 
 # ---- validation and the length of an epoch
-train validation_after_every_epoch 0 '"epoch": 1, "loss": [^,]*, "mse": [^,]*, "val_loss": [^,]*, "val_mse": [^,}]*\} .*"epoch": 2,.*"val_mse"' '' \
+train validation_after_every_epoch 0 '"epoch": 1, "loss": [^,]*, "mse": [^,]*, "val_loss": [^,]*, "val_mse": [^,}]*, "learning_rate": 0\.01\} .*"epoch": 2,.*"val_mse"' '' \
     --data "$data" --validation "$data" --metrics mse --epochs 2
 result validation_is_what_evaluation_gives "$(python3 -c '
 import json
@@ -184,7 +234,7 @@ result metrics_have_one_name_each_everywhere "$(python3 -c '
 import json
 names = ["precision", "precision_1", "auc", "mean_squared_error"]
 step, epoch, evaluation = [json.loads(x) for x in open("out")]
-assert list(epoch) == ["epoch", "loss"] + names + ["val_loss"] + ["val_" + x for x in names], epoch
+assert list(epoch) == ["epoch", "loss"] + names + ["val_loss"] + ["val_" + x for x in names] + ["learning_rate"], epoch
 assert list(evaluation) == ["eval_loss"] + ["eval_" + x for x in names], evaluation
 head = open("names.csv").readline().strip().split(",")
 assert set(names) < set(head) and "val_auc" in head, head'; echo $?)" "$(cat out err)"

@@ -37,6 +37,8 @@ static double metric_value(const mr_math_metric *p, size_t i)
         return p->x[i] > p->threshold;
     case MR_METRIC_POSITIVE:
         return label(p, i) != 0;
+    case MR_METRIC_ONE:
+        return 1;
     default:
         return (double)(p->x[i] > p->threshold) == label(p, i);
     }
@@ -73,12 +75,16 @@ static void run_metric(void *args)
     const mr_math_metric *p = args;
     bool by_row = compares_rows(p->kind);
     size_t n = by_row ? p->width > 0 ? p->n : 0 : p->n * p->width;
-    double total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += by_row ? metric_hit(p, i) : metric_value(p, i);
+    double total = 0, count = p->weights ? 0 : (double)n;
+    for (size_t i = 0; i < n; i++) {
+        double weight = p->weights ? (double)p->weights[i / p->values_per_weight] : 1;
+        double v = by_row ? metric_hit(p, i) : metric_value(p, i);
+        total += p->weights ? weight * v : v;
+        count += p->weights ? weight : 0;
+    }
     p->total[0] += total;
     if (!p->sum_only)
-        p->total[1] += (double)n;
+        p->total[1] += count;
 }
 
 static float threshold(const mr_math_curve *p, size_t t)
@@ -107,8 +113,9 @@ static void run_curve(void *args)
         float x = p->logits ? 1 / (1 + expf(-p->x[i])) : p->x[i];
         bool positive = mr__value_as_double(p->label_dtype, p->labels, i) != 0;
         double *counts = p->counts + (positive ? 0 : p->thresholds);
+        double weight = p->weights ? (double)p->weights[i / p->values_per_weight] : 1;
         for (size_t t = thresholds_below(p, x); t > 0; t--)
-            counts[t - 1]++;
+            counts[t - 1] += weight;
     }
 }
 

@@ -241,8 +241,16 @@ static mr_code op_metric(mr_stream *stream, const mr_math_metric *p, mr_status *
     MR_TRY(mr__cuda_reserve(s, &s->scratch, sum_room(SUM_PARTS) * sizeof(double), st));
     mr_k_metric first = {.m = *p, .parts = clamp(p->n, 1, SUM_PARTS), .out = s->scratch.p};
     MR_TRY(mr__launch_metric(s, &first, first.parts * WARP, st));
-    double count = p->sum_only ? 0 : (double)(one ? p->n : values);
-    return finish_sum(s, s->scratch.p, first.parts, true, count, p->total, st);
+    double count = p->sum_only || p->weights ? 0 : (double)(one ? p->n : values);
+    MR_TRY(finish_sum(s, s->scratch.p, first.parts, true, count, p->total, st));
+    if (p->sum_only || !p->weights)
+        return MR_OK;
+    mr_math_metric weights = *p; /* their sum is the number of values */
+    weights.kind = MR_METRIC_ONE;
+    weights.width = one ? 1 : p->width;
+    weights.sum_only = true;
+    weights.total = p->total + 1;
+    return op_metric(stream, &weights, st);
 }
 
 /* Allocates the words in which bad labels are counted. */

@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps one checkpoint, resumes from it when training restarts, and removes it when training has
- * succeeded. */
+ * succeeded. In the directory:
+ *
+ *   backup/     the checkpoint
+ *   checkpoint  names it
+ *   begun.json  the state of the callbacks when training began: a run that was killed before its
+ *               first backup begins again, and its callbacks cut off what they had written
+ *   lock        held while a run uses the directory */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "pipeline/files/process_lock.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/version.h"
+#include "trainer/files/json_file.h"
 #include "trainer/loop/callback_impl.h"
 #include "trainer/loop/checkpoint.h"
+#include "trainer/loop/fit_loop.h"
 #include "trainer/exchange/saved_model_impl.h"
 #include "trainer/strategy/strategy_impl.h"
 
-static const char backup_name[] = "backup", latest_name[] = "checkpoint";
+static const char backup_name[] = "backup", latest_name[] = "checkpoint",
+                  begun_name[] = "begun.json", lock_name[] = "lock";
 
 struct params {
     char *directory;
@@ -21,6 +32,7 @@ struct params {
 
 struct state {
     const struct params *params;
+    mr_process_lock *lock; /* owned; NULL: the directory is not locked */
 };
 
 static mr_code path_of(const struct state *s, const char *name, char **out, mr_status *st)
@@ -52,17 +64,137 @@ static mr_code agree(const mr_train_event *e, bool mine, mr_status *st)
     return rc;
 }
 
-static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
+/* ---- the lock ---- */
+
+static void unlock(struct state *s)
+{
+    mr_process_lock_release(s->lock);
+    s->lock = NULL;
+}
+
+/* What a killed process was writing: ".checkpoint.123-1.partial". */
+static mr_code remove_partial(void *ctx, const char *name, mr_status *st)
+{
+    static const char *const of[] = {latest_name, begun_name};
+    size_t n = strlen(name), end = sizeof ".partial" - 1;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        size_t k = strlen(of[i]);
+        if (n <= k + 2 + end || name[0] != '.' || strncmp(name + 1, of[i], k) != 0 ||
+            name[k + 1] != '.' || strcmp(name + n - end, ".partial") != 0)
+            continue;
+        char *path;
+        MR_TRY(path_of(ctx, name, &path, st));
+        mr_code rc = mr__remove_saved(path, st);
+        mr_free(path);
+        return rc;
+    }
+    return MR_OK;
+}
+
+static mr_code try_lock(struct state *s, mr_status *st)
+{
+    char *path;
+    MR_TRY(path_of(s, lock_name, &path, st));
+    mr_code rc = mr__make_directories(s->params->directory, st);
+    if (rc == MR_OK)
+        rc = mr_process_lock_take(&s->lock, path, st);
+    mr_free(path);
+    if (rc == MR_OK)
+        rc = mr__each_name(s->params->directory, remove_partial, s, st);
+    return rc;
+}
+
+static bool only_warns(const struct state *s)
+{
+    return strcmp(s->params->on_error, "warn") == 0;
+}
+
+/* A second run would overwrite the backups of the first. */
+static mr_code lock(struct state *s, const mr_train_event *e, mr_status *st)
+{
+    char message[1024];
+    mr_status own;
+    unlock(s);
+    mr_code rc = mr__writes_files(e) ? try_lock(s, &own) : MR_OK;
+    if (rc == MR_OK)
+        return MR_OK;
+    if (rc == MR_UNAVAILABLE) {
+        rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                     "another run keeps its backup in this directory, and has not ended: wait for "
+                     "its end, or name another directory");
+        mr_status_at(st, s->params->directory, -1, -1);
+        return rc;
+    }
+    if (!only_warns(s) && rc != MR_UNIMPLEMENTED) { /* not every file system has locks */
+        if (st)
+            *st = own;
+        return rc;
+    }
+    mr_status_format(&own, message, sizeof message);
+    mr_log(MR_LOG_WARNING, "backup_and_restore: %s", message);
+    return MR_OK;
+}
+
+/* ---- the beginning ---- */
+
+static mr_code note_begin(const struct state *s, const mr_train_event *e, mr_status *st)
+{
+    json_t *callbacks;
+    MR_TRY(mr__remember(e->opts, e->model, s->params->directory, &callbacks, st));
+    json_t *root = json_pack("{s:i, s:s, s:o}", "format", (int)MR__SAVED_FORMAT, "millrace",
+                             MR_VERSION, "callbacks", callbacks);
+    mr_code rc = root ? mr__replace_json(s->params->directory, begun_name, root, st)
+                      : mr_fail_memory(st, 0, begun_name);
+    json_decref(root);
+    return rc;
+}
+
+static mr_code epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
 {
     const struct state *s = ctx;
+    mr_status own;
+    if (e->step > 0 || e->epoch > 1 || !mr__writes_files(e))
+        return MR_OK;
+    return mr__save_ended(e, s->params->on_error, note_begin(s, e, &own), &own, st);
+}
+
+/* Of a run that was killed before its first backup. */
+static mr_code recall_begin(const struct state *s, const mr_train_event *e, mr_status *st)
+{
     char *path;
+    json_t *root = NULL;
+    mr_status why;
+    MR_TRY(path_of(s, begun_name, &path, st));
+    bool found = mr__is_there(path);
+    mr_free(path);
+    if (!found || !mr__writes_files(e))
+        return MR_OK;
+    mr_code rc = mr__load_json(s->params->directory, begun_name, &root, &why);
+    if (rc == MR_OK)
+        rc = mr__recalled_load(&e->loop->recalled, s->params->directory, root, e->model, &why);
+    json_decref(root);
+    if (rc == MR_RESOURCE_EXHAUSTED && st)
+        *st = why;
+    if (rc == MR_OK || rc == MR_RESOURCE_EXHAUSTED)
+        return rc;
+    char message[1024];
+    mr_status_format(&why, message, sizeof message);
+    mr_log(MR_LOG_WARNING, "callbacks do not continue their files: %s", message);
+    return MR_OK;
+}
+
+static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
+{
+    struct state *s = ctx;
+    char *path;
+    MR_TRY(lock(s, e, st));
     MR_TRY(path_of(s, backup_name, &path, st));
     bool found = mr__is_there(path);
     mr_code rc = agree(e, found, st);
     if (rc == MR_OK)
         rc = mr__check_place(e, path, s->params->on_error, st);
-    if (rc == MR_OK && found)
-        rc = mr_checkpoint_restore(e, path, st);
+    if (rc == MR_OK)
+        rc = found ? mr_checkpoint_restore(e, path, st) : recall_begin(s, e, st);
     if (rc == MR_OK && found)
         mr_log(MR_LOG_INFO, "resumes after step %" PRId64 " of epoch %" PRId64 ", from %s", e->step,
                e->epoch, path);
@@ -92,38 +224,49 @@ static mr_code batch_end(void *ctx, const mr_train_event *e, mr_status *st)
     return saves(ctx, e) ? save(ctx, e, st) : MR_OK;
 }
 
-/* If training was stopped within the epoch, it has been saved already. */
 static mr_code epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
 {
     const struct state *s = ctx;
-    (void)st;
-    return s->params->save_freq == 0 && !e->stopping ? save(s, e, st) : MR_OK;
+    return s->params->save_freq == 0 ? save(s, e, st) : MR_OK;
 }
 
-/* Removes the checkpoint and the file that names it. */
+/* Removes the checkpoint, the file that names it, and the record of the beginning. */
 static mr_code drop(const struct state *s, mr_status *st)
 {
-    char *backup, *latest = NULL;
+    char *backup, *latest = NULL, *begun = NULL;
     MR_TRY(path_of(s, backup_name, &backup, st));
     mr_code rc = path_of(s, latest_name, &latest, st);
+    if (rc == MR_OK)
+        rc = path_of(s, begun_name, &begun, st);
     if (rc == MR_OK)
         rc = mr__remove_saved(latest, st);
     if (rc == MR_OK && mr__is_there(backup))
         rc = mr__drop_saved(backup, st);
     if (rc == MR_OK)
-        mr__remove_empty(s->params->directory);
+        rc = mr__remove_saved(begun, st);
     mr_free(backup);
     mr_free(latest);
+    mr_free(begun);
     return rc;
 }
 
 static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
 {
-    const struct state *s = ctx;
+    struct state *s = ctx;
     mr_status own;
-    if (e->error != MR_OK || e->stopping || !mr__writes_files(e))
-        return MR_OK;
-    return mr__save_ended(e, s->params->on_error, drop(s, &own), &own, st);
+    mr_code rc = MR_OK;
+    bool done = e->error == MR_OK && !e->stopping && mr__writes_files(e);
+    if (done)
+        rc = mr__save_ended(e, s->params->on_error, drop(s, &own), &own, st);
+    unlock(s);
+    if (done)
+        mr__remove_empty(s->params->directory);
+    return rc;
+}
+
+static void clear(void *ctx)
+{
+    unlock(ctx);
 }
 
 static mr_code check(const void *params, mr_status *st)
@@ -148,10 +291,12 @@ const mr_callback_desc mr__callback_backup_and_restore = {
            .params = table,
            .params_size = sizeof(struct params)},
     .calls = {.train_begin = train_begin,
+              .epoch_begin = epoch_begin,
               .batch_end = batch_end,
               .epoch_end = epoch_end,
               .train_end = train_end,
               .saves = saves,
+              .free = clear,
               .backs_up = true},
     .state_size = sizeof(struct state),
     .check = check,

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A line of comma-separated values for each epoch: its number from 0, then the values in the order
  * of their names, like Keras. Includes the learning rate of the epoch if an earlier callback may
- * change it. */
+ * change it. A resumed run continues the file as the checkpoint left it: lines that a run wrote
+ * after its checkpoint, before it was killed, are cut off. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "pipeline/files/whole_file.h"
+#include "pipeline/formats/crc32c.h"
+#include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
 #include "trainer/loop/callback_impl.h"
 
@@ -22,46 +27,176 @@ enum {
     LINE = MAX_NAMES * (NAME + 8)
 };
 
+/* What the file holds. */
+typedef struct content {
+    char *bytes; /* owned, NUL-ended; NULL: nothing, or the file is not a regular one */
+    size_t n;
+} content;
+
 struct state {
     const struct params *params;
     bool open, has_names;
-    double rate; /* at the beginning of the epoch, after earlier callbacks set it */
+    bool regular;  /* the file can be read and cut */
+    bool prepared; /* the lines of runs before were looked at */
+    bool recalled; /* by a checkpoint */
+    bool checked;  /* the columns */
+    double rate;   /* at the beginning of the epoch, after earlier callbacks set it */
     int fd;
+    int64_t size; /* bytes written, and their CRC-32C */
+    uint32_t crc;
+    char *header;           /* the file's first line, owned; NULL: it has none yet */
+    bool unended, one_line; /* the last line has no end; it is the header */
     size_t n;
     char names[MAX_NAMES][NAME];
 };
 
 static const char rate_name[] = "learning_rate";
 
-static mr_code fail(const struct state *s, const char *what, mr_status *st)
+static mr_code at_file(const struct state *s, mr_code rc, mr_status *st)
 {
-    mr_code rc = mr_fail_errno(st, errno, "csv_logger: cannot %s", what);
     mr_status_at(st, s->params->file, -1, -1);
     return rc;
+}
+
+static mr_code fail(const struct state *s, const char *what, mr_status *st)
+{
+    return at_file(s, mr_fail_errno(st, errno, "csv_logger: cannot %s", what), st);
+}
+
+static void forget(struct state *s)
+{
+    if (s->open)
+        mr__sys->close(s->fd);
+    mr_free(s->header);
+    *s = (struct state){.params = s->params};
 }
 
 static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
 {
     struct state *s = ctx;
     struct stat is;
+    forget(s);
     if (!mr__writes_files(e))
         return MR_OK;
-    s->has_names = false;
-    s->n = 0;
-    int how = O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND | (s->params->append ? 0 : O_TRUNC);
-    if ((s->fd = mr__sys->open(s->params->file, how, 0666)) < 0)
+    if ((s->fd = mr__sys->open(s->params->file, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666)) <
+        0)
         return fail(s, "open the file", st);
     s->open = true;
     if (mr__sys->fstat(s->fd, &is) != 0)
         return fail(s, "read the file's size", st);
-    s->has_names = is.st_size > 0; /* of a run before */
+    s->regular = S_ISREG(is.st_mode);
     return MR_OK;
 }
 
-static mr_code put(const struct state *s, const char *line, mr_status *st)
+static mr_code put(struct state *s, const char *line, mr_status *st)
 {
-    return mr__write_all(s->fd, line, strlen(line)) == 0 ? MR_OK : fail(s, "write a line", st);
+    size_t n = strlen(line);
+    if (mr__write_all(s->fd, line, n) != 0)
+        return fail(s, "write a line", st);
+    s->size += (int64_t)n;
+    s->crc = mr_crc32c_extend(s->crc, line, n);
+    return MR_OK;
 }
+
+/* ---- the lines of a run before ---- */
+
+static mr_code load(const struct state *s, content *c, mr_status *st)
+{
+    void *bytes;
+    *c = (content){NULL, 0};
+    if (!s->regular)
+        return MR_OK;
+    MR_TRY(mr_file_read(s->params->file, NULL, &bytes, &c->n, st));
+    c->bytes = bytes;
+    return MR_OK;
+}
+
+/* Leaves the first n bytes. */
+static mr_code cut(struct state *s, const content *c, size_t n, mr_status *st)
+{
+    if (s->regular && mr__sys->ftruncate(s->fd, (off_t)n) != 0)
+        return fail(s, "cut the file", st);
+    s->size = (int64_t)n;
+    s->crc = n > 0 ? mr_crc32c(c->bytes, n) : 0;
+    return MR_OK;
+}
+
+/* Takes over the first n bytes. */
+static mr_code keep(struct state *s, const content *c, size_t n, mr_status *st)
+{
+    size_t line = 0;
+    if (n < c->n || !s->regular)
+        MR_TRY(cut(s, c, n, st));
+    s->size = (int64_t)n;
+    s->crc = n > 0 ? mr_crc32c(c->bytes, n) : 0;
+    if (n == 0)
+        return MR_OK;
+    while (line < n && c->bytes[line] != '\n')
+        line++;
+    s->unended = c->bytes[n - 1] != '\n';
+    s->one_line = line == n;
+    s->has_names = true;
+    line -= line > 0 && c->bytes[line - 1] == '\r';
+    s->header = mr_strndup(c->bytes, line);
+    return s->header ? MR_OK : mr_fail_memory(st, line, "the columns of a log");
+}
+
+/* The bytes before the first line of an epoch, counted from 0, that is trained again. */
+static size_t lines_before(const content *c, int64_t epoch)
+{
+    const char *at = c->bytes ? strchr(c->bytes, '\n') : NULL;
+    while (at && at[1] && strtoll(at + 1, NULL, 10) < epoch && strchr(at + 1, '\n'))
+        at = strchr(at + 1, '\n');
+    return at ? (size_t)(at + 1 - c->bytes) : c->n;
+}
+
+/* Without a checkpoint that knows the file: a run begins anew, or continues from a checkpoint of a
+ * version that did not remember it. */
+static mr_code prepare(struct state *s, const mr_train_event *e, mr_status *st)
+{
+    content c;
+    bool resumed = e->step > 0;
+    s->prepared = true;
+    if (s->recalled)
+        return MR_OK;
+    MR_TRY(load(s, &c, st));
+    size_t n = s->params->append ? c.n : resumed ? lines_before(&c, e->epoch - 1) : 0;
+    mr_code rc = keep(s, &c, n, st);
+    mr_free(c.bytes);
+    return rc;
+}
+
+static mr_code recall(void *ctx, const mr_callback_memory *m, mr_status *st)
+{
+    struct state *s = ctx;
+    content c;
+    s->rate = m->numbers[2];
+    s->recalled = true;
+    if (!s->open)
+        return MR_OK;
+    MR_TRY(load(s, &c, st));
+    size_t n = (size_t)mr__remembered_count(m->numbers[0]);
+    const int64_t crc = mr__remembered_count(m->numbers[1]);
+    bool same = c.n >= n && (n == 0 || mr_crc32c(c.bytes, n) == crc);
+    if (s->regular && !same)
+        mr_log(MR_LOG_WARNING,
+               "csv_logger: %s is not as the run before left it: the lines that are there stay",
+               s->params->file);
+    mr_code rc = keep(s, &c, same ? n : c.n, st);
+    mr_free(c.bytes);
+    return rc;
+}
+
+static void remember(const void *ctx, mr_callback_memory *out)
+{
+    const struct state *s = ctx;
+    if (s->open && mr__fsync_again(s->fd) != 0)
+        errno = 0; /* not every file can be synced */
+    *out = (mr_callback_memory){
+        .of = s->params->file, .n = 3, .numbers = {(double)s->size, (double)s->crc, s->rate}};
+}
+
+/* ---- columns ---- */
 
 static int by_name(const void *a, const void *b)
 {
@@ -76,36 +211,85 @@ static bool writes_rate(const struct state *s, const mr_train_event *e)
     return false;
 }
 
+/* Those of every epoch, validation included. */
+static void find_names(struct state *s, const mr_train_event *e)
+{
+    const mr_fit_result none = {0};
+    mr_train_event end = *e;
+    if (e->opts->validation)
+        end.validation = &none;
+    s->n = 0;
+    for (size_t i = 0;
+         s->n < MAX_NAMES && mr_train_value_name(&end, i, s->names[s->n], sizeof s->names[0]); i++)
+        s->n += strcmp(s->names[s->n], rate_name) != 0 || writes_rate(s, e);
+    qsort(s->names, s->n, sizeof s->names[0], by_name);
+}
+
+static void header_line(const struct state *s, char line[LINE])
+{
+    size_t at = (size_t)snprintf(line, LINE, "epoch");
+    for (size_t i = 0; i < s->n; i++)
+        at += (size_t)snprintf(line + at, LINE - at, "%s%s", s->params->separator, s->names[i]);
+}
+
+static mr_code end_last_line(struct state *s, mr_status *st)
+{
+    if (!s->unended)
+        return MR_OK;
+    mr_log(MR_LOG_WARNING, "csv_logger: the last line of %s had no end, which it gets now",
+           s->params->file);
+    return put(s, "\n", st);
+}
+
+/* A file that has lines must have the columns of this run. */
+static mr_code check_columns(struct state *s, const mr_train_event *e, mr_status *st)
+{
+    char line[LINE];
+    s->checked = true;
+    find_names(s, e);
+    header_line(s, line);
+    if (!s->header)
+        return MR_OK;
+    if (strcmp(s->header, line) == 0)
+        return end_last_line(s, st);
+    if (s->one_line && strncmp(s->header, line, strlen(s->header)) == 0) {
+        s->has_names = false; /* a write of it was cut short */
+        return cut(s, &(content){NULL, 0}, 0, st);
+    }
+    return at_file(s,
+                   mr_fail(st, MR_FAILED_PRECONDITION,
+                           "csv_logger: the columns of the file are %.200s, those of this run "
+                           "%.200s: name another file%s",
+                           s->header, line, s->params->append ? ", or leave out append" : ""),
+                   st);
+}
+
 static mr_code epoch_begin(void *ctx, const mr_train_event *e, mr_status *st)
 {
     struct state *s = ctx;
-    (void)st;
-    s->rate = mr_optimizer_learning_rate(e->optimizer);
-    return MR_OK;
+    if (!s->recalled || e->epoch_step == 0)
+        s->rate = mr_optimizer_learning_rate(e->optimizer);
+    return s->open && !s->prepared ? prepare(s, e, st) : MR_OK;
 }
 
-/* The first epoch's names are those of the file. */
-static void find_names(struct state *s, const mr_train_event *e)
+/* As early as the names of outputs are known. */
+static mr_code batch_result(void *ctx, const mr_train_event *e, mr_status *st)
 {
-    for (size_t i = 0;
-         s->n < MAX_NAMES && mr_train_value_name(e, i, s->names[s->n], sizeof s->names[0]); i++)
-        s->n += strcmp(s->names[s->n], rate_name) != 0 || writes_rate(s, e);
-    qsort(s->names, s->n, sizeof s->names[0], by_name);
+    struct state *s = ctx;
+    return s->open && !s->checked ? check_columns(s, e, st) : MR_OK;
 }
 
 static mr_code epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
 {
     struct state *s = ctx;
-    char line[LINE], value[40];
+    char line[LINE], value[MR__NUMBER_TEXT];
     if (!s->open)
         return MR_OK;
-    if (s->n == 0)
-        find_names(s, e);
+    if (!s->checked)
+        MR_TRY(check_columns(s, e, st));
     if (!s->has_names) {
-        size_t at = (size_t)snprintf(line, sizeof line, "epoch");
-        for (size_t i = 0; i < s->n; i++)
-            at += (size_t)snprintf(line + at, sizeof line - at, "%s%s", s->params->separator,
-                                   s->names[i]);
+        header_line(s, line);
+        size_t at = strlen(line);
         snprintf(line + at, sizeof line - at, "\n");
         MR_TRY(put(s, line, st));
         s->has_names = true;
@@ -127,17 +311,14 @@ static mr_code epoch_end(void *ctx, const mr_train_event *e, mr_status *st)
 
 static void clear(void *ctx)
 {
-    struct state *s = ctx;
-    if (s->open)
-        mr__sys->close(s->fd);
-    s->open = false;
+    forget(ctx);
 }
 
 static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
 {
     (void)e;
     (void)st;
-    clear(ctx);
+    forget(ctx);
     return MR_OK;
 }
 
@@ -165,8 +346,11 @@ const mr_callback_desc mr__callback_csv_logger = {
            .params_size = sizeof(struct params)},
     .calls = {.train_begin = train_begin,
               .epoch_begin = epoch_begin,
+              .batch_result = batch_result,
               .epoch_end = epoch_end,
               .train_end = train_end,
+              .remember = remember,
+              .recall = recall,
               .free = clear},
     .state_size = sizeof(struct state),
     .check = check,

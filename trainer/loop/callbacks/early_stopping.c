@@ -87,7 +87,8 @@ static mr_code train_end(void *ctx, const mr_train_event *e, mr_status *st)
 {
     struct state *s = ctx;
     const float *at = s->weights;
-    for (size_t i = 0; at && e->error == MR_OK && i < mr_model_n_variables(e->model); i++) {
+    for (size_t i = 0;
+         at && e->error == MR_OK && !e->stopping && i < mr_model_n_variables(e->model); i++) {
         mr_variable *v = mr_model_variable(e->model, i);
         MR_TRY(mr_variable_assign(v, at, st));
         at += mr_variable_size(v);

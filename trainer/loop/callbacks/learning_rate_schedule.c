@@ -56,6 +56,8 @@ typedef struct by_function {
 static mr_code call(void *ctx, const mr_train_event *e, mr_status *st)
 {
     const by_function *f = ctx;
+    if (e->epoch_step > 0) /* it was called when the resumed epoch began */
+        return MR_OK;
     double rate = f->fn(f->ctx, e->epoch - 1, mr_optimizer_learning_rate(e->optimizer));
     if (!isfinite(rate) || rate < 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,

@@ -22,16 +22,8 @@ static mr_code need_values(const mr_metric_pass *p, size_t n, mr_status *st)
 static mr_code count(const mr_metric_pass *p, mr_math_metric_kind kind, size_t n, size_t width,
                      mr_status *st)
 {
-    return p->math->metric(p->stream,
-                           &(mr_math_metric){.kind = kind,
-                                             .n = n,
-                                             .width = width,
-                                             .threshold = p->threshold,
-                                             .x = p->predictions->data,
-                                             .label_dtype = p->labels->dtype,
-                                             .labels = p->labels->data,
-                                             .total = p->total},
-                           st);
+    const mr_math_metric m = mr_metric_operation(p, kind, n, width);
+    return p->math->metric(p->stream, &m, st);
 }
 
 static mr_code sparse(const mr_metric_pass *p, mr_status *st)
@@ -52,9 +44,9 @@ static mr_code categorical(const mr_metric_pass *p, mr_status *st)
 
 static mr_code binary(const mr_metric_pass *p, mr_status *st)
 {
-    size_t n = mr_array_row_values(p->predictions);
+    size_t n = mr_array_row_values(p->predictions), width = width_of(p->predictions);
     MR_TRY(need_values(p, n, st));
-    return count(p, MR_METRIC_BINARY, n, 1, st);
+    return count(p, MR_METRIC_BINARY, width ? n / width : 0, width, st);
 }
 
 static mr_code pick(const mr_metric_pass *p, mr_status *st)
@@ -74,6 +66,7 @@ const mr_metric_desc mr__metric_accuracy = {
                "Fraction of examples predicted correctly, in the way that fits the labels' shape.",
            .example = "accuracy"},
     .needs_labels = true,
+    .weighs = true,
     .update = pick,
 };
 
@@ -83,6 +76,7 @@ const mr_metric_desc mr__metric_sparse_categorical_accuracy = {
            .doc = "Fraction of examples whose largest prediction is at the label.",
            .example = "sparse_categorical_accuracy"},
     .needs_labels = true,
+    .weighs = true,
     .update = sparse,
 };
 
@@ -92,6 +86,7 @@ const mr_metric_desc mr__metric_categorical_accuracy = {
            .doc = "Fraction of examples whose largest prediction is where the largest label is.",
            .example = "categorical_accuracy"},
     .needs_labels = true,
+    .weighs = true,
     .update = categorical,
 };
 
@@ -101,5 +96,6 @@ const mr_metric_desc mr__metric_binary_accuracy = {
            .doc = "Fraction of predictions on the label's side of the threshold.",
            .example = "binary_accuracy"},
     .needs_labels = true,
+    .weighs = true,
     .update = binary,
 };

@@ -22,7 +22,9 @@ static size_t totals(const void *params)
 static mr_code update(const mr_metric_pass *p, mr_status *st)
 {
     const struct params *o = p->params;
-    size_t n = mr_array_row_values(p->predictions), have = mr_array_row_values(p->labels);
+    const mr_array *x = p->predictions;
+    size_t n = mr_array_row_values(x), have = mr_array_row_values(p->labels);
+    size_t width = x->rank > 1 ? (size_t)x->shape[x->rank - 1] : 1;
     if (have != n)
         return mr_fail(st, MR_INVALID_ARGUMENT, "auc: %zu labels for %zu predictions", have, n);
     return p->math->curve(p->stream,
@@ -34,7 +36,9 @@ static mr_code update(const mr_metric_pass *p, mr_status *st)
                                            .x = p->predictions->data,
                                            .label_dtype = p->labels->dtype,
                                            .labels = p->labels->data,
-                                           .counts = p->total},
+                                           .counts = p->total,
+                                           .weights = p->weights,
+                                           .values_per_weight = p->losses_per_weight * width},
                           st);
 }
 
@@ -93,6 +97,7 @@ const mr_metric_desc mr__metric_auc = {
            .params = table,
            .params_size = sizeof(struct params)},
     .needs_labels = true,
+    .weighs = true,
     .update = update,
     .totals = totals,
     .result = result,

@@ -3,14 +3,11 @@
 
 static mr_code update(const mr_metric_pass *p, mr_status *st)
 {
-    return p->math->metric(p->stream,
-                           &(mr_math_metric){.kind = MR_METRIC_MEAN,
-                                             .n = mr_array_row_values(p->predictions),
-                                             .width = 1,
-                                             .x = p->predictions->data,
-                                             .label_dtype = MR_FLOAT32,
-                                             .total = p->total},
-                           st);
+    const mr_array *x = p->predictions;
+    size_t width = x->rank > 1 ? (size_t)x->shape[x->rank - 1] : 1;
+    const mr_math_metric m =
+        mr_metric_operation(p, MR_METRIC_MEAN, width ? mr_array_row_values(x) / width : 0, width);
+    return p->math->metric(p->stream, &m, st);
 }
 
 const mr_metric_desc mr__metric_mean = {
@@ -18,5 +15,6 @@ const mr_metric_desc mr__metric_mean = {
            .name = "mean",
            .doc = "Mean of all values added.",
            .example = "mean"},
+    .weighs = true,
     .update = update,
 };

@@ -11,18 +11,14 @@ static mr_code count(const mr_metric_pass *p, mr_math_metric_kind kind, double *
                      mr_status *st)
 {
     const struct params *o = p->params;
-    return p->math->metric(
-        p->stream,
-        &(mr_math_metric){.kind = kind,
-                          .sum_only = true,
-                          .n = mr_array_row_values(p->predictions),
-                          .width = 1,
-                          .threshold = o->has_thresholds ? o->thresholds : p->threshold,
-                          .x = p->predictions->data,
-                          .label_dtype = p->labels->dtype,
-                          .labels = p->labels->data,
-                          .total = total},
-        st);
+    const mr_array *x = p->predictions;
+    size_t width = x->rank > 1 ? (size_t)x->shape[x->rank - 1] : 1;
+    mr_math_metric m =
+        mr_metric_operation(p, kind, width ? mr_array_row_values(x) / width : 0, width);
+    m.sum_only = true;
+    m.threshold = o->has_thresholds ? o->thresholds : p->threshold;
+    m.total = total;
+    return p->math->metric(p->stream, &m, st);
 }
 
 static mr_code update(const mr_metric_pass *p, const char *name, mr_math_metric_kind of,
@@ -60,6 +56,7 @@ const mr_metric_desc mr__metric_precision = {
            .params = table,
            .params_size = sizeof(struct params)},
     .needs_labels = true,
+    .weighs = true,
     .update = update_precision,
 };
 
@@ -71,5 +68,6 @@ const mr_metric_desc mr__metric_recall = {
            .params = table,
            .params_size = sizeof(struct params)},
     .needs_labels = true,
+    .weighs = true,
     .update = update_recall,
 };

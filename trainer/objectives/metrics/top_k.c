@@ -17,17 +17,10 @@ static mr_code update(const mr_metric_pass *p, mr_status *st)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "top_k: %zu labels do not match %zu predictions of width %zu", have, values,
                        width);
-    return p->math->metric(
-        p->stream,
-        &(mr_math_metric){.kind = have == n ? MR_METRIC_TOP_K : MR_METRIC_TOP_K_CATEGORICAL,
-                          .n = n,
-                          .width = width,
-                          .k = (size_t)o->k,
-                          .x = x->data,
-                          .label_dtype = p->labels->dtype,
-                          .labels = p->labels->data,
-                          .total = p->total},
-        st);
+    mr_math_metric m =
+        mr_metric_operation(p, have == n ? MR_METRIC_TOP_K : MR_METRIC_TOP_K_CATEGORICAL, n, width);
+    m.k = (size_t)o->k;
+    return p->math->metric(p->stream, &m, st);
 }
 
 static const mr_param table[] = {MR_PARAM(struct params, k, .def.i = 5, .min.i = 1,
@@ -43,5 +36,6 @@ const mr_metric_desc mr__metric_top_k = {
            .params = table,
            .params_size = sizeof(struct params)},
     .needs_labels = true,
+    .weighs = true,
     .update = update,
 };

@@ -16,6 +16,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/name_scope.h"
+#include "shard/passes/own_files.h"
 #include "shard/streams/stream_cut.h"
 #include "transport/net/address.h"
 #include "transport/service/client/client_run.h"
@@ -112,6 +113,15 @@ static bool is_local(const distribute_params *p)
 static bool reads(const distribute_params *p, uint32_t s)
 {
     return !p->o.num_consumers || s % (uint64_t)p->o.num_consumers == (uint64_t)p->o.consumer_index;
+}
+
+/* The number of the job's streams that this consumer reads. */
+static uint64_t streams_of(const distribute_params *p, const Mr__Wire__Job *job)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < job->streams; i++)
+        n += reads(p, i);
+    return n;
 }
 
 /* Constraints that the table cannot express. */
@@ -241,6 +251,28 @@ static mr_code graph_of(const mr_dataset *ds, mr_dataset **out, const char **dir
     return MR_OK;
 }
 
+/* Refuses a graph whose streams would write the same file. */
+static mr_code check_files(const distribute_params *p, mr_dataset *input, mr_status *st)
+{
+    if (!p->service || !p->o.processing_mode) /* not known before the function is called */
+        return MR_OK;
+    Mr__Wire__Mode mode = mode_of(p);
+    bool cut = mode == MR__WIRE__MODE__EXACTLY_ONCE;
+    bool several = is_local(p) ? cut : !cut || p->o.streams != 1;
+    bool fixed = mode != MR__WIRE__MODE__DYNAMIC && mode != MR__WIRE__MODE__PARALLEL_EPOCHS;
+    int64_t n = cut && p->o.streams > 0 ? p->o.streams : MR_SEVERAL_PARTS;
+    const mr_parts parts = {.n = several && fixed ? n : !several, .what = "streams"};
+    return mr_check_own_files(input, &parts, st);
+}
+
+static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
+{
+    mr_dataset *input = mr_dataset_input(self, 0);
+    MR_TRY(check_files(params, input, st));
+    *out = mr_spec_ref(mr_dataset_spec(input));
+    return MR_OK;
+}
+
 static int64_t count(const mr_dataset *self, const distribute_params *p, mr_dataset *input,
                      const int64_t *in)
 {
@@ -331,20 +363,22 @@ typedef struct slot {
     bool ended, has_news; /* has_news: its place has changed since the source was informed */
 } slot;
 
-/* Where the next repetition at a remote service begins. */
+/* Where the next repetition begins: at these places of a remote service; in this process the
+ * streams are rewound, and the places are those of their last elements. */
 typedef struct beginning {
     Mr__Wire__Job *job; /* final; NULL: unknown */
     Mr__Wire__Place **places;
     size_t n;
 } beginning;
 
-/* State shared by the iterators of one dataset. */
+/* State shared by the iterators of one dataset. Positions contain it too, for iterators that are
+ * opened after a restore. */
 typedef struct shared {
-    pthread_mutex_t lock;
+    pthread_mutex_t lock;      /* guards the rest */
     mr_executor *executor;     /* runs the streams of the source */
     mr__stream_source *source; /* of a closed iterator, for the next one; NULL: none */
-    beginning next;
-    bool has_seed; /* of the job */
+    beginning next;            /* with a source: its places, noted for a position */
+    bool has_seed;             /* of the job */
     uint64_t seed;
     bool restored; /* from a position: clients that read past it have left, also in later
                       repetitions */
@@ -394,32 +428,6 @@ static void destroy_shared(void *p)
 }
 
 /* ---- opening ---- */
-
-static mr_code open(mr_iter *it, mr_status *st)
-{
-    struct state *s = it->state;
-    void *p;
-    MR_TRY(mr_iter_shared(it, sizeof(shared), init_shared, destroy_shared, &p, st));
-    shared *h = s->shared = p;
-    pthread_mutex_lock(&h->lock);
-    if (!h->has_seed)
-        h->seed = mr_iter_fresh_seed(it);
-    h->has_seed = true;
-    uint64_t seed = h->seed;
-    s->source = h->source;
-    h->source = NULL;
-    s->begin = h->next;
-    h->next = (beginning){0};
-    pthread_mutex_unlock(&h->lock);
-    if (s->source)
-        return mr__local_source_rewind(s->source, st);
-    if (s->begin.job)
-        return MR_OK;
-    mr_dataset *below;
-    const char *directory;
-    MR_TRY(graph_of(it->node, &below, &directory, st));
-    return new_job(it->params, below, directory, seed, mr_iter_function_seed(it), &s->job, st);
-}
 
 /* True if streams are added and removed; they have no slots then. */
 static bool is_shared(const struct state *s)
@@ -521,12 +529,14 @@ static mr_code open_source(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *con
     uint32_t streams = job->streams, *mine = NULL;
     if (!is_local(it->params))
         return open_remote(it, job, places, n_places, false, true, st);
+    const mr__iterator_internal internal = {.opened_again = mr_iter_opened_again(it)};
     mr_iterator_opts o = {.positions = mr_iter_keeps_positions(it),
                           .identities = mr_iter_identities(it),
                           .no_uring = mr_iter_no_uring(it),
                           .cancel = mr_iter_cancel(it),
                           .memory_limit = mr_iter_opts(it)->memory_limit,
-                          .block_rows = (int64_t)mr_iter_block_rows(it, SIZE_MAX, 1)};
+                          .block_rows = (int64_t)mr_iter_block_rows(it, SIZE_MAX, 1),
+                          .internal = &internal};
     mr_code rc = executor_of(it, &o.executor, st);
     if (rc == MR_OK)
         rc = make_slots(it, streams, st);
@@ -540,6 +550,51 @@ static mr_code open_source(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *con
         mr__wire_free(job);
     mr_free(mine);
     return rc;
+}
+
+/* Starts the next repetition of the streams in this process: those of the last iterator, or those
+ * of a position. */
+static mr_code rewind_local(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    beginning b = s->begin;
+    s->begin = (beginning){0};
+    mr_code rc = MR_OK;
+    if (!s->source)
+        rc = open_source(it, b.job, b.places, b.n, st);
+    else
+        mr__wire_free(b.job);
+    b.job = NULL;
+    free_beginning(&b);
+    return rc == MR_OK ? mr__local_source_rewind(s->source, st) : rc;
+}
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
+    void *p;
+    MR_TRY(mr_iter_shared(it, sizeof(shared), init_shared, destroy_shared, &p, st));
+    shared *h = s->shared = p;
+    pthread_mutex_lock(&h->lock);
+    if (!h->has_seed)
+        h->seed = mr_iter_fresh_seed(it);
+    h->has_seed = true;
+    uint64_t seed = h->seed;
+    s->source = h->source;
+    h->source = NULL;
+    s->begin = h->next;
+    h->next = (beginning){0};
+    pthread_mutex_unlock(&h->lock);
+    if (is_local(it->params)) /* the streams' caches do */
+        mr_iter_set_records(it, true);
+    if (s->source || (s->begin.job && is_local(it->params)))
+        return rewind_local(it, st);
+    if (s->begin.job)
+        return MR_OK;
+    mr_dataset *below;
+    const char *directory;
+    MR_TRY(graph_of(it->node, &below, &directory, st));
+    return new_job(it->params, below, directory, seed, mr_iter_function_seed(it), &s->job, st);
 }
 
 /* Opens the streams, unless they are open. File patterns are matched now. */
@@ -694,11 +749,13 @@ static void close(mr_iter *it)
         close_remote(it);
     drop_slots(s);
     mr__wire_free(s->job);
+    free_beginning(&s->begin);
     if (s->source && !mr_iter_cancelled(it)) {
         pthread_mutex_lock(&s->shared->lock);
         if (!s->shared->source) {
             s->shared->source = s->source;
             s->source = NULL;
+            free_beginning(&s->shared->next);
         }
         pthread_mutex_unlock(&s->shared->lock);
     }
@@ -872,7 +929,7 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     struct state *s = it->state;
     enum { NOT_BEGUN, FAILED, BEGUN };
-    bool begun = s->slots || s->begin.job;
+    bool begun = s->slots || s->source || s->begin.job;
     MR_TRY(mr_state_put_u64(w, s->failed ? FAILED : begun ? BEGUN : NOT_BEGUN, st));
     if (s->failed)
         return MR_OK;
@@ -917,8 +974,8 @@ static mr_code get_places(mr_iter *it, mr_state_r *r, Mr__Wire__Job *job, mr_sta
     size_t have = 0;
     bool come_and_go = is_shared_job(it->params, job);
     Mr__Wire__Place **places = NULL;
-    for (uint32_t i = 0; i < job->streams && !come_and_go; i++)
-        n += reads(it->params, i);
+    if (!come_and_go)
+        n = streams_of(it->params, job);
     mr_code rc = mr_state_get_u64(r, &c, st);
     if (rc == MR_OK)
         rc = mr_state_get_u64(r, &b, st);
@@ -977,11 +1034,127 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     }
     pthread_mutex_lock(&s->shared->lock);
     s->shared->seed = job->seed;
+    s->shared->has_seed = true;
     s->shared->restored = true;
     pthread_mutex_unlock(&s->shared->lock);
     if (begun == 2)
         return get_places(it, r, job, st);
     s->job = job;
+    return MR_OK;
+}
+
+/* ---- shared state: 0 no seed yet, 1 the seed, 2 and where the next repetition begins: the job as
+ *   a message, number of places, each as a message ---- */
+
+enum { NO_SEED, SEEDED, BEGINS };
+
+static mr_code shared_of(mr_dataset *node, shared **out, mr_status *st)
+{
+    void *p;
+    MR_TRY(mr_node_shared(node, sizeof(shared), init_shared, destroy_shared, &p, st));
+    *out = p;
+    return MR_OK;
+}
+
+/* Notes where the streams stand that wait for the next iterator. Requires the lock. */
+static mr_code note_places(const distribute_params *p, shared *h, mr_status *st)
+{
+    const Mr__Wire__Job *job = h->source->job;
+    beginning b = {0};
+    mr_code rc = mr__wire_copy(&job->base, &b.job, st);
+    if (rc == MR_OK && !(b.places = mr_calloc(job->streams + (size_t)1, sizeof *b.places)))
+        rc = mr_fail_memory(st, job->streams * sizeof *b.places, "a position");
+    for (uint32_t i = 0; rc == MR_OK && i < job->streams; i++) {
+        Mr__Wire__Place at;
+        if (!reads(p, i))
+            continue;
+        rc = h->source->class_->place(h->source, i, &at, st);
+        if (rc == MR_OK)
+            rc = mr__wire_copy(&at.base, &b.places[b.n], st);
+        b.n += rc == MR_OK;
+    }
+    if (rc == MR_OK)
+        h->next = b;
+    else
+        free_beginning(&b);
+    return rc;
+}
+
+static mr_code put_beginning(const shared *h, mr_state_w *w, mr_status *st)
+{
+    const beginning *b = &h->next;
+    MR_TRY(mr_state_put_u64(w, b->job ? BEGINS : h->has_seed ? SEEDED : NO_SEED, st));
+    if (!b->job)
+        return h->has_seed ? mr_state_put_u64(w, h->seed, st) : MR_OK;
+    MR_TRY(put_message(w, &b->job->base, st));
+    MR_TRY(mr_state_put_u64(w, b->n, st));
+    for (size_t i = 0; i < b->n; i++)
+        MR_TRY(put_message(w, &b->places[i]->base, st));
+    return MR_OK;
+}
+
+static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
+{
+    shared *h;
+    MR_TRY(shared_of(node, &h, st));
+    pthread_mutex_lock(&h->lock);
+    mr_code rc = MR_OK;
+    if (h->source && !h->next.job)
+        rc = note_places(mr_dataset_params(node), h, st);
+    if (rc == MR_OK)
+        rc = put_beginning(h, w, st);
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+static mr_code get_beginning(const distribute_params *p, beginning *b, mr_state_r *r, mr_status *st)
+{
+    uint64_t n;
+    MR_TRY(get_message(r, &mr__wire__job__descriptor, &b->job, st));
+    MR_TRY(mr_state_get_u64(r, &n, st));
+    if (b->job->block_length != (uint64_t)p->o.block_length || b->job->streams > MR_MOST_STREAMS ||
+        n > MR_MOST_STREAMS || (is_local(p) && n != streams_of(p, b->job)))
+        return mr_state_damaged(st, "a job of another graph");
+    b->places = mr_calloc((size_t)n + 1, sizeof *b->places);
+    if (!b->places)
+        return mr_fail_memory(st, (size_t)n * sizeof *b->places, "a position");
+    for (; b->n < n; b->n++)
+        MR_TRY(get_message(r, &mr__wire__place__descriptor, &b->places[b->n], st));
+    return MR_OK;
+}
+
+static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
+{
+    shared *h;
+    uint64_t kind = NO_SEED, seed = 0;
+    beginning b = {0};
+    MR_TRY(shared_of(node, &h, st));
+    if (mr_state_is_of_0_1(r)) /* it had no shared state of this op */
+        return MR_OK;
+    MR_TRY(mr_state_get_u64(r, &kind, st));
+    if (kind > BEGINS)
+        return mr_state_damaged(st, "a repetition that cannot be");
+    if (kind == SEEDED)
+        MR_TRY(mr_state_get_u64(r, &seed, st));
+    if (kind == BEGINS) {
+        mr_code rc = get_beginning(mr_dataset_params(node), &b, r, st);
+        if (rc != MR_OK) {
+            free_beginning(&b);
+            return rc;
+        }
+        seed = b.job->seed;
+    }
+    pthread_mutex_lock(&h->lock);
+    mr__stream_source *old = h->source;
+    h->source = NULL;
+    free_beginning(&h->next);
+    h->next = b;
+    h->seed = seed;
+    h->has_seed = kind != NO_SEED;
+    h->restored = h->restored || kind == BEGINS;
+    pthread_mutex_unlock(&h->lock);
+    if (old)
+        old->class_->close(old);
     return MR_OK;
 }
 
@@ -1002,6 +1175,7 @@ static const mr_op op_distribute = {
     .role = MR_ROLE_BARRIER,
     .props = MR_OP_OPENS_INPUTS,
     .check = check,
+    .infer = infer,
     .cardinality = cardinality,
     .needs = needs,
     .open = open,
@@ -1009,6 +1183,8 @@ static const mr_op op_distribute = {
     .close = close,
     .save = save,
     .restore = restore,
+    .save_shared = save_shared,
+    .restore_shared = restore_shared,
 };
 
 /* ---- distributed_dataset: the same for a graph that is registered with the service ---- */
@@ -1039,6 +1215,7 @@ static mr_code dataset_infer(const mr_dataset *self, const void *params, mr_spec
     const char *directory;
     (void)self;
     MR_TRY(registered(params, &ds, &directory, st));
+    MR_TRY(check_files(params, ds, st));
     *out = mr_spec_ref(mr_dataset_spec(ds));
     return MR_OK;
 }
@@ -1065,6 +1242,8 @@ static const mr_op op_distributed_dataset = {
     .close = close,
     .save = save,
     .restore = restore,
+    .save_shared = save_shared,
+    .restore_shared = restore_shared,
 };
 
 /* ---- C interface ---- */

@@ -10,7 +10,8 @@
 typedef struct stream {
     mr_iterator *it;   /* NULL: read by another consumer */
     uint64_t elements; /* delivered, including errors */
-    size_t last, back; /* rows of the last block, and those of them not delivered yet */
+    mr_block last;     /* the last block delivered; has its contents only with positions */
+    size_t back;       /* the number of its rows not delivered yet */
     bool ended;
     void *position; /* the last result of place */
 } stream;
@@ -19,6 +20,7 @@ typedef struct local {
     mr__stream_source base;
     Mr__Wire__Job *job;
     stream *v; /* job->streams of them */
+    bool positions;
 } local;
 
 static mr_code next(mr__stream_source *src, uint32_t s, size_t want, mr_block *b, mr_status *st)
@@ -29,7 +31,9 @@ static mr_code next(mr__stream_source *src, uint32_t s, size_t want, mr_block *b
         return rc;
     if (rc < MR_OK && st && st->element >= 0) /* its number counts within the stream */
         mr_status_prefix(st, "stream %" PRIu32, s);
-    x->last = rc == MR_OK ? b->rows : 0;
+    mr_block_clear(&x->last);
+    if (rc == MR_OK && ((local *)src)->positions)
+        MR_TRY(mr_block_slice(&x->last, b, 0, b->rows, st));
     x->back = 0;
     x->elements += rc == MR_END ? 0 : rc == MR_OK ? b->rows : 1;
     x->ended = rc == MR_END;
@@ -44,12 +48,11 @@ static void stands(mr__stream_source *src, uint32_t s, size_t back)
 static mr_code place(mr__stream_source *src, uint32_t s, Mr__Wire__Place *out, mr_status *st)
 {
     stream *x = &((local *)src)->v[s];
-    const mr_block last = {.rows = x->last};
     size_t n = 0;
     mr_free(x->position);
     x->position = NULL;
     mr__wire__place__init(out);
-    MR_TRY(mr_iterator_save_at(x->it, &last, x->last - x->back, &x->position, &n, st));
+    MR_TRY(mr_iterator_save_at(x->it, &x->last, x->last.rows - x->back, &x->position, &n, st));
     out->stream = s;
     out->elements = x->elements - x->back;
     out->position = (ProtobufCBinaryData){n, x->position};
@@ -62,6 +65,7 @@ static void close_source(mr__stream_source *src)
     local *l = (local *)src;
     for (uint32_t i = 0; l->v && i < l->job->streams; i++) {
         mr_iterator_close(l->v[i].it);
+        mr_block_reset(&l->v[i].last);
         mr_free(l->v[i].position);
     }
     mr_free(l->v);
@@ -81,6 +85,8 @@ static mr_code open_stream(local *l, uint32_t s, const mr_iterator_opts *opts, m
     o.directory = mr__job_directory(l->job);
     MR_TRY(mr__job_cut(l->job, s, &ds, &o.seed, NULL, st));
     mr_code rc = mr_iterator_open(&l->v[s].it, ds, &o, st);
+    if (rc == MR_OK) /* so that next needs no memory for it */
+        rc = mr_block_prepare(&l->v[s].last, mr_spec_n_leaves(mr_dataset_spec(ds)), st);
     mr_dataset_unref(ds);
     return rc;
 }
@@ -107,6 +113,7 @@ mr_code mr__local_source_open(mr__stream_source **out, Mr__Wire__Job *job, const
         return mr_fail_memory(st, sizeof *l, "the streams of a job");
     }
     l->base = (mr__stream_source){&local_class, job};
+    l->positions = opts->positions;
     l->job = job;
     l->v = mr_calloc(job->streams, sizeof *l->v);
     mr_code rc = l->v ? MR_OK : mr_fail_memory(st, job->streams, "the streams of a job");
@@ -128,7 +135,8 @@ mr_code mr__local_source_rewind(mr__stream_source *src, mr_status *st)
         if (!l->v[i].it)
             continue;
         MR_TRY(mr_iterator_rewind(l->v[i].it, st));
-        l->v[i].elements = l->v[i].last = l->v[i].back = 0;
+        mr_block_clear(&l->v[i].last);
+        l->v[i].elements = l->v[i].back = 0;
         l->v[i].ended = false;
     }
     return MR_OK;

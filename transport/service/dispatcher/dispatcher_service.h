@@ -35,7 +35,7 @@ typedef struct mr_service_dispatcher_opts {
     const char *token_file; /* file with the token that peers must know; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
     bool any_user; /* without a token: serve every user and host that can connect; else only
-                      processes of its own user on this host */
+                      processes of the same user on this host */
     const char *const *workers; /* static modes: addresses of the workers; others are refused. NULL:
                                    any worker */
     size_t n_workers;           /* of `workers`; if that is NULL, 1 to 65536: the static modes use

@@ -224,8 +224,8 @@ static void say_whom_it_admits(const mr__daemon *d)
         return;
     if (d->token.any_user)
         mr_log(MR_LOG_WARNING,
-               "%s is open to other hosts and requires no token (--any-user): whoever can connect "
-               "acts with this process's rights; set a token file (--token-file)",
+               "%s is open to other hosts and requires no token (--any-user): every process "
+               "that can connect acts with this process's rights; set a token file (--token-file)",
                at);
     else
         mr_log(MR_LOG_WARNING,

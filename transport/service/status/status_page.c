@@ -244,7 +244,7 @@ static void make_room(mr__status_page *p)
 }
 
 /* Cuts connections that take too long, no matter how much they sent or read recently. Returns when
- * the next one is due; INT64_MAX: there is none. */
+ * the next one is due; INT64_MAX: no connection is left. */
 static int64_t cut_slow(mr__status_page *p, int64_t now)
 {
     for (visit *v = p->oldest; v; v = v->next) {

@@ -98,6 +98,11 @@ static int stat_below(const char *path, struct stat *out)
     return refused(path) ? -1 : beneath->stat(path, out);
 }
 
+static int lstat_below(const char *path, struct stat *out)
+{
+    return refused(path) ? -1 : beneath->lstat(path, out);
+}
+
 static int rename_below(const char *from, const char *to)
 {
     return refused(from) || refused(to) ? -1 : beneath->rename(from, to);
@@ -150,6 +155,7 @@ mr_code mr__file_roots_set(const char *const *names, size_t n, const mr__system 
     table.open = open_below;
     table.opendir = opendir_below;
     table.stat = stat_below;
+    table.lstat = lstat_below;
     table.rename = rename_below;
     table.unlink = unlink_below;
     table.mkdir = mkdir_below;

@@ -159,8 +159,8 @@ static mr_code shared_of(mr_dataset *node, shared **out, mr_status *st)
 
 static mr_code open(mr_iter *it, mr_status *st)
 {
-    (void)it;
     (void)st;
+    mr_iter_set_stands_for_source(it);
     return MR_OK;
 }
 

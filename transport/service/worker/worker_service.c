@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/service/worker/worker_service.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,12 +26,6 @@ struct mr_service_worker {
 static mr_code serve(void *ctx, mr_status *st)
 {
     return mr__worker_run_serve(((mr_service_worker *)ctx)->run, st);
-}
-
-static int usable_cpus(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 static mr_code check(const mr_service_worker_opts *o, mr_status *st)
@@ -70,7 +63,7 @@ static mr_code open_all(mr_service_worker *w, const mr_service_worker_opts *o, m
     if (!(w->dispatcher = mr_strdup(o->dispatcher)))
         return mr_fail_memory(st, strlen(o->dispatcher), "a worker");
     if (!o->executor)
-        MR_TRY(mr_executor_new(usable_cpus(), &w->executor, st));
+        MR_TRY(mr_executor_new(mr_usable_cpus(), &w->executor, st));
     MR_TRY(mr__daemon_thread_init(&w->thread, o->cancel, st));
     const mr__worker_run_opts run = {.dispatcher = w->dispatcher,
                                      .listen = o->listen ? o->listen : "127.0.0.1:0",

@@ -37,7 +37,7 @@ typedef struct mr_service_worker_opts {
     const char *token_file; /* file with the service's token; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
     bool any_user; /* without a token: serve every user and host that can connect, with this
-                      process's rights, and trust any dispatcher; else only processes of its own
+                      process's rights, and trust any dispatcher; else only processes of the same
                       user on this host */
     const char *const *tags; /* names of this worker, besides its address */
     size_t n_tags;

@@ -282,39 +282,50 @@ MR_HD bool in_top_k(const mr_math_metric &m, size_t i, size_t lane)
     return mr_lanes_sum(above) < (float)m.k;
 }
 
+/* The weight of value k. */
+MR_HD double weight_of(const float *weights, size_t values_per_weight, size_t k)
+{
+    return weights ? (double)weights[k / values_per_weight] : 1;
+}
+
 /* This lane's share of the metric of row i. */
 MR_HD double metric_of_row(const mr_math_metric &m, size_t i, size_t lane)
 {
     size_t at = i * m.width;
     if (m.kind == MR_METRIC_TOP_K || m.kind == MR_METRIC_TOP_K_CATEGORICAL)
-        return in_top_k(m, i, lane) && lane == 0 ? 1 : 0;
+        return in_top_k(m, i, lane) && lane == 0 ? weight_of(m.weights, m.values_per_weight, i) : 0;
     if (m.kind == MR_METRIC_SPARSE || m.kind == MR_METRIC_CATEGORICAL) {
         size_t best = first_largest(MR_FLOAT32, m.x, at, m.width, lane);
         bool right = m.kind == MR_METRIC_SPARSE
                          ? (double)best == mr_number<double>(m.label_dtype, m.labels, (int64_t)i)
                          : best == first_largest(m.label_dtype, m.labels, at, m.width, lane);
-        return right && lane == 0 ? 1 : 0;
+        return right && lane == 0 ? weight_of(m.weights, m.values_per_weight, i) : 0;
     }
     double sum = 0;
     MR_EACH(j, m.width) {
+        double w = weight_of(m.weights, m.values_per_weight, at + j);
+        if (m.kind == MR_METRIC_ONE) {
+            sum += w;
+            continue;
+        }
         double x = (double)m.x[at + j];
         if (m.kind == MR_METRIC_MEAN) {
-            sum += x;
+            sum += w * x;
             continue;
         }
         if (m.kind == MR_METRIC_PREDICTED_POSITIVE) {
-            sum += x > m.threshold ? 1 : 0;
+            sum += x > m.threshold ? w : 0;
             continue;
         }
         double z = mr_number<double>(m.label_dtype, m.labels, (int64_t)(at + j));
         if (m.kind == MR_METRIC_SQUARED)
-            sum += (x - z) * (x - z);
+            sum += w * ((x - z) * (x - z));
         else if (m.kind == MR_METRIC_POSITIVE)
-            sum += z != 0 ? 1 : 0;
+            sum += z != 0 ? w : 0;
         else if (m.kind == MR_METRIC_TRUE_POSITIVE)
-            sum += z != 0 && x > m.threshold ? 1 : 0;
+            sum += z != 0 && x > m.threshold ? w : 0;
         else
-            sum += (x > m.threshold ? 1.0 : 0.0) == z ? 1 : 0;
+            sum += (x > m.threshold ? 1.0 : 0.0) == z ? w : 0;
     }
     return sum;
 }
@@ -344,7 +355,7 @@ MR_HD void curve_at(const mr_math_curve &p, int64_t i)
     for (size_t k = 0; k < p.n; k++) {
         float x = p.logits ? 1 / (1 + expf(-p.x[k])) : p.x[k];
         bool positive = mr_number<double>(p.label_dtype, p.labels, (int64_t)k) != 0;
-        count += x > least && positive == wants ? 1 : 0;
+        count += x > least && positive == wants ? weight_of(p.weights, p.values_per_weight, k) : 0;
     }
     p.counts[i] += count;
 }

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/system/cgroup.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/log.h"
+#include "pipeline/system/retry.h"
+#include "pipeline/system/system.h"
+
+enum { PATH_ROOM = 1024, LINE_ROOM = 4096 };
+
+/* Of a file of any length; the rest of a longer line is left out. */
+typedef struct lines {
+    int fd;
+    size_t at, n;
+    char text[LINE_ROOM];
+} lines;
+
+/* The next byte; -1: the end. */
+static int next_byte(lines *l)
+{
+    if (l->at == l->n) {
+        ssize_t got = mr__read_all(l->fd, l->text, sizeof l->text, -1);
+        l->n = got > 0 ? (size_t)got : 0;
+        l->at = 0;
+    }
+    return l->at < l->n ? (unsigned char)l->text[l->at++] : -1;
+}
+
+static bool next_line(lines *l, char line[LINE_ROOM])
+{
+    size_t n = 0;
+    int c;
+    while ((c = next_byte(l)) >= 0 && c != '\n')
+        if (n < LINE_ROOM - 1)
+            line[n++] = (char)c;
+    line[n] = '\0';
+    return c >= 0 || n > 0;
+}
+
+/* Sets path = the process's group, from its root. */
+static bool own_group(char path[PATH_ROOM])
+{
+    lines l = {.fd = mr__open_again("/proc/self/cgroup", O_RDONLY)};
+    char line[LINE_ROOM];
+    bool found = false;
+    if (l.fd < 0)
+        return false;
+    while (!found && next_line(&l, line))
+        if ((found = strncmp(line, "0::/", 4) == 0))
+            snprintf(path, PATH_ROOM, "%.*s", PATH_ROOM - 1, line + 3);
+    mr__sys->close(l.fd);
+    return found;
+}
+
+/* Sets line = the first one of dir/name. */
+static bool setting(const char *dir, const char *name, char line[LINE_ROOM])
+{
+    char path[LINE_ROOM];
+    lines l;
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path)
+        return false;
+    l.fd = mr__open_again(path, O_RDONLY);
+    if (l.fd < 0)
+        return false;
+    l.at = l.n = 0;
+    bool read = next_line(&l, line);
+    mr__sys->close(l.fd);
+    return read;
+}
+
+static void limits_of(const char *dir, mr__cgroup *out)
+{
+    char line[LINE_ROOM];
+    int64_t quota, period, bytes;
+    if (setting(dir, "memory.max", line) && sscanf(line, "%" SCNd64, &bytes) == 1 && bytes > 0 &&
+        bytes < out->memory_max)
+        out->memory_max = bytes;
+    if (setting(dir, "cpu.max", line) &&
+        sscanf(line, "%" SCNd64 " %" SCNd64, &quota, &period) == 2 && quota > 0 && period > 0) {
+        int64_t cpus = quota / period + (quota % period != 0);
+        if (cpus < out->cpus)
+            out->cpus = (int)cpus;
+    }
+}
+
+/* Of the group at path below a mount of the group `root`, and of all groups above it there. */
+static void limits_below(const char *mount, const char *root, const char *path, mr__cgroup *out)
+{
+    char dir[2 * PATH_ROOM];
+    size_t n = strlen(root), base = strlen(mount);
+    if (strcmp(root, "/") == 0)
+        n = 0;
+    /* A group outside of the mount, as the one above a container's. */
+    bool inside =
+        strncmp(path, root, n) == 0 && (path[n] == '/' || !path[n]) && strncmp(path, "/..", 3) != 0;
+    snprintf(dir, sizeof dir, "%s%s", mount, inside ? path + n : "");
+    for (;;) {
+        limits_of(dir, out);
+        char *slash = strrchr(dir, '/');
+        if (!slash || (size_t)(slash - dir) < base)
+            return;
+        *slash = '\0';
+    }
+}
+
+mr__cgroup mr__cgroup_read(void)
+{
+    mr__cgroup out = {.memory_max = INT64_MAX, .cpus = INT_MAX};
+    char path[PATH_ROOM], line[LINE_ROOM], root[PATH_ROOM], mount[PATH_ROOM];
+    if (!own_group(path))
+        return out;
+    limits_below("/sys/fs/cgroup", "/", path, &out);
+    lines l = {.fd = mr__open_again("/proc/self/mountinfo", O_RDONLY)};
+    if (l.fd < 0)
+        return out;
+    while (next_line(&l, line))
+        if (strstr(line, " - cgroup2 ") &&
+            sscanf(line, "%*s %*s %*s %1023s %1023s", root, mount) == 2 &&
+            (strcmp(mount, "/sys/fs/cgroup") != 0 || strcmp(root, "/") != 0))
+            limits_below(mount, root, path, &out);
+    mr__sys->close(l.fd);
+    return out;
+}
+
+static mr__cgroup limits;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void read_once(void)
+{
+    limits = mr__cgroup_read();
+    if (limits.cpus != INT_MAX)
+        mr_log(MR_LOG_INFO, "the control group allows %d processors (cpu.max)", limits.cpus);
+    if (limits.memory_max != INT64_MAX)
+        mr_log(MR_LOG_INFO, "the control group allows %" PRId64 " bytes of memory (memory.max)",
+               limits.memory_max);
+}
+
+const mr__cgroup *mr__cgroup_limits(void)
+{
+    pthread_once(&once, read_once);
+    return &limits;
+}

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Errors of the environment end the pipeline, whatever ops follow; errors of elements do not. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/ops/apply.h"
+#include "pipeline/ops/sequence.h"
+#include "pipeline/ops/sources.h"
+#include "pipeline/system/system.h"
+#include "tests/events.h"
+#include "tests/harness.h"
+#include "tests/pipeline/ops/drive.h"
+
+/* ---- a graph with its tail ---- */
+
+/* Runs text to its end and compares its events; `threads` of its pool. */
+static void run_with(const char *text, const char *expected, int64_t threads)
+{
+    mr_events e = {0}, wanted = {0};
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_test_context("%s: %d threads", text, (int)threads);
+    mr_dataset *ds = mr_drive_build(text);
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.threads = threads, .has_threads = true},
+                           &st),
+          &st);
+    mr_events_run(&e, it, 3, 1000);
+    mr_events_split(&wanted, expected);
+    char *got = mr_events_join(&e);
+    bool same = e.n == wanted.n;
+    for (size_t i = 0; same && i < e.n; i++)
+        same = mr_event_is(e.v[i].text, wanted.v[i].text);
+    if (!same)
+        mr_fail_test("expected %s, got %s", expected, got);
+    free(got);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_events_reset(&e, 0);
+    mr_events_reset(&wanted, 0);
+    mr_test_context("%s", "");
+}
+
+static void run(const char *text, const char *expected)
+{
+    run_with(text, expected, 0);
+    run_with(text, expected, 3);
+}
+
+/* `source` gives one error of no element and nothing else, whatever follows it. */
+static void ends_through_all(const char *source, const char *part)
+{
+    static const char *const tails[] = {
+        "%s.ignore_errors()",
+        "%s.map(x => 1).ignore_errors()",
+        "%s.map(x => 1, num_parallel_calls=2).ignore_errors()",
+        "%s.filter(x => true).map(x => 1).batch(2).ignore_errors()",
+        "%s.map(x => 1).padded_batch(2).unbatch().ignore_errors()",
+        "%s.prefetch(2).map(x => 1).prefetch(auto).ignore_errors()",
+        "%s.map(x => 1).shuffle(3, seed=1).ignore_errors()",
+        "%s.repeat(2).ignore_errors().repeat(2)",
+        "%s.repeat().ignore_errors().take(4)",
+        "%s.cache().map(x => 1).ignore_errors()",
+        "%s.map(x => 1).concatenate(range(3)).ignore_errors()",
+        "zip(%s, range(4)).map(x => 1).ignore_errors()",
+        "zip(range(4), %s).map(x => 1).ignore_errors()",
+        "%s.skip(1).take(2).ignore_errors()",
+        "%s.map(x => 1).window(2, drop_remainder=true).flat_map(w => w).ignore_errors()",
+        "%s.map(x => 1).group_by_window(x => x, (k, w) => w, 2).ignore_errors()",
+        "%s.map(x => 1).scan(0, (s, x) => (s + x, s)).ignore_errors()",
+        "%s.enumerate().take_while(x => true).map(x => 1).unique().ignore_errors()",
+        ("choose_from_datasets([%s.map(x => 1), range(3)], from_tensor_slices([0, 1, 0])"
+         ".ignore_errors()).ignore_errors()"),
+        "sample_from_datasets([%s.map(x => 1)], seed=1).ignore_errors()",
+        "%s.map(x => 1).shard(2, 0).assert_cardinality(9).ignore_errors()",
+        "%s.map(x => range(2)).flat_map(d => d).ignore_errors()",
+        "%s.ignore_errors(max=0).ignore_errors().ignore_errors(max=5)",
+    };
+    char wanted[128];
+    snprintf(wanted, sizeof wanted, "!%s", part);
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, tails[i], source);
+        run(text, wanted);
+    }
+    mr_status last;
+    mr_drive_error(source, &last);
+    mr_check(mr_status_is_of_no_element(&last));
+}
+
+MR_TEST(no_file_matches_ends_the_pipeline)
+{
+    ends_through_all(mr_drive_path("text_line(\"@/none-*\")"), "no_file_matches");
+}
+
+MR_TEST(a_missing_file_ends_the_pipeline)
+{
+    ends_through_all(mr_drive_path("text_line(\"@/none\")"), "cannot_open");
+}
+
+/* Every reader of files, with names and with patterns that match nothing. */
+MR_TEST(every_source_ends_at_what_it_was_given)
+{
+    static const char *const sources[] = {
+        "tfrecord(\"@/none\")",
+        "tfrecord(\"@/none-*\")",
+        "tfrecord([\"@/none\", \"@/none-2\"], num_parallel_reads=2)",
+        "tfrecord(\"@/none-*\", num_parallel_reads=2)",
+        "tfrecord(\"@/none\", record_range=[0, 2])",
+        "tfrecord(\"@/none\").global_shuffle(seed=1)",
+        "tfrecord(\"@/none-*\").global_shuffle(seed=1)",
+        "tfrecord(\"@/none\", record_compression=\"ZSTD\")",
+        "fixed_length_record(\"@/none\", 4)",
+        "files(\"@/none\")",
+        "files(\"@/none-*\")",
+        "jsonl(\"@/none\", {\"a\": int64})",
+        "csv(\"@/none-*\", {\"a\": int64})",
+        "csv(\"@/none\", {\"a\": int64})",
+        "arrow(\"@/none\", schema={\"a\": int64})",
+        "parquet(\"@/none\", schema={\"a\": int64})",
+        "parquet(\"@/none-*\", schema={\"a\": int64})",
+        "tar(\"@/none\", members=[\"txt\"])",
+        "list_files(\"@/none-*\")",
+        "image_folder(\"@/none\")",
+        "range(3).flat_map(i => text_line(\"@/none\"))",
+        "range(3).interleave(i => tfrecord(\"@/none\"), cycle_length=2, num_parallel_calls=2)",
+        "range(3).flat_map(i => list_files(\"@/none-*\"))",
+        "range(3).map(x => lookup(\"a\", \"@/none\"))",
+        "range(3).map(x => lookup(\"a\", \"@/none\", default=0))",
+        "range(3).map(x => read_file(\"@/none\"))",
+        "range(3).map(x => discretization(cast(x, \"float32\"), \"@/none\"))",
+        "range(3).cache(\"@/none/c\")",
+        "range(3).flat_map(i => range(3).snapshot(\"@/none/c\"))",
+    };
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        char text[1024];
+        const char *source = mr_drive_path(sources[i]);
+        run(source, "!not_found");
+        snprintf(text, sizeof text, "%s.map(x => 1).ignore_errors().batch(2).prefetch(2)", source);
+        run(text, "!not_found");
+    }
+}
+
+/* ---- names that are elements ---- */
+
+MR_TEST(where_the_name_is_an_element_the_next_file_follows)
+{
+    mr_drive_file("a", "a1\na2\n");
+    mr_drive_file("b", "b1\n");
+    static const char *const readers[] = {"text_line(f)", "text_line(f).map(x => x)",
+                                          "text_line([f]).prefetch(1)",
+                                          "files(f).map(x => x[\"contents\"]).flat_map(t => "
+                                          "from_tensor_slices(split(t, \"\\n\"))).filter(x => "
+                                          "x != \"\")"};
+    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "from_tensor_slices([\"@/a\", \"@/none\", \"@/b\"]).flat_map(f => %s)",
+                 readers[i]);
+        run(mr_drive_path(text), "\"a1\" \"a2\" !cannot_open \"b1\"");
+        strcat(text, ".ignore_errors()");
+        run(mr_drive_path(text), "\"a1\" \"a2\" \"b1\"");
+    }
+    mr_drive(
+        mr_drive_path("from_tensor_slices([\"@/a\", \"@/none\", \"@/b\"]).interleave(text_line,"
+                      " cycle_length=2).ignore_errors()"),
+        "\"a1\" \"a2\" \"b1\"");
+    mr_drive(mr_drive_path("from_tensor_slices([\"@/none-*\", \"@/[ab]\"]).flat_map(list_files)"
+                           ".flat_map(text_line).ignore_errors()"),
+             "\"a1\" \"a2\" \"b1\"");
+    mr_drive(mr_drive_path("from_tensor_slices([\"@/a\", \"@/none\"]).map(read_file)"),
+             "\"a1\na2\n\" !cannot_open");
+    mr_drive(mr_drive_path("from_tensor_slices([\"@/none\", \"@/b\"]).map(read_file)"
+                           ".ignore_errors().map(length)"),
+             "3");
+    mr_drive(mr_drive_path("from_tensor_slices([\"@/none\"]).flat_map(f => tfrecord(f, "
+                           "num_parallel_reads=2)).ignore_errors()"),
+             "");
+    mr_drive(mr_drive_path("from_tensor_slices([\"@/none\"]).flat_map(f => tfrecord(f, "
+                           "record_range=[0, 1])).ignore_errors()"),
+             "");
+}
+
+static mr_code lines_of(void *ctx, const mr_block *in, mr_block *out, mr_status *st)
+{
+    (void)ctx;
+    char path[512];
+    const mr_bytes *name = in->columns[0].data;
+    snprintf(path, sizeof path, "%.*s", (int)name->size, name->data);
+    mr_dataset *ds = mr_text_line((const char *[]){path}, 1, NULL);
+    mr_code rc = mr_block_prepare(out, 1, st);
+    if (rc == MR_OK)
+        rc = mr_array_alloc_datasets(&out->columns[0], 1, st);
+    if (rc != MR_OK)
+        mr_dataset_unref(ds);
+    else
+        *(mr_dataset **)out->columns[0].data = ds;
+    out->rows = rc == MR_OK;
+    return rc;
+}
+
+MR_TEST(a_function_in_c_makes_readers_of_elements)
+{
+    mr_drive_file("a", "a1\n");
+    mr_drive_file("b", "b1\n");
+    mr_spec *lines = mr_spec_dataset(mr_spec_scalar(MR_STRING));
+    mr_fn *fn = mr_fn_element(lines_of, NULL, &(mr_fn_opts){.out = lines});
+    mr_spec_unref(lines);
+    mr_dataset *ds = mr_flat_map(
+        mr_drive_build(mr_drive_path("from_tensor_slices([\"@/a\", \"@/none\", \"@/b\"])")), fn);
+    mr_drive_dataset(mr_ignore_errors(ds, NULL), "\"a1\" \"b1\"");
+}
+
+MR_TEST(a_forbidden_file_is_as_a_missing_one)
+{
+    if (geteuid() == 0)
+        mr_skip_test("root may read everything");
+    mr_drive_file("a", "a1\n");
+    mr_drive_file("closed", "c1\n");
+    mr_check(chmod(mr_test_path("closed"), 0) == 0);
+    run(mr_drive_path("text_line([\"@/a\", \"@/closed\", \"@/a\"]).ignore_errors()"),
+        "\"a1\" !permission_denied");
+    run(mr_drive_path("from_tensor_slices([\"@/a\", \"@/closed\", \"@/a\"]).flat_map(text_line)"
+                      ".ignore_errors()"),
+        "\"a1\" \"a1\"");
+    mr_check(mkdir(mr_test_path("folder"), 0) == 0);
+    run(mr_drive_path("text_line(\"@/folder/*\").ignore_errors()"), "!cannot_list");
+    run(mr_drive_path("text_line(\"@/*/x\").ignore_errors()"), "!cannot_access");
+}
+
+/* ---- what the system lacks ---- */
+
+static int lacks;
+static const char *lacks_at;
+
+static int scarce_open(const char *path, int flags, mode_t mode)
+{
+    if (lacks && strstr(path, lacks_at)) {
+        errno = lacks;
+        return -1;
+    }
+    return mr__system_real()->open(path, flags, mode);
+}
+
+static ssize_t scarce_write(int fd, const void *buf, size_t n)
+{
+    (void)buf;
+    (void)n;
+    errno = lacks;
+    return lacks ? -1 : mr__system_real()->write(fd, buf, n);
+}
+
+MR_TEST(what_the_system_lacks_ends_the_pipeline)
+{
+    static const int lack[] = {EMFILE, ENFILE, ENOSPC, EDQUOT};
+    mr_drive_file("a", "a1\na2\n");
+    mr_drive_file("b", "b1\n");
+    mr__system table = *mr__system_real();
+    table.open = scarce_open;
+    lacks_at = "/b";
+    mr__system_set(&table);
+    for (size_t i = 0; i < sizeof lack / sizeof *lack; i++) {
+        lacks = lack[i];
+        run(mr_drive_path("from_tensor_slices([\"@/a\", \"@/b\", \"@/a\"]).flat_map(text_line)"
+                          ".ignore_errors()"),
+            "\"a1\" \"a2\" !resource_exhausted");
+        run(mr_drive_path("from_tensor_slices([\"@/b\", \"@/a\"]).map(read_file)"
+                          ".map(length).ignore_errors()"),
+            "!resource_exhausted");
+        run(mr_drive_path("from_tensor_slices([\"@/a\", \"@/b\", \"@/a\"]).interleave(text_line, "
+                          "cycle_length=2, num_parallel_calls=2).ignore_errors().take(9)"),
+            "\"a1\" !resource_exhausted");
+    }
+    lacks = 0;
+    mr__system_set(NULL);
+}
+
+MR_TEST(a_full_disk_ends_the_pipeline)
+{
+    mr__system table = *mr__system_real();
+    table.write = scarce_write;
+    lacks = ENOSPC;
+    mr__system_set(&table);
+    static const char *const graphs[] = {"range(100000).cache(\"@/c\").ignore_errors()",
+                                         "range(100000).snapshot(\"@/s\").ignore_errors()",
+                                         "range(100000).save(\"@/e\").ignore_errors()"};
+    for (size_t i = 0; i < 3; i++) {
+        mr_status last;
+        mr_drive_error(mr_drive_path(graphs[i]), &last);
+        mr_code_is(last.code, MR_RESOURCE_EXHAUSTED, &last);
+        mr_check(mr_status_is_of_no_element(&last));
+    }
+    lacks = 0;
+    mr__system_set(NULL);
+}
+
+/* ---- caches ---- */
+
+MR_TEST(a_failed_input_completes_no_cache)
+{
+    run(mr_drive_path("text_line(\"@/none\").cache(\"@/c\").prefetch(3)"), "!cannot_open");
+    run(mr_drive_path("text_line(\"@/none\").cache().prefetch(3).repeat(2)"), "!cannot_open");
+    mr_check(access(mr_test_path("c.cache"), F_OK) != 0);
+    mr_drive_file("none", "n1\n");
+    run(mr_drive_path("text_line(\"@/none\").cache(\"@/c\").prefetch(3)"), "\"n1\"");
+}
+
+MR_TEST(a_cache_of_another_type_ends_the_pipeline)
+{
+    run_with(mr_drive_path("range(3).cache(\"@/c\")"), "0 1 2", 0);
+    run(mr_drive_path("range(3).map(x => \"s\").cache(\"@/c\").ignore_errors()"),
+        "!holds_elements_of");
+}
+
+MR_TEST(a_damaged_cache_ends_the_pipeline)
+{
+    mr_status last;
+    free(mr_drive_show(mr_drive_path("range(9000).cache(\"@/c\")")));
+    mr_check(truncate(mr_test_path("c.cache"), 9000) == 0);
+    mr_drive_error(mr_drive_path("range(9000).cache(\"@/c\").ignore_errors()"), &last);
+    mr_code_is(last.code, MR_DATA_LOSS, &last);
+    mr_check(mr_status_is_of_no_element(&last));
+}
+
+MR_TEST(a_cache_that_is_written_elsewhere_ends_the_pipeline)
+{
+    mr_iterator *writer = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_dataset *ds = mr_drive_build(mr_drive_path("range(3).cache(\"@/c\")"));
+    mr_ok(mr_iterator_open(&writer, ds, NULL, &st), &st);
+    mr_ok(mr_iterator_next(writer, 1, &b, &st), &st);
+    run(mr_drive_path("range(3).cache(\"@/c\").ignore_errors()"), "!being_written");
+    mr_block_reset(&b);
+    mr_iterator_close(writer);
+    mr_dataset_unref(ds);
+}
+
+/* ---- an op that cannot be opened ---- */
+
+static int opened;
+
+static mr_code open_once(mr_iter *it, mr_status *st)
+{
+    (void)it;
+    return opened++ ? mr_fail(st, MR_INVALID_ARGUMENT, "opened twice") : MR_OK;
+}
+
+static mr_code pass(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    return mr_iter_pull(it, 0, want, out, st);
+}
+
+static const mr_op once = {.abi = MR_ABI_VERSION,
+                           .name = "once",
+                           .doc = "Can be opened once.",
+                           .min_inputs = 1,
+                           .max_inputs = 1,
+                           .role = MR_ROLE_PASS,
+                           .open = open_once,
+                           .next = pass};
+
+/* Pulled again, it would fail again, for ever. */
+MR_TEST(an_op_that_failed_to_open_stays_failed)
+{
+    for (int i = 0; i < 2; i++) {
+        mr_dataset *input = mr_test_graph("range(2)"), *two;
+        mr_dataset *ds = mr_dataset_new(&once, NULL, &input, 1);
+        if (i == 0) {
+            two = mr_repeat(ds, 3);
+        } else {
+            input = mr_dataset_ref(ds);
+            two = mr_concatenate(ds, input);
+        }
+        mr_events e = {0};
+        mr_iterator *it = NULL;
+        mr_status st;
+        opened = 0;
+        two = mr_ignore_errors(two, NULL);
+        mr_ok(mr_iterator_open(&it, two, NULL, &st), &st);
+        mr_events_run(&e, it, 5, 100);
+        mr_eq_u64(e.n, 3);
+        mr_eq_str(e.v[1].text, "1");
+        mr_check(mr_event_is(e.v[2].text, "!opened_twice"));
+        mr_iterator_close(it);
+        mr_dataset_unref(two);
+        mr_events_reset(&e, 0);
+    }
+}
+
+/* ---- after the error ---- */
+
+MR_TEST(a_position_saved_after_it_tries_again)
+{
+    mr_drive_file("a", "a1\na2\n");
+    static const char *const graphs[] = {
+        "text_line([\"@/a\", \"@/late\"])",
+        "text_line([\"@/a\", \"@/late\"]).prefetch(2).batch(1).unbatch()",
+        "range(2).interleave(i => text_line([\"@/a\", \"@/late\"]), cycle_length=1).take(3)",
+        ("from_tensor_slices([\"a1\", \"a2\"]).map(x => (x, lookup(x, \"@/late\")), "
+         "num_parallel_calls=2).map((x, i) => x).concatenate(text_line(\"@/late\"))"),
+    };
+    static const char *const expected[] = {"\"a1\" \"a2\" ! \"l1\"", "\"a1\" \"a2\" ! \"l1\"",
+                                           "\"a1\" \"a2\" ! \"l1\"", "! \"a1\" \"a2\" \"l1\""};
+    for (size_t i = 0; i < 4; i++) {
+        mr_iterator *it = NULL;
+        mr_status st;
+        mr_block b = MR_BLOCK_EMPTY;
+        mr_events e = {0}, wanted = {0};
+        void *bytes;
+        size_t size;
+        mr_test_context("%s", graphs[i]);
+        mr_dataset *ds = mr_drive_build(mr_drive_path(graphs[i]));
+        mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.positions = true}, &st), &st);
+        while (mr_events_pull(&e, it, 1, &b) != MR_END)
+            ;
+        mr_ok(mr_iterator_save(it, &bytes, &size, &st), &st);
+        mr_drive_file("late", "l1\n");
+        mr_ok(mr_iterator_restore(it, bytes, size, &st), &st);
+        mr_events_run(&e, it, 2, 100);
+        mr_events_split(&wanted, expected[i]);
+        char *got = mr_events_join(&e);
+        mr_test_context("%s: %s", graphs[i], got);
+        mr_eq_u64(e.n, wanted.n);
+        for (size_t k = 0; k < e.n; k++)
+            mr_check(mr_event_is(e.v[k].text, wanted.v[k].text));
+        free(got);
+        mr_free(bytes);
+        mr_block_reset(&b);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+        mr_events_reset(&e, 0);
+        mr_events_reset(&wanted, 0);
+        mr_check(unlink(mr_test_path("late")) == 0);
+    }
+}
+
+MR_TEST(a_new_pass_tries_again)
+{
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_dataset *ds = mr_drive_build(mr_drive_path("text_line(\"@/late\").ignore_errors()"));
+    mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_NOT_FOUND, &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_END, NULL);
+    mr_drive_file("late", "l1\n");
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
