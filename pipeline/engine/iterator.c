@@ -243,8 +243,12 @@ static mr_code enter_rows(mr_ledger *ledger, const mr_block *b, mr_status *st)
  * one. */
 static bool pulls_count(const mr_iterator *it)
 {
+    uint32_t props = mr__dataset_all_props(it->instance);
+    /* Relaxed: set by pulls that have returned. */
     return it->run.internal.opened_again &&
-           (mr__dataset_all_props(it->instance) & (MR__OPENS_RANDOM | MR_OP_REMEMBERS));
+           ((props & MR__OPENS_RANDOM) ||
+            ((props & MR_OP_REMEMBERS) &&
+             atomic_load_explicit(&it->root->priv->recording, memory_order_relaxed) > 0));
 }
 
 mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)

@@ -36,7 +36,8 @@
 #define ASKS       16        /* maximum between two samples of the process */
 #define BOUND      4         /* times the limit */
 
-int64_t mr__memory_resident(void)
+/* anonymous: without pages of files and shared memory, which the kernel counts as its cache. */
+static int64_t resident(bool anonymous)
 {
     char text[128];
     int fd = mr__sys->open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
@@ -48,7 +49,15 @@ int64_t mr__memory_resident(void)
     char *at, *end;
     (void)strtoll(text, &at, 10);
     long long pages = strtoll(at, &end, 10);
-    return end == at ? -1 : pages * sysconf(_SC_PAGESIZE);
+    bool good = end != at;
+    if (good && anonymous)
+        pages -= strtoll(end, NULL, 10);
+    return good ? pages * sysconf(_SC_PAGESIZE) : -1;
+}
+
+int64_t mr__memory_resident(void)
+{
+    return resident(false);
 }
 
 /* ---- needs of a graph ---- */
@@ -401,11 +410,11 @@ void mr__memory_ahead(const mr_iter *it, int64_t bytes)
 static int64_t look(mr__memory *m, int64_t most)
 {
     int64_t made = atomic_load_explicit(&made_ahead, memory_order_relaxed);
-    int64_t now = mr__memory_resident();
+    int64_t now = resident(m->of_group);
     if (now > most) {
         mr_buffer_pool_trim();
         malloc_trim(0);
-        now = mr__memory_resident();
+        now = resident(m->of_group);
     }
     /* Relaxed: figures. */
     atomic_store_explicit(&m->sample, now, memory_order_relaxed);
@@ -420,7 +429,7 @@ size_t mr__memory_most_of_one(const mr__memory *m)
 
 bool mr__memory_limited(const mr_iter *it)
 {
-    return it->run->memory.limit != 0;
+    return it->run->memory.limit != 0 && !it->run->memory.of_group;
 }
 
 int64_t mr__memory_take(mr__memory *m, int64_t bytes)
@@ -479,9 +488,12 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
 mr_code mr__memory_check(const mr_iter *it, mr_status *st)
 {
     mr__memory *m = &it->run->memory;
+    /* The limit of a control group was not requested, so it must not cost a system call a pull. */
+    if (m->of_group && atomic_fetch_add_explicit(&m->asked, 1, memory_order_relaxed) % ASKS != 0)
+        return MR_OK;
     /* Relaxed: a figure. Read-ahead is given up first. */
     if (atomic_load_explicit(&m->ahead, memory_order_relaxed) > 0 ||
-        mr__memory_resident() <= m->limit)
+        resident(m->of_group) <= m->limit)
         return MR_OK;
     int64_t now = look(m, m->limit);
     if (now <= m->limit)
@@ -505,7 +517,7 @@ void mr__memory_made(const mr_iter *it, size_t bytes, size_t gone)
     /* Relaxed: a figure. */
     if (!m->limit || !large || atomic_load_explicit(&m->has_warned, memory_order_relaxed))
         return;
-    int64_t now = mr__memory_resident() + (int64_t)gone;
+    int64_t now = resident(m->of_group) + (int64_t)gone;
     if (now <= m->limit || atomic_exchange(&m->has_warned, true))
         return;
     mr_log(MR_LOG_WARNING,

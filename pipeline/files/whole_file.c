@@ -111,13 +111,17 @@ void mr__file_read_watch(mr__file_read_fn fn)
     atomic_store(&watcher, fn);
 }
 
+mr_code mr__file_read_again(const char *path, mr_status *st)
+{
+    mr__file_read_fn fn = atomic_load(&watcher);
+    return fn ? fn(path, st) : MR_OK;
+}
+
 mr_code mr__file_read_named(const char *path, const mr_file_read_opts *opts, mr_buffer **out,
                             size_t *size, mr_status *st)
 {
     mr_status why;
-    mr__file_read_fn fn = atomic_load(&watcher);
-    if (fn)
-        MR_TRY(fn(path, st));
+    MR_TRY(mr__file_read_again(path, st));
     mr_status_init(&why);
     mr_code rc = mr_file_read_buffer(path, opts, out, size, &why);
     if (rc == MR_OK)

@@ -36,6 +36,8 @@ mr_code mr__file_read_named(const char *path, const mr_file_read_opts *opts, mr_
 /* From now on, mr__file_read_named calls fn first, on its thread; an error of fn is its error. */
 typedef mr_code (*mr__file_read_fn)(const char *path, mr_status *st);
 void mr__file_read_watch(mr__file_read_fn fn);
+/* Calls that function: the contents of `path`, read earlier, are used again. */
+mr_code mr__file_read_again(const char *path, mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus
 }

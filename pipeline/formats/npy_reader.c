@@ -251,6 +251,8 @@ static mr_code add_member(npy_reader *n, const char *name, mr_status *st)
                       : mr_fail_memory(st, FIRST_HEAD, "an array");
     if (rc == MR_OK)
         rc = mr__npy_head_size(head, got, &size, st);
+    if (rc == MR_OK && size < FIRST_HEAD) /* what was read of it already */
+        rc = mr_fail(st, MR_DATA_LOSS, "its head is too short");
     uint8_t *whole = rc == MR_OK ? mr_realloc(head, size + FIRST_HEAD) : NULL;
     if (rc == MR_OK && !whole)
         rc = mr_fail_memory(st, size, "an array");

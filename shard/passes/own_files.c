@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/passes/own_files.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -122,6 +123,13 @@ static mr_code fingerprint(const mr_dataset *ds, const mr_parts *k, char out[17]
     else if (st)
         *st = why;
     mr_free(text);
+    if (rc == MR_RESOURCE_EXHAUSTED && why.sys_errno != ENOMEM) { /* it has much data in it */
+        void *bytes = NULL;
+        size_t n = 0;
+        rc = mr_dataset_to_proto(input, &bytes, &n, st);
+        h = mr__fnv1a(h, bytes, n);
+        mr_free(bytes);
+    }
     snprintf(out, 17, "%016" PRIx64, mr__splitmix(h + k->how));
     return rc == MR_FAILED_PRECONDITION ? MR_OK : rc;
 }

@@ -28,7 +28,7 @@ seen what_it_is 'x["pid"] == '$pid' and "show --threads 2" in x["command"] and x
     x["pipelines"][0]["memory_limit"] == 4 << 30 and x["pipelines"][0]["seconds"] > 0'
 seen room_of_queues 'ops["prefetch"]["room_elements"] == 4 and ops["prefetch/map"]["room_blocks"] == 2'
 seen ops_have_all_figures 'all(set(o) == set("""op path elements blocks bytes busy_seconds wait_seconds elements_per_second
-    bytes_per_second busy_threads waiting_threads queued_elements queued_blocks queued_bytes room_elements room_blocks""".split())
+    bytes_per_second busy_threads waiting_threads queued_elements queued_blocks queued_bytes room_elements room_blocks dropped""".split())
     for o in ops.values()) and ops["prefetch/map/text_line"]["blocks"] > 0 and ops["prefetch"]["op"] == "prefetch"'
 top $pid --once >text 2>err; rc=$?
 [ $rc = 0 ] && grep -q "^process $pid: .*show" text && grep -q '^pipeline 1, open for ' text &&

@@ -3,10 +3,12 @@
 # Which of the trainer's tests run on GPUs, as FOLDER/SUITE: suite trainer_FOLDER_SUITE of test_trainer_FOLDER. For
 # double.sh and tests/gpu.sh.
 # Suites that name no device: they take all GPUs where there are some.
-suites='collective/collective collective/collective_times exchange/saved_model loop/callbacks loop/checkpoint loop/fit
-    loop/fit_arrays loop/fit_epochs loop/outputs model/check_replicas model/graph model/input_gradient model/keras_values
+suites='collective/collective collective/collective_times exchange/saved_model loop/callbacks loop/checkpoint
+    loop/fit loop/fit_arrays loop/fit_epochs loop/loop_state loop/outputs loop/restart model/check_replicas
+    model/graph model/input_gradient model/keras_values model/local_gradients model/logits model/masks
     model/mixed_precision model/model model/model_layers model/number_layers model/preprocessing objectives/loss
-    objectives/metrics servers/coordinator servers/server_calls strategy/staging strategy/strategies strategy/strategy'
+    objectives/metrics objectives/optimizer_reuse objectives/weighted_metrics servers/coordinator
+    servers/server_calls strategy/staging strategy/strategies strategy/strategy'
 # Those that run on devices that MR_TEST_DEVICES names.
 on_named='collective/nccl device/device_streams device/math_ids device/math_images device/math_layers device/math_losses
     device/math_norms device/math_sums device/math_table'

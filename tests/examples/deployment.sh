@@ -81,7 +81,7 @@ END
     done
     bad=0
     for p in "${pids[@]}"; do wait "$p" || bad=1; done
-    result "kubernetes-training.yaml trains" "$([ $bad = 0 ] && grep -q '"epoch": 10' "$dir/out.3"; echo $?)" "$(tail -n 3 "$dir"/out.*)"
+    result "kubernetes-training.yaml trains" "$([ $bad = 0 ] && grep -q '"epoch": 10' "$dir/out.0"; echo $?)" "$(tail -n 3 "$dir"/out.*)"
 else
     skip trainings "built without the trainer"
 fi

@@ -89,7 +89,7 @@ epoch 2: the loss fell, the learning rate was 0.02'
     runs siamese '2 inputs, 69 parameters, learned' sh -c "bash '$MR_SOURCE/examples/siamese.sh' '$m' 2>/dev/null | awk '
         / 0\$/ && (\$1 == \"left\" || \$1 == \"right\") { n++ }
         /^parameters/ { p = \$2 }
-        /binary_accuracy/ { sub(/.*: /, \"\"); sub(/}/, \"\"); good = \$0 > 0.9 }
+        /binary_accuracy/ { sub(/.*binary_accuracy.: /, \"\"); good = \$0 + 0 > 0.9 }
         END { print n \" inputs, \" p \" parameters, \" (good ? \"learned\" : \"not learned\") }'"
 
     bash "$MR_SOURCE/examples/two_outputs.sh" "$m" >out 2>err
@@ -125,8 +125,8 @@ PYTHON
     quickstart >trained 2>&1
     runs quickstart "600 records in 4 files: shards/train-*-of-00004.tfrecord
 100 records in 4 files: shards/t10k-*-of-00004.tfrecord
-$(for i in 1 2 3 4 5; do echo "epoch $i/6  T s  N examples/s  loss L  accuracy A  val_loss L  val_accuracy A"; done)
-epoch 6/6  T s  N examples/s  loss L  accuracy 1.0000  val_loss L  val_accuracy 1.0000
+$(for i in 1 2 3 4 5; do echo "epoch $i/6  T s  N examples/s  loss L  accuracy A  val_loss L  val_accuracy A  lr 0.001"; done)
+epoch 6/6  T s  N examples/s  loss L  accuracy 1.0000  val_loss L  val_accuracy 1.0000  lr 0.001
 trained on N examples/s; the devices waited for data W of the time
 test: loss L  accuracy 1.0000  (100 examples)
 ckpt_5                   epoch 5  step 25  loss L  N bytes

@@ -15,11 +15,13 @@ void mr__deferred_file_init(mr__deferred_file *l)
 {
     pthread_mutex_init(&l->lock, NULL);
     l->ready = false;
+    l->path = NULL;
 }
 
 void mr__deferred_file_reset(mr__deferred_file *l)
 {
     pthread_mutex_destroy(&l->lock);
+    mr_free(l->path);
 }
 
 mr_code mr__deferred_file_get(const mr_rows *r, mr__deferred_file *l,
@@ -28,10 +30,13 @@ mr_code mr__deferred_file_get(const mr_rows *r, mr__deferred_file *l,
     mr_status why;
     mr_code rc = MR_OK;
     pthread_mutex_lock(&l->lock);
-    if (!l->ready)
+    bool before = l->ready;
+    if (!before)
         rc = make(r, &why);
-    l->ready = l->ready || rc == MR_OK;
+    l->ready = before || rc == MR_OK;
     pthread_mutex_unlock(&l->lock);
+    if (before && l->path) /* for iterators that record what they read; it does not change now */
+        rc = mr__file_read_again(l->path, &why);
     if (rc == MR_OK)
         return MR_OK;
     bool lacks_memory = why.sys_errno == ENOMEM;
@@ -44,8 +49,9 @@ mr_code mr__deferred_file_get(const mr_rows *r, mr__deferred_file *l,
     return rc;
 }
 
-mr_code mr__deferred_file_read(const mr_rows *r, const char *name, const char *within, size_t most,
-                               char **path, mr_buffer **bytes, size_t *size, mr_status *st)
+mr_code mr__deferred_file_read(const mr_rows *r, mr__deferred_file *l, const char *name,
+                               const char *within, size_t most, char **path, mr_buffer **bytes,
+                               size_t *size, mr_status *st)
 {
     struct stat is;
     char *whole = NULL;
@@ -54,7 +60,9 @@ mr_code mr__deferred_file_read(const mr_rows *r, const char *name, const char *w
     bool folder = mr__sys->stat(whole, &is) == 0 && S_ISDIR(is.st_mode);
     *path = folder ? mr_strf("%s/%s", whole, within) : mr_strdup(whole);
     mr_free(whole);
-    if (!*path)
+    mr_free(l->path);
+    l->path = *path ? mr_strdup(*path) : NULL;
+    if (!l->path)
         return mr_fail_memory(st, strlen(name), "a file name");
     mr_file_read_opts opts = {.most = most, .cancel = r->errors->cancel};
     return mr__file_read_named(*path, &opts, bytes, size, st);

@@ -13,6 +13,7 @@
 typedef struct mr__deferred_file {
     pthread_mutex_t lock;
     bool ready;
+    char *path; /* of the file that was read; NULL: none yet */
 } mr__deferred_file;
 
 void mr__deferred_file_init(mr__deferred_file *l);
@@ -23,11 +24,11 @@ mr_code mr__deferred_file_get(const mr_rows *r, mr__deferred_file *l,
                               mr_code (*make)(const mr_rows *r, mr_status *st),
                               mr_status *st) MR_NODISCARD;
 
-/* Reads the file `name`, or, if that is a directory as written by `millrace adapt`, the file
- * `within` in it; at most `most` bytes. *bytes is owned; *path (owned) is the file's path, also
- * after a failure.
+/* Called within `make`: reads the file `name`, or, if that is a directory as written by `millrace
+ * adapt`, the file `within` in it; at most `most` bytes. *bytes is owned; *path (owned) is the
+ * file's path, also after a failure.
  * errors   MR_NOT_FOUND and others, with the path */
-mr_code mr__deferred_file_read(const mr_rows *r, const char *name, const char *within, size_t most,
-                               char **path, mr_buffer **bytes, size_t *size,
-                               mr_status *st) MR_NODISCARD;
+mr_code mr__deferred_file_read(const mr_rows *r, mr__deferred_file *l, const char *name,
+                               const char *within, size_t most, char **path, mr_buffer **bytes,
+                               size_t *size, mr_status *st) MR_NODISCARD;
 #endif

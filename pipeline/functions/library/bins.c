@@ -90,7 +90,7 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     mr_buffer *bytes = NULL;
     char *path = NULL;
     size_t size;
-    mr_code rc = mr__deferred_file_read(r, o->bin_boundaries.file, "boundaries.json",
+    mr_code rc = mr__deferred_file_read(r, &p->late, o->bin_boundaries.file, "boundaries.json",
                                         MR_LEARNED_LIST_MOST, &path, &bytes, &size, st);
     if (rc == MR_OK) {
         rc = mr_learned_boundaries(mr_buffer_data(bytes), size, &p->list, st);

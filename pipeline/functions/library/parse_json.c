@@ -200,7 +200,7 @@ static mr_code put_axis(struct reading *r, size_t i, int axis, mr_status *st)
     if (r->json.wrong)
         return not_json(st);
     if (!f->ragged && n != most)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "a list of %zu, where its shape has %lld", n,
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a list of %zu, but its shape has %lld", n,
                        (long long)f->shape[axis]);
     return MR_OK;
 }

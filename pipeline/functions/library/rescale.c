@@ -131,8 +131,8 @@ static mr_code open_moments(const mr_rows *r, mr_status *st)
     mr_buffer *bytes = NULL;
     char *path = NULL;
     size_t size;
-    mr_code rc = mr__deferred_file_read(r, p->adapted, "normalization.json", MR_LEARNED_LIST_MOST,
-                                        &path, &bytes, &size, st);
+    mr_code rc = mr__deferred_file_read(r, &m->late, p->adapted, "normalization.json",
+                                        MR_LEARNED_LIST_MOST, &path, &bytes, &size, st);
     if (rc == MR_OK) {
         rc = mr_learned_moments(mr_buffer_data(bytes), size, &m->mean, &m->variance, st);
         if (rc != MR_OK)

@@ -177,8 +177,8 @@ static mr_code open_file(const mr_rows *r, mr_status *st)
     words w = {0};
     char *path = NULL;
     size_t size, twice = 0;
-    mr_code rc = mr__deferred_file_read(r, name, "vocabulary.txt", MR_VOCABULARY_MOST, &path,
-                                        &w.text, &size, st);
+    mr_code rc = mr__deferred_file_read(r, &p->late, name, "vocabulary.txt", MR_VOCABULARY_MOST,
+                                        &path, &w.text, &size, st);
     if (rc == MR_OK)
         rc = file_words(path, size, r->in[0].dtype != MR_STRING, &w, st);
     if (rc == MR_OK)

@@ -291,7 +291,7 @@ static mr_code write_next(mr__file_cache *c, size_t want, mr_block *out, mr_stat
     if (rc == MR_OK && has_all(c)) { /* the consumer may not pull the end */
         mr_status error;
         c->mode = MR_FC_PASSING;
-        if (complete(c, &error) != MR_OK)
+        if (of_file(complete(c, &error), &error) != MR_OK)
             mr_iter_defer(c->it, &error);
     }
     return rc;

@@ -346,7 +346,7 @@ MR_TEST(a_schema_gives_defaults_for_nulls_and_missing_columns)
     mr_drive_bad("arrow(\"a\", schema={\"x\": feature(int8, default=300)})",
                  "schema: x: the default: 300");
     mr_drive_bad("arrow(\"a\", schema={\"x\": {\"y\": feature(int8, default=\"s\")}})",
-                 "schema: x/y: the default is wanted as int8");
+                 "schema: x/y: the default must be int8 literals");
     mr_drive_bad("arrow(\"a\", schema={\"x\": feature(int8[], default=0)})",
                  "the default of a list is []");
     mr_drive_bad("arrow(\"a\", schema={\"x\": feature(int8[2], default=[1, 2, 3])})",
@@ -470,11 +470,11 @@ MR_TEST_SLOW(truncated_files_end_with_an_error)
     drive_cut("a.stream", 7);
     mr_drive_file("text.arrow", "this is no Arrow file at all, whatever its name says");
     mr_drive_file("empty.arrow", "");
-    mr_drive(
-        mr_drive_path("arrow([\"@/text.arrow\", \"@/empty.arrow\", \"@/missing\", "
-                      "\"@/a.arrow\"], schema={\"n\": int64, \"s\": bytes}).map(r => r[\"n\"])"),
-        "!it_begins_with_\"this_is_\",_where_a_file_has_\"ARROW1\" "
-        "!not_an_Arrow_IPC_file_or_stream:_it_is_empty !not_found 0 1 2 3 4");
+    mr_drive(mr_drive_path("arrow([\"@/text.arrow\", \"@/empty.arrow\", \"@/a.arrow\", "
+                           "\"@/missing\", \"@/a.arrow\"], schema={\"n\": int64, \"s\": "
+                           "bytes}).map(r => r[\"n\"])"),
+             "!it_begins_with_\"this_is_\",_where_a_file_has_\"ARROW1\" "
+             "!not_an_Arrow_IPC_file_or_stream:_it_is_empty 0 1 2 3 4 !not_found");
     refused("arrow(\"@/empty.arrow\")", MR_DATA_LOSS, "it is empty");
 }
 

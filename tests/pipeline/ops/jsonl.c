@@ -271,7 +271,7 @@ MR_TEST(shapes_and_lists_within_lists_of_records)
     mr_drive(mr_drive_path("jsonl(\"@/x\", {\"b\": [{\"at\": int64[2], \"tags\": bytes[]}], \"g\": "
                            "[[{\"v\": int64}]]})"),
              "([[1,2],[3,4]],[[\"p\",\"q\"],[]],[[1,2],[],[3]]) ([],[],[]) ([[5,6]],[[]],[[4]]) "
-             "!field_b.at:_item_0:_a_list_of_1,_where_its_shape_has_2 "
+             "!field_b.at:_item_0:_a_list_of_1,_but_its_shape_has_2 "
              "!field_g.v:_item_0:_item_0:_expected_int64,_found_a_string ([[9,9]],[[\"t\"]],[])");
     /* The first feature by name is in two lists, the second in one. */
     mr_drive_file("x", "{\"m\": [{\"a\": [{\"c\": 1}, {\"c\": 2}], \"z\": 3}, {\"z\": 4}]}\n");

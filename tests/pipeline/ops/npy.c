@@ -184,6 +184,15 @@ MR_TEST(damage_to_an_archive_is_an_error)
         mr_drive(mr_drive_path("npz(\"@/cut.npz\", arrays=[\"x\"], schema={\"x\": int64[2]})"),
                  "!cut");
     }
+    for (unsigned char length = 0; length < 4; length++) { /* of the head of x, without the magic */
+        unsigned char *at = v + 35 + 8, was[2] = {at[0], at[1]};
+        at[0] = length;
+        at[1] = 0;
+        mr_drive_bytes("short.npz", v, n);
+        mr_drive(mr_drive_path("npz(\"@/short.npz\", arrays=[\"x\"], schema={\"x\": int64[2]})"),
+                 length < 2 ? "!its_head_is_too_short" : "!data_loss");
+        memcpy(at, was, 2);
+    }
     v[35 + 128 + 9] ^= 1; /* a value */
     mr_drive_bytes("cut.npz", v, n);
     mr_drive(mr_drive_path("npz(\"@/cut.npz\", arrays=[\"x\"], schema={\"x\": int64[2]})"), "!CRC");

@@ -172,7 +172,7 @@ MR_TEST(a_footer_without_the_number_of_rows_has_those_of_its_groups)
     mr_drive_count(mr_drive_path("parquet(\"@/x.parquet\")"), ROWS);
     write_file(&(writer){.rows = ROWS + 1});
     table_refused(mr_drive_path("parquet(\"@/x.parquet\")"), MR_DATA_LOSS,
-                  "4 rows in all, but 3 in its row groups");
+                  "4 rows in total, but 3 in its row groups");
 }
 
 MR_TEST(the_head_of_a_dictionary_may_lack_in_the_size_of_a_chunk)
@@ -211,7 +211,7 @@ MR_TEST(pages_of_version_2_of_old_arrow_are_compressed_whatever_they_say)
     }
     for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
         w.name = other[i];
-        expect(&w, "!it_is_not_compressed,_and_has_two_sizes");
+        expect(&w, "!it_is_not_compressed,_but_has_two_different_sizes");
     }
     w.codec = 0;
     expect(&w, GOOD);

@@ -314,11 +314,11 @@ MR_TEST(members_have_alternatives_and_may_be_optional)
                            "\"jpg;png?\"]).ignore_errors().skip(2).take(1)" SHOWN),
              "(\"3\",\"\",\"t3\")");
     expect_place("tar(\"@/a.tar\", members=[\"jpg;jpeg;png\", \"txt?\"])", 4, 5120 + 512);
-    static const char *const bad[][2] = {{"\"jpg;\"", "what follows the first point"},
-                                         {"\";jpg\"", "what follows the first point"},
-                                         {"\"jpg;;png\"", "what follows the first point"},
-                                         {"\"?\"", "what follows the first point"},
-                                         {"\"jpg;.png\"", "what follows the first point"},
+    static const char *const bad[][2] = {{"\"jpg;\"", "what follows the first dot"},
+                                         {"\";jpg\"", "what follows the first dot"},
+                                         {"\"jpg;;png\"", "what follows the first dot"},
+                                         {"\"?\"", "what follows the first dot"},
+                                         {"\"jpg;.png\"", "what follows the first dot"},
                                          {"\"jpg?;png\"", "stands at the end"},
                                          {"\"jpg\", \"png;JPG\"", "JPG is requested twice"},
                                          {"\"jpg;jpg\"", "jpg is requested twice"}};

@@ -521,6 +521,30 @@ MR_TEST(a_file_made_from_another_file_has_its_inputs)
     refused(graph(text), "in-a,_which_had_4_bytes_then_and_has_6_now", "f.cache");
 }
 
+/* A vocabulary is loaded once a process; each pass that uses it has it among its inputs. */
+MR_TEST(a_vocabulary_that_was_loaded_before_is_an_input)
+{
+    static const char text[] =
+        "from_tensor_slices([\"a\", \"b\"]).map(x => lookup(x, \"@/words\")).cache(\"@/f\")";
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    put_file("words", "b\na\n");
+    mr_dataset *ds = mr_test_graph(graph(text));
+    for (int pass = 0; pass < 2; pass++) { /* the first one leaves no file */
+        mr_iterator *it = open_graph(ds, true);
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+        mr_check(!there("f.cache"));
+        while (pass > 0 && mr_iterator_next(it, 1, &b, &st) == MR_OK)
+            continue;
+        mr_iterator_close(it);
+    }
+    mr_block_reset(&b);
+    mr_dataset_unref(ds);
+    mr_check(there("f.cache"));
+    put_file("words", "b\nc\na\n");
+    refused(graph(text), "words,_which_had_4_bytes_then_and_has_6_now", NULL);
+}
+
 MR_TEST(strict_compares_times_too)
 {
     struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000, .tv_nsec = 5}};

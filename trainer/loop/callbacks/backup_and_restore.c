@@ -7,6 +7,7 @@
  *   begun.json  the state of the callbacks when training began: a run that was killed before its
  *               first backup begins again, and its callbacks cut off what they had written
  *   lock        held while a run uses the directory */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -125,7 +126,8 @@ static mr_code lock(struct state *s, const mr_train_event *e, mr_status *st)
         mr_status_at(st, s->params->directory, -1, -1);
         return rc;
     }
-    if (!only_warns(s) && rc != MR_UNIMPLEMENTED) { /* not every file system has locks */
+    /* Not every file system has locks. */
+    if (!only_warns(s) && rc != MR_UNIMPLEMENTED && own.sys_errno != ENOLCK) {
         if (st)
             *st = own;
         return rc;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "pipeline/engine/iterator.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 
@@ -134,6 +135,7 @@ mr_code mr__file_roots_set(const char *const *names, size_t n, const mr__system 
                            mr_status *st)
 {
     *out = NULL;
+    (void)mr_usable_cpus(); /* reads the control group's limits, once, while they can be opened */
     if (n > MOST_ROOTS)
         return mr_fail(st, MR_INVALID_ARGUMENT, "at most %d directories, not %zu", MOST_ROOTS, n);
     root *fresh = mr_calloc(n + 1, sizeof *fresh);
