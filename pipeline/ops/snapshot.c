@@ -6,28 +6,20 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "pipeline/fnv.h"
+#include "pipeline/engine/fingerprint_internal.h"
 #include "pipeline/streams/elements/file_cache.h"
 
 struct params {
     char *path;
 };
 
-static mr_code fingerprint(const mr_dataset *ds, char out[17], mr_status *st)
-{
-    void *bytes;
-    size_t n;
-    MR_TRY(mr_dataset_to_proto(ds, &bytes, &n, st));
-    snprintf(out, 17, "%016" PRIx64, mr__fnv1a(MR__FNV_BASIS, bytes, n));
-    mr_free(bytes);
-    return MR_OK;
-}
-
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     char own[17];
-    MR_TRY(fingerprint(mr_dataset_input(it->node, 0), own, st));
+    uint64_t h;
+    MR_TRY(mr__graph_proto_fingerprint(mr_dataset_input(it->node, 0), &h, st));
+    snprintf(own, sizeof own, "%016" PRIx64, h);
     const mr__file_cache_opts opts = {.reuse = true, .pass_if_busy = true};
     return mr__file_cache_open_folder(it, p->path, own, &opts, st);
 }

@@ -2,6 +2,7 @@
 /* Chooses the policy and runs its pass. */
 #include "shard/passes/auto_shard.h"
 #include "shard/passes/shard_passes.h"
+#include "pipeline/warn_once.h"
 
 #include <inttypes.h>
 #include <stdio.h>

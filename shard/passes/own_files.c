@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/passes/own_files.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/fnv.h"
+#include "pipeline/engine/fingerprint_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/id_map.h"
 #include "pipeline/splitmix.h"
@@ -100,38 +99,13 @@ static mr_dataset *with_text(mr_dataset *ds, const mr_param *p, const char *text
     return made;
 }
 
-static mr_dataset *hash_name(void *ctx, mr_dataset *node)
-{
-    const char *name = mr_dataset_op(node)->name;
-    *(uint64_t *)ctx = mr__fnv1a(*(uint64_t *)ctx, name, strlen(name) + 1);
-    return node;
-}
-
-/* The fingerprint of the node's input before the rewrites, and of how the part is made. A graph
- * that has no text is known by its ops. */
+/* The fingerprint of the node's input before the rewrites, and of how the part is made. */
 static mr_code fingerprint(const mr_dataset *ds, const mr_parts *k, char out[17], mr_status *st)
 {
-    char *text = NULL;
-    uint64_t h = MR__FNV_BASIS;
-    mr_status why;
-    mr_dataset *input = mr_dataset_input(ds, 0);
-    mr_code rc = mr_dataset_to_text(input, &text, &why);
-    if (rc == MR_OK)
-        h = mr__fnv1a(h, text, strlen(text));
-    else if (rc == MR_FAILED_PRECONDITION)
-        mr_dataset_unref(mr_dataset_transform(input, hash_name, &h));
-    else if (st)
-        *st = why;
-    mr_free(text);
-    if (rc == MR_RESOURCE_EXHAUSTED && why.sys_errno != ENOMEM) { /* it has much data in it */
-        void *bytes = NULL;
-        size_t n = 0;
-        rc = mr_dataset_to_proto(input, &bytes, &n, st);
-        h = mr__fnv1a(h, bytes, n);
-        mr_free(bytes);
-    }
+    uint64_t h;
+    MR_TRY(mr__graph_fingerprint(mr_dataset_input(ds, 0), &h, NULL, st));
     snprintf(out, 17, "%016" PRIx64, mr__splitmix(h + k->how));
-    return rc == MR_FAILED_PRECONDITION ? MR_OK : rc;
+    return MR_OK;
 }
 
 static mr_dataset *list(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)

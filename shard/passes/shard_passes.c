@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shard/passes/shard_passes.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/fnv.h"
-#include "pipeline/log.h"
 #include "pipeline/ops/sequence.h"
+#include "pipeline/warn_once.h"
 
 bool mr__param_is(const mr_dataset *ds, const char *name, int64_t v)
 {
@@ -45,25 +43,6 @@ bool mr__shuffles(const mr_dataset *ds, uint32_t trait)
 {
     const mr_param *p = mr__shuffle_switch(ds);
     return (mr_dataset_op(ds)->props & trait) && (!p || mr__param_is(ds, p->name, 1));
-}
-
-/* Training distributes the same graphs again after every epoch. */
-void mr__warn_once(const char *text)
-{
-    enum { MOST = 64 }; /* later warnings are logged each time */
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static uint64_t said[MOST];
-    static size_t n;
-    uint64_t h = mr__fnv1a(MR__FNV_BASIS, text, strlen(text));
-    bool is_new = true;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < n && is_new; i++)
-        is_new = said[i] != h;
-    if (is_new && n < MOST)
-        said[n++] = h;
-    pthread_mutex_unlock(&lock);
-    if (is_new)
-        mr_log(MR_LOG_WARNING, "%s", text);
 }
 
 mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)

@@ -23,8 +23,6 @@ bool mr__shuffles(const mr_dataset *ds, uint32_t trait);
 /* Adds a "warning" decision and logs it. */
 mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
     MR_PRINTF(4, 5);
-/* Logs a warning, once in a process. */
-void mr__warn_once(const char *text);
 /* Returns input (taken) with the worker's shard above it. */
 mr_dataset *mr__insert_shard(mr_dataset *input, const mr_auto_shard_opts *o);
 /* The first node, from the sink, without MR_OP_SHARD_BELOW (below the trailing ops). */

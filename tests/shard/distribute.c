@@ -2,8 +2,6 @@
 /* What each replica gets: the tables and examples of docs/sharding.md. */
 #include "tests/shard/steps.h"
 
-MR_ONE_THREAD;
-
 enum { ALL = -1 };
 
 typedef struct steps_case {

@@ -8,8 +8,6 @@
 #include "shard/passes/own_files.h"
 #include "tests/harness.h"
 
-MR_ONE_THREAD;
-
 /* The text of part i of n; owned. */
 static char *part_of(const char *text, int64_t i, int64_t n)
 {

@@ -365,11 +365,11 @@ mr_code mr_model_loss(mr_model *m, mr_replica *r, size_t output, const mr_loss *
                       const mr_array *labels, const mr_loss_opts *opts, float *per_example,
                       mr_status *st)
 {
-    mr__model_replica *p = &m->replicas[mr_replica_id(r)];
     mr_array y, z;
     if (!m->s || output >= m->n_outputs)
         return mr_fail(st, MR_INVALID_ARGUMENT, "the model has no output %zu, or is not built",
                        output);
+    mr__model_replica *p = &m->replicas[mr_replica_id(r)];
     MR_TRY(give_output(m, p, output, &y, st));
     bool by_logits = mr__model_logits(m, r, output, mr__loss_probabilities(l), &z);
     float *gradient = p->ready ? p->slots[m->output_slots[output]] : NULL;

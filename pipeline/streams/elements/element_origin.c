@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/engine/fingerprint_internal.h"
 #include "pipeline/engine/position.h"
 #include "pipeline/files/glob.h"
 #include "pipeline/fnv.h"
@@ -17,29 +18,10 @@ enum { PATTERN, FILE_READ };
 
 mr_code mr__element_origin_of(const mr_dataset *graph, mr__element_origin *out, mr_status *st)
 {
-    char *text = NULL;
-    void *bytes = NULL;
-    size_t n = 0;
-    mr_status why;
     *out = (mr__element_origin){0};
-    mr_code rc = mr__graph_signature(graph, &text, &why);
-    if (rc == MR_RESOURCE_EXHAUSTED && why.sys_errno != ENOMEM) { /* it has much data in it */
-        rc = mr_dataset_to_proto(graph, &bytes, &n, &why);
-        text = rc == MR_OK ? mr_strdup("a graph whose text is too long to be kept") : NULL;
-        if (rc == MR_OK && !text)
-            rc = mr_fail_memory(&why, MOST_TEXT, "a file of elements");
-    }
-    if (rc != MR_OK) {
-        mr_free(bytes);
-        if (st)
-            *st = why;
-        return rc;
-    }
-    out->fingerprint = mr__fnv1a(MR__FNV_BASIS, bytes ? bytes : text, bytes ? n : strlen(text));
-    mr_free(bytes);
-    if (strlen(text) > MOST_TEXT)
-        text[MOST_TEXT] = '\0';
-    out->graph = text;
+    MR_TRY(mr__graph_fingerprint(graph, &out->fingerprint, &out->graph, st));
+    if (out->graph && strlen(out->graph) > MOST_TEXT)
+        out->graph[MOST_TEXT] = '\0';
     return MR_OK;
 }
 

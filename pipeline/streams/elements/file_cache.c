@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +10,10 @@
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/files/file_lock.h"
-#include "pipeline/fnv.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/log.h"
 #include "pipeline/system/system.h"
+#include "pipeline/warn_once.h"
 
 /* ---- paths ---- */
 
@@ -103,26 +102,17 @@ static mr_code own_origin(const mr__file_cache *c, mr__element_origin *out, mr_s
     return MR_OK;
 }
 
-/* One warning for all passes of a process; there are few such files. */
-static void warn_of_earlier(const char *path)
+static mr_code warn_of_earlier(const char *path, mr_status *st)
 {
-    enum { MOST = 64 };
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static uint64_t said[MOST];
-    static size_t n;
-    uint64_t h = mr__fnv1a(MR__FNV_BASIS, path, strlen(path));
-    bool is_new = true;
-    pthread_mutex_lock(&lock);
-    for (size_t i = 0; i < n && is_new; i++)
-        is_new = said[i] != h;
-    if (is_new && n < MOST)
-        said[n++] = h;
-    pthread_mutex_unlock(&lock);
-    if (is_new)
-        mr_log(MR_LOG_WARNING,
-               "%s was written by an earlier version and does not say which graph and files it was "
-               "made from; if they may have changed, remove it to have it written again",
-               path);
+    char *text = mr_strf("%s was written by an earlier version and does not say which graph and "
+                         "files it was made from; if they may have changed, remove it to have it "
+                         "written again",
+                         path);
+    if (!text)
+        return mr_fail_memory(st, strlen(path), "a warning");
+    mr__warn_once(text);
+    mr_free(text);
+    return MR_OK;
 }
 
 /* The complete file is of this graph and of the files as they are; what it was made from is what
@@ -132,10 +122,8 @@ static mr_code check_origin(mr__file_cache *c, mr_status *st)
     mr__element_origin found, now;
     bool has = false;
     MR_TRY(mr__element_file_origin(c->path, &found, &has, st));
-    if (!has) {
-        warn_of_earlier(c->path);
-        return MR_OK;
-    }
+    if (!has)
+        return warn_of_earlier(c->path, st);
     mr_code rc = own_origin(c, &now, st);
     if (rc == MR_OK) {
         rc = mr__element_origin_check(&found, &now, c->path, c->o.strict, st);

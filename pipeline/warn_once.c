@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/warn_once.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "pipeline/fnv.h"
+#include "pipeline/log.h"
+
+void mr__warn_once(const char *text)
+{
+    enum { MOST = 64 }; /* later warnings are logged each time */
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static uint64_t said[MOST];
+    static size_t n;
+    uint64_t h = mr__fnv1a(MR__FNV_BASIS, text, strlen(text));
+    bool is_new = true;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < n && is_new; i++)
+        is_new = said[i] != h;
+    if (is_new && n < MOST)
+        said[n++] = h;
+    pthread_mutex_unlock(&lock);
+    if (is_new)
+        mr_log(MR_LOG_WARNING, "%s", text);
+}
