@@ -2,6 +2,7 @@
 #include "trainer/collective/processes/tcp_user.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,6 +19,7 @@ enum { ESTABLISHED = 1, MOST_TABLE = 64 << 20, ADDRESS = 33 };
 typedef struct end {
     int family;
     unsigned char bytes[16];
+    uint32_t scope; /* the interface of a link-local address */
     in_port_t port; /* in network order */
 } end;
 
@@ -34,6 +36,7 @@ static bool end_of(const struct sockaddr_storage *from, end *out)
     if (from->ss_family != AF_INET6)
         return false;
     out->port = v6->sin6_port;
+    out->scope = v6->sin6_scope_id;
     bool mapped = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
     if (mapped)
         out->family = AF_INET;
@@ -41,17 +44,20 @@ static bool end_of(const struct sockaddr_storage *from, end *out)
     return true;
 }
 
-/* Only an address of this host can be bound. */
+/* Only an address of this host can be bound. In doubt it is one, and the peer's user must be
+ * found. */
 static bool is_here(const end *e)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_scope_id = e->scope};
     bool four = e->family == AF_INET;
     memcpy(&v4.sin_addr, e->bytes, 4);
     memcpy(&v6.sin6_addr, e->bytes, 16);
     int fd = mr__sys->socket(e->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool here = fd >= 0 && mr__sys->bind(fd, four ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6,
-                                         four ? sizeof v4 : sizeof v6) == 0;
+    bool here = fd < 0 ||
+                mr__sys->bind(fd, four ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6,
+                              four ? sizeof v4 : sizeof v6) == 0 ||
+                errno != EADDRNOTAVAIL;
     if (fd >= 0)
         mr__sys->close(fd);
     return here;
