@@ -71,7 +71,17 @@ pid=$dispatcher at=$service
 stop the_dispatcher_ends 0
 start dispatcher env -C elsewhere "$m" dispatcher --listen "$service" --state ../worker/state
 same it_keeps_it_when_the_dispatcher_is_another "$(at_elsewhere show "distributed_dataset(\"$service\", \"$id\", streams=1)")" "$ten"
-at_elsewhere show --save-after 4 position "distributed_dataset(\"$service\", \"$id\", streams=1)" >/dev/null
+
+# ---- a position keeps it too
+both() { # NAME GRAPH WANT: the first four elements in one directory, the others in a third one
+    local first
+    first=$(in_client show --save-after 4 --state position "$2")
+    same "$1" "$(printf '%s\n' "$first"; at_elsewhere show --restore ../client/position "$2")" "$3"
+}
+both a_position_of_a_registered_dataset "distributed_dataset(\"$service\", \"$id\", streams=1)" "$ten"
+both a_position_of_a_graph "text_line(\"part-*.txt\").distribute(\"$service\", streams=1)" "$six"
+both a_position_of_a_graph_in_this_process 'text_line("part-*.txt").distribute("local", streams=1)' "$six"
+both a_position_of_a_table "parquet(\"$dir/client/parquet-*\").distribute(\"$service\", streams=1)" "$ten"
 
 # ---- standard input, and descriptors
 refused() { # NAME GRAPH [WORD]

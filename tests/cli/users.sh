@@ -34,6 +34,62 @@ result the_log_names_the_user "$(grep -q "user $other on this host was closed: p
 # The worker itself, without its dispatcher.
 expect a_worker_is_no_way_in 1 '' 'permission denied' -- "$as" "$m" service status --dispatcher "$worker"
 
+# ---- one who speaks the protocol himself, and finds the local sockets in the kernel's list
+cat >stranger.py <<'PYTHON'
+import encodings.idna, os, socket, sys
+
+sys.path.insert(0, sys.argv[1])
+from hostile_frames import field, frame, frames, hello, parse, send
+
+user, daemons, addresses = int(sys.argv[2]), sys.argv[3].split(), sys.argv[4:]
+
+ASK = frame(field(40, field(1, b"status")))
+ours = {os.readlink(f"/proc/{p}/fd/{fd}") for p in daemons for fd in os.listdir(f"/proc/{p}/fd")}
+sockets = {w[7] for w in map(str.split, open("/proc/net/unix")) if w[-1][:10] == "@millrace-" and f"socket:[{w[6]}]" in ours}
+os.setgroups([])
+os.setresgid(user, user, user)
+os.setresuid(user, user, user)
+
+
+def enter(s, beyond_challenge, role):
+    """The numbers of the messages that come in, after Hello and the messages that follow the challenge."""
+    s.settimeout(60)
+    stream, got, own = frames(s), [], None
+    send(s, hello(role=role))
+    for _, head in stream:
+        message = parse(head)
+        got += message
+        if 2 in message: # Challenge
+            own = parse(message[2]).get(7)
+            send(s, beyond_challenge)
+    return got, own
+
+
+def connect(at):
+    if at[0] != "@":
+        return socket.create_connection((at.rsplit(":", 1)[0], int(at.rsplit(":", 1)[1])))
+    s = socket.socket(socket.AF_UNIX)
+    s.connect("\0" + at[1:])
+    return s
+
+
+tried = 0
+for at in [*addresses, *sorted(sockets)]:
+    for role in (2, 3, 4, 5, 7):
+        for name, then in {"proof": frame(field(3, b"")), "proof and more": frame(field(3, b"")) + ASK,
+                           "no proof": ASK, "another hello": hello(role=role) + ASK}.items():
+            with connect(at) as s:
+                got, own = enter(s, then, role)
+            tried += 1
+            # 4: Welcome. 41: Report. Only a refusal may come after the challenge.
+            if not (set(got) <= {2, 5} and (own == 1 or at in sockets)):
+                sys.exit(f"{at} as role {role}, {name}: messages {got}, own_user {own}")
+if len(sockets) != 2:
+    sys.exit(f"local sockets: {sockets}")
+print(tried)
+PYTHON
+expect a_stranger_gets_nothing_but_refusals 0 80 -- python3 stranger.py "$tests/service" $other "$dispatcher $pid" "$service" "$worker"
+
 # ---- a dispatcher of another user gets no worker
 start fake "$as" "$m" dispatcher --listen 127.0.0.1:0
 expect a_worker_does_not_trust_it 1 '' 'permission denied' "belongs to user $other" -- "$m" worker --dispatcher "$at"
@@ -61,9 +117,11 @@ fi
 read -r ps_port wk_port r0 r1 < <(python3 "$tests/ports.py" 4)
 cluster="{\"cluster\": {\"ps\": [\"127.0.0.1:$ps_port\"], \"worker\": [\"127.0.0.1:$wk_port\"]}"
 start ps env TF_CONFIG="$cluster, \"task\": {\"type\": \"ps\", \"index\": 0}}" "$m" server
+ps=$pid ps_at=$at
 start wk env TF_CONFIG="$cluster, \"task\": {\"type\": \"worker\", \"index\": 0}}" "$m" server
 data='range(8).map(i => ([cast(i, "float32")], [1.0])).batch(4)'
 train=(train --strategy parameter_server --data "$data" --model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --steps 2 --log json)
+expect servers_give_a_stranger_refusals_only 0 80 -- python3 stranger.py "$tests/service" $other "$ps $pid" "$ps_at" "$at"
 expect another_user_does_not_train_on_the_servers 1 '' 'permission denied' 'own user' -- "$as" env TF_CONFIG="$cluster}" "$m" "${train[@]}"
 expect the_own_user_does 0 ANY -- env TF_CONFIG="$cluster}" "$m" "${train[@]}"
 
