@@ -100,7 +100,7 @@ static void closed(mr__connection *c, const mr_status *why)
     process *x = from->of;
     bool other = false;
     bool logs = why->code != MR_OK && why->code != MR_END;
-    if (logs && c->handshake.done)
+    if (logs && c->handshake.done && mr__token_tells_peers(x->token))
         mr_log(MR_LOG_INFO, "a caller's connection was closed: %.700s", why->message);
     else if (logs)
         mr__stranger_log_add(&x->strangers, mr__loop_now(x->loop), MR_LOG_INFO,

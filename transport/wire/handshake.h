@@ -28,6 +28,13 @@ typedef struct mr__token {
     bool any_user; /* without a token: peers of any user, and from any host, are trusted */
 } mr__token;
 
+/* Whether peers that completed the handshake are known: they have the token, or belong to this
+ * process's user. */
+static inline bool mr__token_tells_peers(mr__token t)
+{
+    return t.data || !t.any_user;
+}
+
 typedef struct mr__handshake {
     bool accepts, done;
     int step;

@@ -67,7 +67,7 @@ static void guest_closed(mr__connection *c, const mr_status *why)
     if (why->code != MR_OK && why->code != MR_END) {
         bool usual = d->may_leave && g->is_ready && why->code == MR_UNAVAILABLE;
         mr_status_format(why, text, sizeof text);
-        if (g->is_ready)
+        if (usual || (g->is_ready && mr__token_tells_peers(d->token)))
             mr_log(usual ? MR_LOG_DEBUG : MR_LOG_WARNING, "the connection from %s was closed: %s",
                    g->from, text);
         else
