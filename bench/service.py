@@ -62,8 +62,8 @@ def cpu(pid):
 
 
 def start(workers):
-    d = Daemon("dispatcher", "--listen", "127.0.0.1:0", "--state", tempfile.mkdtemp(dir=directory.name))
-    return d, [Daemon("worker", "--dispatcher", d.at) for _ in range(workers)]
+    d = Daemon("dispatcher", "--listen", "127.0.0.1:0", "--any-user", "--state", tempfile.mkdtemp(dir=directory.name))
+    return d, [Daemon("worker", "--dispatcher", d.at, "--any-user") for _ in range(workers)]
 
 
 def failover():
@@ -87,7 +87,7 @@ def failover():
         victim = next(w for w in workers if w.at == host[0])
         victim.end(signal.SIGKILL)
         workers.remove(victim)
-        workers.append(Daemon("worker", "--dispatcher", d.at))
+        workers.append(Daemon("worker", "--dispatcher", d.at, "--any-user"))
         while len(times) == before and time.monotonic() < end:
             time.sleep(0.05)
             log.seek(0)

@@ -119,7 +119,8 @@ void cli_run_start(cli_run *r);
 int cli_expression(const cli_command *cmd, const cli_run *r, const char *const *rest, size_t n_rest,
                    char **text, size_t *size);
 
-/* Sets up signals, and registers the ops of this program; the first call in main. */
+/* Opens /dev/null for each of the descriptors 0 to 2 that is closed, sets up signals, and registers
+ * the ops of this program; the first call in main. */
 void cli_start(char **argv);
 /* Loads the plugins of --load and MILLRACE_PLUGINS; after cli_start. Exits on failure. Returns argc
  * without these options, which are removed from argv. */

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals, handled as a Unix tool should: SIGINT, SIGTERM, SIGHUP, SIGPIPE. */
+/* What a Unix tool does when it starts: it opens standard streams that are closed, and handles
+ * signals (SIGINT, SIGTERM, SIGHUP, SIGPIPE). */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -18,6 +22,15 @@ static void on_interrupt(int sig)
     signal(sig, SIG_DFL);
 }
 
+/* A file that is opened gets the lowest free number: it must not take that of a standard stream
+ * which the parent closed. */
+static void fill_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+            _exit(CLI_FAILED); /* there is nowhere to say why */
+}
+
 /* interleave may hold many files open: the limit is what the user may have, not the usual 1,024. */
 static void allow_open_files(void)
 {
@@ -31,6 +44,7 @@ static void allow_open_files(void)
 void cli_start(char **argv)
 {
     mr_status st;
+    fill_standard_streams();
     arguments = argv;
     /* A reader that has seen enough (head) ends us quietly, whatever our parent chose. A file that
      * reaches its size limit is an error that can be reported. */

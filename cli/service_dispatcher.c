@@ -74,7 +74,7 @@ static int run_with(int argc, char **argv, const char **rest)
     const char *listen = "127.0.0.1:5050", *state = NULL, *status = NULL, *token_file = NULL,
                *log = "text", *list = NULL, **words = NULL;
     int64_t num_workers = 0;
-    bool no_uring = false;
+    bool no_uring = false, any_user = false;
     size_t n_rest, n_words = 0;
     const cli_flag flags[] = {
         {.name = "listen",
@@ -100,6 +100,11 @@ static int run_with(int argc, char **argv, const char **rest)
          .what = "FILE",
          .help =
              "file with the token that connections must present; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "any-user",
+         .kind = CLI_SWITCH,
+         .value = &any_user,
+         .help = "without a token, serve every user that can connect; default: only your own "
+                 "processes on this host"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
          .value = &no_uring,
@@ -142,6 +147,7 @@ static int run_with(int argc, char **argv, const char **rest)
                                              .state = state,
                                              .status = status,
                                              .token_file = token_file,
+                                             .any_user = any_user,
                                              .workers = words,
                                              .n_workers = words ? n_words : (size_t)num_workers,
                                              .no_uring = no_uring,

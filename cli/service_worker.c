@@ -8,6 +8,8 @@
 
 typedef struct worker_opts {
     mr_service_worker_opts run;
+    mr_service_worker *worker;
+    int status; /* of this program */
     const char *log;
     cli_texts roots, tags;
     int64_t threads;
@@ -20,27 +22,33 @@ static void draining(void *ctx)
     cli_daemon_drains();
 }
 
-static int serve(const worker_opts *o)
+static void ready(void *ctx)
+{
+    worker_opts *o = ctx;
+    printf("ready %s\n", mr_service_worker_address(o->worker));
+    if (o->run.status)
+        printf("status %s\n", mr_service_worker_status_address(o->worker));
+    o->status = cli_flush(CLI_OK);
+    if (o->status != CLI_OK)
+        mr_service_worker_stop(o->worker);
+}
+
+static int serve(worker_opts *o)
 {
     mr_status st;
-    mr_service_worker *w;
-    mr_code rc = mr_service_worker_open(&w, &o->run, &st);
+    o->run.ctx = o;
+    mr_code rc = mr_service_worker_open(&o->worker, &o->run, &st);
     if (rc == MR_INVALID_ARGUMENT || (rc == MR_FAILED_PRECONDITION && !o->roots.n))
         return cli_error(&cli_worker, CLI_USAGE, "%s", st.message);
     if (rc != MR_OK)
         return cli_fail(&st, CLI_FAILED);
-    printf("ready %s\n", mr_service_worker_address(w));
-    if (o->run.status)
-        printf("status %s\n", mr_service_worker_status_address(w));
-    int status = cli_flush(CLI_OK);
-    if (status == CLI_OK) {
-        cli_notify("READY=1");
-        rc = mr_service_worker_run(w, &st);
-        if (rc != MR_OK)
-            status = cli_fail(&st, CLI_FAILED);
-    }
-    mr_service_worker_close(w);
-    return status;
+    /* A supervisor's limit for starting is not meant for the wait for a dispatcher. */
+    cli_notify("READY=1");
+    rc = mr_service_worker_run(o->worker, &st);
+    if (rc != MR_OK)
+        o->status = cli_fail(&st, CLI_FAILED);
+    mr_service_worker_close(o->worker);
+    return o->status;
 }
 
 static int start(worker_opts *o)
@@ -69,6 +77,7 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
     worker_opts o = {.run = {.listen = "127.0.0.1:0",
                              .cancel = cli_cancel(),
                              .draining = draining,
+                             .ready = ready,
                              .watch = true},
                      .log = "text",
                      .roots.v = roots,
@@ -120,6 +129,11 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .value = &o.run.token_file,
          .what = "FILE",
          .help = "file with the service's token; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "any-user",
+         .kind = CLI_SWITCH,
+         .value = &o.run.any_user,
+         .help = "without a token, serve every user that can connect; default: only your own "
+                 "processes on this host"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
          .value = &o.run.no_uring,
@@ -160,8 +174,12 @@ const cli_command cli_worker = {
     .name = "worker",
     .summary = "runs the data service's streams",
     .usage = "--dispatcher HOST:PORT [OPTIONS]",
-    .details =
-        "Prints 'ready HOST:PORT' once it serves; the dispatcher may come later. SIGTERM returns\n"
-        "its streams and ends it within 5 s with exit status 0; a second SIGTERM ends it at once.",
+    .details = "Prints 'ready HOST:PORT' once the dispatcher has accepted it, then 'status "
+               "HOST:PORT' with\n"
+               "--status. The dispatcher may come later: the log says that the worker waits for "
+               "it. SIGTERM\n"
+               "returns its streams and ends it within 5 s with exit status 0; a second SIGTERM "
+               "ends it at\n"
+               "once.",
     .run = run,
 };

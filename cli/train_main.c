@@ -66,7 +66,7 @@ typedef struct train_opts {
     mr_cluster cluster;
     bool has_replicas, json, bar;
     bool silent; /* the chief prints */
-    bool check_replicas, keep_servers, from_function, mixed_precision;
+    bool check_replicas, keep_servers, any_user, from_function, mixed_precision;
     bool no_cuda_graph, resume_changed;
 } train_opts;
 
@@ -247,6 +247,7 @@ static mr_code open_named(const train_opts *o, parts *p, const mr_strategy_opts 
                                      .peer_timeout_s = (double)o->peer_timeout,
                                      .cancel = cli_cancel(),
                                      .communication = o->communication,
+                                     .any_user = o->any_user,
                                      .keep_servers = o->keep_servers,
                                      .variable_partitioner = o->partitioner};
     MR_TRY(mr_strategy_by_name(&p->strategy, o->strategy, opts, &workers, st));
@@ -607,6 +608,10 @@ static int train(int argc, char **argv)
          .min = 1,
          .max = 86400,
          .help = "seconds for the processes to find each other (default 60)"},
+        {.name = "any-user",
+         .kind = CLI_SWITCH,
+         .value = &o.any_user,
+         .help = "admit processes of other users on this host as ranks"},
         {.name = "peer-timeout",
          .kind = CLI_INT,
          .value = &o.peer_timeout,

@@ -47,6 +47,11 @@ static int run(int argc, char **argv)
          .value = &o.token_file,
          .what = "FILE",
          .help = "file with the token that callers must present; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "any-user",
+         .kind = CLI_SWITCH,
+         .value = &o.any_user,
+         .help = "without a token, serve every user that can connect; default: only your own "
+                 "processes on this host"},
         {.name = "gone",
          .kind = CLI_INT,
          .value = &gone,
@@ -73,7 +78,7 @@ static int run(int argc, char **argv)
 const cli_command cli_server = {
     .name = "server",
     .summary = "runs a worker or parameter server task",
-    .usage = "[--listen HOST:PORT] [--token-file FILE] [--gone S]",
+    .usage = "[--listen HOST:PORT] [--token-file FILE | --any-user] [--gone S]",
     .details =
         "TF_CONFIG says which task it is, of type worker or ps:\n"
         "  {\"cluster\": {\"chief\": [\"a:1\"], \"ps\": [\"a:2\"], \"worker\": [\"a:3\", "
@@ -82,6 +87,6 @@ const cli_command cli_server = {
         "Prints 'ready HOST:PORT' once it serves. The chief, or a process whose TF_CONFIG has no\n"
         "task, runs millrace train --strategy parameter_server, which ends the servers when it\n"
         "finishes. Any caller can make a server read any file, so without a token it listens on\n"
-        "this host only.",
+        "this host only, and serves its own user only.",
     .run = run,
 };

@@ -45,7 +45,9 @@ struct mr_executor {
 /* Runs a task that this thread has put in state RUNNING. */
 static void run_task(mr__task *t)
 {
+    mr__name_scope outer = mr__name_scope_set(t->names);
     t->run(t);
+    mr__name_scope_set(outer);
     /* Release pairs with the acquire in mr__task_done and mr__task_wait: results before "done".
      * After this the owner may free t, so a sleeper is woken by address only. */
     if (atomic_exchange_explicit(&t->state, MR_TASK_DONE, memory_order_acq_rel) == MR_TASK_WAITED)
@@ -268,6 +270,7 @@ void mr__executor_keep_places(mr_executor *ex)
 
 void mr__task_submit(mr_executor *ex, mr__task *t)
 {
+    t->names = mr__name_scope_get();
     pthread_mutex_lock(&ex->lock);
     atomic_store_explicit(&t->state, MR_TASK_QUEUED, memory_order_relaxed);
     tasks *q = queue_of(ex, t);
@@ -305,6 +308,7 @@ static void *blocking_thread(void *arg)
 void mr__task_submit_blocking(mr_executor *ex, mr__task *t)
 {
     struct blocking *b = ex->n_threads ? mr_malloc(sizeof *b) : NULL;
+    t->names = mr__name_scope_get();
     if (!b) {
         mr__task_submit(ex, t);
         return;

@@ -18,6 +18,7 @@
  * since    0.1 */
 #include <stdatomic.h>
 #include "op_iterator.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/wait/wait.h"
 
 typedef enum mr__task_state {
@@ -36,7 +37,8 @@ struct mr__task {
     mr__task *next, *prev;       /* the executor's queue */
     void (*run)(mr__task *self); /* set before submitting */
     atomic_int state;
-    bool light; /* it is short: less than MR__LIGHT_TASK; set before submitting */
+    mr__name_scope names; /* of the thread that submitted it */
+    bool light;           /* it is short: less than MR__LIGHT_TASK; set before submitting */
 };
 
 /* Queues an idle or done task. With 0 threads it runs in mr__task_wait. Never fails. */

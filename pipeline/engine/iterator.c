@@ -83,7 +83,9 @@ static mr_code pull_root(mr_iterator *it, size_t want, mr_block *b, mr_status *s
     mr__sleep_watch before = {0};
     if (ex)
         before = mr__executor_enter(ex);
+    mr__name_scope outer = mr__name_scope_set(it->run.names);
     mr_code rc = mr_iter_next(it->root, want, b, st);
+    mr__name_scope_set(outer);
     if (ex)
         mr__executor_leave(ex, before);
     return rc;
@@ -127,12 +129,9 @@ static void keep_position(mr_iterator *it)
         it->after = NULL;
 }
 
-mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
-                         mr_status *st)
+static mr_code open_iterator(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
+                             mr_status *st)
 {
-    static const mr_iterator_opts defaults;
-    if (!opts)
-        opts = &defaults;
     MR_TRY(mr_dataset_check(ds, st));
     if (opts->block_rows < 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
@@ -146,6 +145,8 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     it->run.opts = *opts;
     it->run.internal = *mr__iterator_internal_of(opts);
     it->run.opts.internal = &it->run.internal;
+    it->run.names = mr__name_scope_get();
+    it->run.opts.directory = it->run.names.directory;
     it->run.executor = opts->executor;
     pthread_mutex_init(&it->run.lock, NULL);
     /* In the calling thread alone, all times add up to the elapsed time. */
@@ -187,6 +188,21 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
         mr__watch_start(&it->watched, &it->run, it->run.graph);
     *out = it;
     return MR_OK;
+}
+
+/* An iterator that an op opens within another has the names of that one. */
+mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
+                         mr_status *st)
+{
+    static const mr_iterator_opts defaults;
+    opts = opts ? opts : &defaults;
+    mr__name_scope outer = mr__name_scope_get(), names = outer;
+    if (opts->directory)
+        names.directory = opts->directory;
+    mr__name_scope_set(names);
+    mr_code rc = open_iterator(out, ds, opts, st);
+    mr__name_scope_set(outer);
+    return rc;
 }
 
 int64_t mr_iterator_take_memory(mr_iterator *it, int64_t most)
@@ -264,11 +280,13 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
 
 mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
 {
+    mr__name_scope outer = mr__name_scope_set(it->run.names);
     settle(it);
-    MR_TRY(open_root(it, st));
-    if (it->run.opts.positions)
+    mr_code rc = open_root(it, st);
+    mr__name_scope_set(outer);
+    if (rc == MR_OK && it->run.opts.positions)
         keep_position(it);
-    return MR_OK;
+    return rc;
 }
 
 /* ---- positions ---- */
@@ -404,7 +422,7 @@ static mr_code put_back(mr_iterator *it, mr_state_r *r, mr_status *st)
     return rc;
 }
 
-mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
+static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
 {
     const unsigned char *p = bytes;
     unsigned char sum[4];
@@ -440,6 +458,14 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "the position lies after the end of the data");
     if (rc == MR_OK && it->run.opts.positions)
         keep_position(it);
+    return rc;
+}
+
+mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
+{
+    mr__name_scope outer = mr__name_scope_set(it->run.names);
+    mr_code rc = restore(it, bytes, size, st);
+    mr__name_scope_set(outer);
     return rc;
 }
 

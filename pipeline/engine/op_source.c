@@ -7,6 +7,7 @@
 
 #include "pipeline/engine/inputs_read.h"
 #include "pipeline/engine/run.h"
+#include "pipeline/files/file_name.h"
 #include "pipeline/wait/wait.h"
 
 /* ---- scopes ---- */
@@ -152,11 +153,7 @@ bool mr_iter_no_uring(const mr_iter *it)
 
 mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out, mr_status *st)
 {
-    const char *directory = it->run->opts.directory;
-    bool whole = !directory || *path == '/' || strcmp(path, "-") == 0;
-    *out = whole ? mr_strdup(path) : mr_strf("%s/%s", directory, path);
-    if (!*out)
-        return mr_fail_memory(st, strlen(path), "a file name");
+    MR_TRY(mr__file_name_in(it->run->names, path, out, st));
     mr_code rc = mr__iter_note_file(it, *out, st);
     if (rc != MR_OK) {
         mr_free(*out);

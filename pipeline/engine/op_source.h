@@ -45,7 +45,8 @@ MR_API mr_code mr_iter_fail_given(const mr_iter *it, mr_code rc, mr_status *st);
  * st->sys_errno tells. */
 MR_API mr_code mr_iter_fail_open(const mr_iter *it, mr_code rc, mr_status *st);
 /* *out = the path to open, resolved against mr_iterator_opts.directory; owned, mr_free. An op above
- * that keeps elements in a file records that the file was read. */
+ * that keeps elements in a file records that the file was read.
+ * errors   MR_INVALID_ARGUMENT: "-" in a graph that another process sent; MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_iter_file_path(const mr_iter *it, const char *path, char **out,
                                  mr_status *st) MR_NODISCARD;
 MR_API bool mr_iter_no_uring(const mr_iter *it);

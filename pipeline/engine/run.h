@@ -19,6 +19,7 @@
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/splitmix.h"
+#include "pipeline/system/name_scope.h"
 
 typedef struct mr__epoch_count {
     uint64_t number, opened;
@@ -40,6 +41,7 @@ struct mr_run {
     mr_dataset *graph; /* the user's dataset */
     mr_iterator_opts opts;
     mr__iterator_internal internal; /* opts.internal points to it */
+    mr__name_scope names;
     bool deterministic;
     mr_cancel *cancel; /* the iterator's own; opts.cancel triggers it too */
     mr__stats stats;

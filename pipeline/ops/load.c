@@ -3,6 +3,7 @@
 #include "pipeline/ops/sources.h"
 
 #include "pipeline/engine/op_source.h"
+#include "pipeline/files/file_name.h"
 #include "pipeline/streams/elements/element_file.h"
 #include "pipeline/streams/elements/file_cache.h"
 
@@ -105,7 +106,11 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 
 static mr_code file_of(const void *params, char **file, mr_status *st)
 {
-    return mr__file_cache_path(((const struct params *)params)->path, MR_ELEMENTS_FILE, file, st);
+    char *folder = NULL;
+    MR_TRY(mr__file_name(((const struct params *)params)->path, &folder, st));
+    mr_code rc = mr__file_cache_path(folder, MR_ELEMENTS_FILE, file, st);
+    mr_free(folder);
+    return rc;
 }
 
 /* Datasets are graphs, which the file's writer chose. */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/files/file_name.h"
 #include "pipeline/files/glob.h"
 #include "pipeline/formats/shards/data_files.h"
 #include "pipeline/formats/tar.h"
@@ -215,9 +216,9 @@ static mr_code record_of_given(const mr_strs *members, mr_spec **out, mr_status 
     return rc;
 }
 
-static mr_code look_into(const struct params *p, mr_spec **out, mr_status *st)
+/* name: of the first file, or a pattern. */
+static mr_code look_into(const struct params *p, const char *name, mr_spec **out, mr_status *st)
 {
-    const char *name = p->files.v[0].data;
     struct stat s;
     bool input = strcmp(name, "-") == 0;
     if ((input ? mr__sys->fstat(fileno(stdin), &s) : mr__sys->stat(name, &s)) == 0 &&
@@ -256,9 +257,13 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
                        "tar(f, members=[\"jpg\", \"cls\"])");
     if (n == 0 && p->files.n == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "tar expects at least one file");
-    if (n == 0)
-        return look_into(p, out, st);
-    return record_of_given(&p->o.members, out, st);
+    if (n > 0)
+        return record_of_given(&p->o.members, out, st);
+    char *name = NULL;
+    MR_TRY(mr__file_name(p->files.v[0].data, &name, st));
+    mr_code rc = look_into(p, name, out, st);
+    mr_free(name);
+    return rc;
 }
 
 /* Whether `name` is among the names of an earlier member, or earlier in its own. */

@@ -152,7 +152,7 @@ expect write_takes_a_pipeline_as_an_option 2 '' "unexpected 'range(3)'; a pipeli
 expect write_needs_a_directory 1 '' 'nodir/k-00000-of-00001.tfrecord' 'its directory does not exist' -- "$m" write --out nodir/k --expr 'range(3)'
 expect write_needs_a_prefix 2 '' "'' has no name" -- "$m" write --out '' --expr 'range(3)'
 same write_without_a_name_leaves_other_files file "$(ls -A folder)"
-expect write_to_a_closed_output 0 '' 'standard output' -- sh -c "'$m' write --out closed --expr 'range(3)' >&-"
+expect write_to_a_closed_output 0 '' -- sh -c "'$m' write --out closed --expr 'range(3)' >&-"
 result and_the_files_are_there $([ -s closed-00000-of-00001.tfrecord ]; echo $?)
 
 # ---- graphs that can't be built

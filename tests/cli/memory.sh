@@ -185,7 +185,7 @@ limited "range($((3 * few))).map(x => zeros([26214]) + cast(x, \"float32\")).shu
 # ---- a service: of the client, and of the worker
 start dispatcher "$m" dispatcher --listen 127.0.0.1:0
 service=$at
-start worker "$m" worker --dispatcher "$service" --threads 2 --memory-limit $((measured ? 100 << 20 : 900 << 20))
+start worker "$m" worker --dispatcher "$service" --any-user --threads 2 --memory-limit $((measured ? 100 << 20 : 900 << 20))
 worker=$pid worker_at=$at
 for options in '' ', transfer="tcp"' ', transfer="tcp", compression="ZSTD"' ', processing_mode="dynamic", deterministic=true'; do
     graph="range($several).map(x => random_uniform([13107], seed=1)).prefetch(10000).distribute(\"$service\", seed=1$options).map(x => sum(x))"

@@ -8,7 +8,7 @@
 
 start a "$m" dispatcher --listen 127.0.0.1:0
 service=$at dispatcher=$pid
-start b "$m" worker --dispatcher "$service"
+start b "$m" worker --dispatcher "$service" --any-user
 worker=$pid
 shared() { grep -c 'memfd:millrace' "/proc/$1/maps" 2>/dev/null; }
 shares() { [ "$(shared "$1")" -gt 0 ]; }
@@ -58,14 +58,14 @@ for loop in "" --no-uring; do
     if [ -z "$loop" ]; then
         kill -TERM "$worker"
         end_of "$worker"
-        start b "$m" worker --dispatcher "$service" --no-uring
+        start b "$m" worker --dispatcher "$service" --any-user --no-uring
         worker=$pid
     fi
 done
 
 # A worker is killed while its blocks are in use: the stream goes on at another one.
 want=$("$m" show 'range(3000000).batch(1000).distribute("local", streams=4, seed=1)' | md5sum)
-start c "$m" worker --dispatcher "$service"
+start c "$m" worker --dispatcher "$service" --any-user
 other=$pid
 "$m" show "range(3000000).batch(1000).distribute(\"$service\", streams=4, seed=1, transfer=\"shared_memory\")" 2>client.err >all &
 client=$!
@@ -76,7 +76,7 @@ result a_killed_worker_status $? "$(cat client.err)"
 same a_killed_worker "$(md5sum <all)" "$want"
 
 # One that is stopped is missed, and what it held goes on elsewhere.
-start b "$m" worker --dispatcher "$service"
+start b "$m" worker --dispatcher "$service" --any-user
 worker=$pid
 rm -f all
 "$m" show "range(3000000).batch(1000).distribute(\"$service\", streams=4, seed=1)" 2>client.err >all &

@@ -42,8 +42,8 @@ def shake(s, role=CLIENT):
 
 
 # ---- strangers who say they are clients
-d = kit.Dispatcher()
-w = kit.Daemon("worker", "--dispatcher", d.at, name="worker")
+d = kit.Dispatcher("--any-user")
+w = kit.Daemon("worker", "--dispatcher", d.at, "--any-user", name="worker")
 with kit.connect(w.at) as s:
     local, _ = shake(s)
 result("a_worker_names_its_local_socket", re.fullmatch("@millrace-[0-9a-f]{32}", local) is not None, local)
@@ -105,7 +105,7 @@ class Worker(threading.Thread):
 
     def __init__(self, at, memory, attack):
         super().__init__(daemon=True)
-        self.memory, self.attack, self.opened, self.closed = memory, attack, 0, 0
+        self.memory, self.attack, self.attacks, self.opened, self.closed = memory, attack, 1, 0, 0
         self.name = "@hostile-%d-%d" % (os.getpid(), random.randrange(1 << 40))
         self.doors = [socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)]
         self.doors[1].bind("\0" + self.name[1:])
@@ -130,7 +130,10 @@ class Worker(threading.Thread):
 
     def talk(self, s, local):
         try:
-            self.attack_client(s, local)
+            if self.closed < self.attacks:
+                self.attack_client(s, local)
+            else:
+                s.close()
         except (OSError, StopIteration):
             pass  # the client has ended the connection
 
@@ -215,7 +218,7 @@ of_strings = {
 }
 for name, (memory, attack, word) in {**attacks, **of_strings}.items():
     graph, want = (STRINGS, WANT_STRINGS) if name in of_strings else (GRAPH, WANT)
-    d = kit.Dispatcher(name="d-" + name)
+    d = kit.Dispatcher("--any-user", name="d-" + name)
     bad = Worker(d.at, memory, attack)
     bad.start()
     kit.until(lambda: len(kit.ask(d.at, "workers") or []) == 1)
@@ -226,7 +229,7 @@ for name, (memory, attack, word) in {**attacks, **of_strings}.items():
                        capture_output=True, timeout=kit.PATIENCE)))
     t.start()
     kit.until(lambda: bad.closed > 0)
-    w = kit.Daemon("worker", "--dispatcher", d.at, name="w-" + name)
+    w = kit.Daemon("worker", "--dispatcher", d.at, "--any-user", name="w-" + name)
     bad.link.close()
     t.join()
     p = out[0]
@@ -235,4 +238,21 @@ for name, (memory, attack, word) in {**attacks, **of_strings}.items():
     result("and_the_streams_go_on " + name, p.returncode == 0 and p.stdout == want, p.stderr.decode()[-800:])
     d.stop()
     w.stop()
+
+# ---- one that sends nothing else
+for name in ("of_another_size", "in_two_places", "in_the_middle_of_a_page"):
+    memory, attack, word = attacks[name]
+    d = kit.Dispatcher("--any-user", name="for-ever-" + name)
+    bad = Worker(d.at, memory, attack)
+    bad.attacks = 100
+    bad.start()
+    kit.until(lambda: len(kit.ask(d.at, "workers") or []) == 1)
+    p = subprocess.run([kit.millrace, "show", f'{GRAPH}.distribute("{d.at}", {OPTIONS}, match="client")'],
+                       capture_output=True, timeout=kit.PATIENCE)
+    said = p.stderr.decode()
+    result("the_job_fails_after_three_attempts " + name, p.returncode == 1 and p.stdout == b"" and
+           len(re.findall(f"worker {bad.at} is lost: .*{word}", said)) == 3 and "3 attempts failed" in said and
+           f"the last one from worker {bad.at}: " in said, said[-800:])
+    bad.link.close()
+    d.stop()
 kit.end()

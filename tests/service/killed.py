@@ -77,7 +77,7 @@ class Run:
         self.at = f"127.0.0.1:{ports(1)[0]}"
         self.dispatcher.words = ["dispatcher", "--listen", self.at, *self.state, *self.uring]
         self.dispatcher.start()
-        self.workers = [Process(self, f"worker-{i}", ["worker", "--dispatcher", self.at, *self.uring])
+        self.workers = [Process(self, f"worker-{i}", ["worker", "--dispatcher", self.at, "--any-user", *self.uring])
                         for i in range(3)]
         for w in self.workers:
             w.start()

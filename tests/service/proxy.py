@@ -230,7 +230,7 @@ def read(run, name, uring):
     options = f"seed=4, connect_timeout={MOST_SECONDS}, max_outstanding_bytes={run.random.choice([4000, 200000])}"
     options += f', transfer="{run.random.choice(["tcp", "tcp", "auto"])}"'
     options += ', processing_mode="dynamic"' if numbers else f", streams={run.random.randint(1, 5)}"
-    d = kit.Dispatcher("--state", kit.path(name + ".state"), *uring, name=name + ".d")
+    d = kit.Dispatcher("--state", kit.path(name + ".state"), "--any-user", *uring, name=name + ".d")
     proxies, workers = [], []
     try:
         service = Proxy(run, "client to dispatcher", d.at)
@@ -240,7 +240,7 @@ def read(run, name, uring):
             front = Proxy(run, f"client to worker {i}", at)
             back = Proxy(run, f"worker {i} to dispatcher", d.at, front.at.encode())
             proxies += [front, back]
-            workers.append(kit.Daemon("worker", "--dispatcher", back.at, "--listen", at, *uring, name=f"{name}.w{i}"))
+            workers.append(kit.Daemon("worker", "--dispatcher", back.at, "--listen", at, "--any-user", *uring, name=f"{name}.w{i}"))
         run.history.append(f"{graph} {options}")
         show = [kit.millrace, "show", *uring]
         got = subprocess.run([*show, f'{graph}.distribute("{service.at}", {options})'], cwd=kit.directory,

@@ -234,6 +234,24 @@ for s in [kit.connect(at) for _ in range(60)]:
 result("served_beside_those_that_do_not_read", [get(at, "/")[0] for _ in range(20)] == [200] * 20)
 for s in idle + storm + drips + readers:
     s.close()
+
+
+def trickles():
+    """Whether a client that sends a byte of its request now and then is cut off."""
+    begin = time.monotonic()
+    with kit.connect(at) as s:
+        try:
+            s.sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX: ")
+            while time.monotonic() - begin < kit.PATIENCE:
+                s.sendall(b"x")
+                if select.select([s], [], [], 0.2)[0] and not s.recv(1):
+                    return True
+        except OSError:
+            return True
+    return False
+
+
+result("a_request_that_trickles_is_cut_off", trickles())
 result("closed_connections_are_gone", kit.until(lambda: d.connections() < 40), str(d.connections()))
 result("each_is_a_line_of_the_log", kit.until(lambda: "the status page: the connection from 127.0.0.1" in d.log()),
        d.log()[-2000:])

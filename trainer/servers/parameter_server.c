@@ -24,10 +24,11 @@ typedef struct caller {
 
 struct process {
     const mr_server_opts *o;
-    bool is_ps, ends, is_listening;
+    bool is_ps, ends, is_listening, is_listening_locally;
     mr__token token;
     mr__loop *loop;
-    mr__listener listener;
+    mr__listener listener, local; /* local: a local socket, whose peers show their user */
+    mr__stranger_log strangers;
     caller *callers;
     size_t n_callers;
     int64_t left_ns; /* when the last coordinator left; 0: one is connected, or none was yet */
@@ -98,8 +99,12 @@ static void closed(mr__connection *c, const mr_status *why)
     caller *from = (caller *)c;
     process *x = from->of;
     bool other = false;
-    if (why->code != MR_OK && why->code != MR_END)
+    bool logs = why->code != MR_OK && why->code != MR_END;
+    if (logs && c->handshake.done && mr__token_tells_peers(x->token))
         mr_log(MR_LOG_INFO, "a caller's connection was closed: %.700s", why->message);
+    else if (logs)
+        mr__stranger_log_add(&x->strangers, mr__loop_now(x->loop), MR_LOG_INFO,
+                             "a caller's connection was closed: %.700s", why->message);
     if (from->prev)
         from->prev->next = from->next;
     else
@@ -117,21 +122,23 @@ static void closed(mr__connection *c, const mr_status *why)
 static const mr__connection_class calls = {
     .ready = ready, .message = message, .block = block, .closed = closed};
 
-static void accepted(mr__listener *l, int fd)
+static void take_in(process *x, int fd)
 {
-    process *x = PROCESS_OF(listener, l);
     mr_status why;
     caller *k = x->n_callers < MOST_CALLERS ? mr_calloc(1, sizeof *k) : NULL;
     if (!k) {
         mr__sys->close(fd);
-        mr_log(MR_LOG_WARNING, "a connection was refused: %zu are open", x->n_callers);
+        mr__stranger_log_add(&x->strangers, mr__loop_now(x->loop), MR_LOG_WARNING,
+                             "a connection was refused: %zu are open", x->n_callers);
         return;
     }
     k->of = x;
     k->c.class_ = &calls;
-    if (mr__connection_accept(&k->c, x->loop, fd, MR__WIRE__ROLE__SERVER, x->token, "", &why) !=
-        MR_OK) {
-        mr_log(MR_LOG_WARNING, "a connection was refused: %.700s", why.message);
+    if (mr__connection_accept(&k->c, x->loop, fd, MR__WIRE__ROLE__SERVER, x->token,
+                              x->is_listening_locally ? x->local.address.text : "",
+                              &why) != MR_OK) {
+        mr__stranger_log_add(&x->strangers, mr__loop_now(x->loop), MR_LOG_WARNING,
+                             "a connection was refused: %.700s", why.message);
         mr_free(k);
         return;
     }
@@ -140,6 +147,21 @@ static void accepted(mr__listener *l, int fd)
         k->next->prev = k;
     x->callers = k;
     x->n_callers++;
+}
+
+static void accepted(mr__listener *l, int fd)
+{
+    take_in(PROCESS_OF(listener, l), fd);
+}
+
+static void accepted_locally(mr__listener *l, int fd)
+{
+    take_in(PROCESS_OF(local, l), fd);
+}
+
+static void local_closed(mr__listener *l)
+{
+    PROCESS_OF(local, l)->is_listening_locally = false;
 }
 
 static void listener_closed(mr__listener *l)
@@ -167,11 +189,19 @@ static mr_code listen_there(process *x, mr_status *st)
     const char *where = x->o->listen ? x->o->listen : c->tasks[c->type].addresses[c->index];
     mr__address at;
     MR_TRY(mr__address_resolve(where, &at, st));
-    if (!x->token.data && !mr__address_is_loopback(&at))
+    if (!x->token.data && !x->token.any_user && !mr__address_is_loopback(&at))
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "%s is open to other hosts, and any caller can make a server read any file: "
                        "set a token (--token-file, MILLRACE_TOKEN_FILE)",
                        where);
+    if (!x->token.data && !x->token.any_user) {
+        mr__address local;
+        MR_TRY(mr__address_new_local(&local, st));
+        x->local.accepted = accepted_locally;
+        x->local.closed = local_closed;
+        MR_TRY(mr__listen(x->loop, &x->local, &local, st));
+        x->is_listening_locally = true;
+    }
     x->listener.accepted = accepted;
     x->listener.closed = listener_closed;
     MR_TRY(mr__listen(x->loop, &x->listener, &at, st));
@@ -201,13 +231,16 @@ static void close_all(process *x)
     bool can_turn = true;
     if (x->is_listening)
         mr__listener_close(&x->listener);
+    if (x->is_listening_locally)
+        mr__listener_close(&x->local);
     for (caller *k = x->callers; k; k = k->next)
         if (x->ends)
             mr__connection_finish(&k->c);
         else
             mr__connection_close(&k->c, NULL);
-    while (x->loop && can_turn && (x->callers || x->is_listening))
+    while (x->loop && can_turn && (x->callers || x->is_listening || x->is_listening_locally))
         can_turn = mr__loop_turn(x->loop, INT64_MAX, NULL) == MR_OK;
+    mr__stranger_log_end(&x->strangers);
     if (can_turn)
         mr__loop_close(x->loop);
 }
@@ -221,6 +254,7 @@ mr_code mr_server_run(const mr_server_opts *opts, mr_status *st)
     mr_code rc = check_task(x, st);
     if (rc == MR_OK)
         rc = mr__token_read(opts->token_file, &x->token, st);
+    x->token.any_user = opts->any_user;
     if (rc == MR_OK && x->is_ps)
         rc = mr__parameters_open(&x->parameters, st);
     x->steps.cancel = opts->cancel;

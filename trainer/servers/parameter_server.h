@@ -23,6 +23,8 @@ typedef struct mr_server_opts {
         /* File with the token that callers must present; NULL: that of MILLRACE_TOKEN_FILE, or
          * none. */
         *token_file;
+    bool any_user;     /* without a token: serve every user and host that can connect, with this
+                      process's rights; else only processes of the same user on this host */
     mr_cancel *cancel; /* ends the server with MR_CANCELLED; NULL: cannot be cancelled */
     /* The server exits this many seconds after it lost its last coordinator; 0: 60. */
     double gone_s;
@@ -32,10 +34,11 @@ typedef struct mr_server_opts {
 } mr_server_opts;
 
 /* Serves until the coordinator ends it. Its callers can make it read any file: without a token it
- * listens on loopback addresses only.
+ * listens on loopback addresses only, and serves its own user only, unless any_user.
  * errors   MR_INVALID_ARGUMENT: the task is neither worker nor ps · MR_FAILED_PRECONDITION: an
- *          address that other hosts reach, and no token · MR_ALREADY_EXISTS: the address is in
- *          use · MR_UNAVAILABLE: the coordinator is gone · MR_CANCELLED */
+ *          address that other hosts reach, and neither a token nor any_user ·
+ *          MR_ALREADY_EXISTS: the address is in use · MR_UNAVAILABLE: the coordinator is gone ·
+ *          MR_CANCELLED */
 MR_API mr_code mr_server_run(const mr_server_opts *opts, mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus

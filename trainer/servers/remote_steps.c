@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/servers/remote_steps.h"
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/name_scope.h"
 #include "trainer/device/timeline_impl.h"
 #include "trainer/files/json_file.h"
 #include "trainer/model/model_impl.h"
@@ -347,6 +349,9 @@ static json_t *describe_job(const mr__remote *r, const mr__run *x, size_t worker
                              mr_loss_text(x->loss), "optimizer", mr_optimizer_text(x->o), "shape",
                              shape_of(rank, shape), "servers", servers, "metrics", metrics, "seed",
                              (json_int_t)mr__model_seed(x->m), "worker", (json_int_t)worker);
+    char here[PATH_MAX]; /* in which a worker looks up relative names of files */
+    if (text && mr__name_scope_here(here, sizeof here))
+        json_object_set_new(text, "directory", json_string(here));
     if (text && mr_model_is_mixed(x->m))
         json_object_set_new(text, "mixed_precision", json_true());
     if (text && r->s->partitioner)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/servers/steps.h"
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/name_scope.h"
 #include "trainer/device/random_bits.h"
 #include "trainer/files/json_file.h"
 #include "trainer/model/model_impl.h"
@@ -415,7 +417,7 @@ static mr_code step(mr__steps *x, mr__connection *c, const mr__call *call, mr_st
     return answer(x, s, c, call, st);
 }
 
-mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call, mr_status *st)
+static mr_code take(mr__steps *x, mr__connection *c, const mr__call *call, mr_status *st)
 {
     if (call->kind == MR__CALL_STEP)
         return step(x, c, call, st);
@@ -426,6 +428,22 @@ mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call, mr
     if (rc != MR_OK)
         return rc;
     return mr__call_send(c, MR__CALL_ANSWER, call->job, call->number, NULL, NULL, 0, st);
+}
+
+mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call, mr_status *st)
+{
+    /* The texts of the last set-up outlive the iterators that borrow this one. */
+    const json_t *setup = call->kind == MR__CALL_SETUP ? call->text : x->setup;
+    mr__name_scope names = {.directory = json_string_value(json_object_get(setup, "directory")),
+                            .of_service = true};
+    char here[PATH_MAX];
+    if (names.directory && mr__name_scope_here(here, sizeof here) &&
+        strcmp(here, names.directory) == 0)
+        names.directory = NULL;
+    mr__name_scope outer = mr__name_scope_set(names);
+    mr_code rc = take(x, c, call, st);
+    mr__name_scope_set(outer);
+    return rc;
 }
 
 bool mr__steps_is_cut_off(const mr__steps *x, mr_code rc)

@@ -67,6 +67,7 @@ typedef struct mr_workers_opts {
      * processes were started by mpirun, and the MPI module is installed). NULL, "auto": nccl if all
      * processes support it, else mpi, else ring. */
     const char *communication;
+    bool any_user;     /* multi_worker: also admits processes of other users on this host */
     bool keep_servers; /* parameter_server: the servers keep running when the strategy is freed */
     /* parameter_server: how variables are split along their first axis before they are assigned to
      * the servers in turn: "fixed_shards(n)", "min_size(bytes, max_shards)": as many pieces as

@@ -55,7 +55,8 @@ mr_code mr__workers_open(mr__ring **ring, mr__world **world, const mr_workers_op
                        .facts = facts,
                        .n_facts = (uint32_t)o->n_facts + OWN_FACTS,
                        .connect_timeout_s = o->connect_timeout_s > 0 ? o->connect_timeout_s : 60,
-                       .cancel = o->cancel},
+                       .cancel = o->cancel,
+                       .any_user = o->any_user},
         .peer_timeout_s = o->peer_timeout_s > 0 ? o->peer_timeout_s : 20};
     MR_TRY(mr__world_open(world, &opts, st));
     return mpi ? mr__ring_open_mpi(ring, *world, st) : mr__ring_open(ring, *world, st);

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include "pipeline/system/system.h"
 
@@ -163,6 +165,27 @@ mr_code mr__address_listen(const mr__address *at, int *out, mr__address *bound, 
     else
         *out = fd;
     return rc;
+}
+
+mr_code mr__address_new_local(mr__address *out, mr_status *st)
+{
+    uint64_t random[2];
+    char name[64];
+    if (mr__sys->getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return mr_fail(st, MR_INTERNAL, "cannot read random bytes for the name of a local socket");
+    snprintf(name, sizeof name, "@millrace-%016" PRIx64 "%016" PRIx64, random[0], random[1]);
+    return mr__address_resolve(name, out, st);
+}
+
+bool mr__address_is_own_user(int fd, int64_t *user)
+{
+    struct ucred who;
+    socklen_t size = sizeof who;
+    *user = -1;
+    if (mr__sys->getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
+        return false;
+    *user = (int64_t)who.uid;
+    return who.uid == geteuid() || who.uid == 0;
 }
 
 bool mr__address_is_loopback(const mr__address *a)

@@ -36,6 +36,12 @@ mr_code mr__address_listen(const mr__address *at, int *fd, mr__address *bound,
  * errors   as mr__address_resolve; MR_UNAVAILABLE: no route to peer */
 mr_code mr__address_reached(const mr__address *bound, const char *peer, char text[128],
                             mr_status *st) MR_NODISCARD;
+/* *out = the abstract name of a new local socket, which cannot be guessed.
+ * errors   MR_INTERNAL: no random bytes */
+mr_code mr__address_new_local(mr__address *out, mr_status *st) MR_NODISCARD;
+/* True if the process at the other end of the local socket fd belongs to this process's user, or to
+ * root; *user = its user (-1: unknown). */
+bool mr__address_is_own_user(int fd, int64_t *user);
 /* True for 127.0.0.0/8, ::1 and unix sockets. */
 bool mr__address_is_loopback(const mr__address *a);
 #endif

@@ -462,7 +462,7 @@ bool mr__listener_pause(mr__listener *x, int err)
 {
     mr_status why;
     mr_fail_errno(&why, err, "%s cannot accept connections at the moment", x->address.text);
-    mr_log(MR_LOG_WARNING, "%s", why.message);
+    mr__stranger_log_add(&x->full, x->loop->now_ns, MR_LOG_WARNING, "%s", why.message);
     return mr__timer_set(x->loop, &x->retry, x->loop->now_ns + ACCEPT_PAUSE, NULL) == MR_OK;
 }
 
@@ -474,6 +474,7 @@ mr_code mr__listen(mr__loop *loop, mr__listener *x, const mr__address *at, mr_st
     x->fd = fd;
     x->in_flight = 0;
     x->closing = false;
+    x->full = (mr__stranger_log){0};
     x->next = NULL;
     x->retry = (mr__timer){.fire = accept_again};
     mr_code rc = loop->engine_class->listen(loop, x, st);
@@ -494,6 +495,7 @@ void mr__listener_close(mr__listener *x)
 void mr__listener_is_gone(mr__listener *x)
 {
     x->fd = -1;
+    mr__stranger_log_end(&x->full);
     x->next = x->loop->listeners_closed;
     x->loop->listeners_closed = x;
 }

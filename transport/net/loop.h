@@ -20,6 +20,7 @@
 #include <sys/uio.h>
 #include "pipeline/status.h"
 #include "transport/net/address.h"
+#include "transport/net/stranger_log.h"
 
 typedef struct mr__loop mr__loop;
 
@@ -148,7 +149,8 @@ struct mr__listener {
     int fd;
     uint8_t in_flight;
     bool closing;
-    mr__timer retry; /* set while accepting is paused */
+    mr__stranger_log full; /* accepting is paused */
+    mr__timer retry;       /* set while accepting is paused */
     mr__listener *next;
     mr__address address; /* as bound, with the port that replaced port 0 */
 };

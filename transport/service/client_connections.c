@@ -147,7 +147,7 @@ static void ready(mr__connection *c)
         x->of = of->local = NULL;
         forget(of, false);
         serve(x);
-    } else if (!x->address || x->set->transfer == MR__TRANSFER_TCP) {
+    } else if (!x->address || x->set->transfer == MR__TRANSFER_TCP || c->socket.is_local) {
         serve(x);
     } else if (!try_locally(x)) {
         stay(x);
@@ -230,8 +230,10 @@ static void closed(mr__connection *c, const mr_status *why)
     over((mr__client_connection *)c, why);
 }
 
-static const mr__connection_class connections = {
-    .ready = ready, .message = message, .block = block, .closed = closed};
+static const mr__connection_class
+    connections = {.ready = ready, .message = message, .block = block, .closed = closed},
+    tcp_connections = {
+        .ready = ready, .message = message, .block = block, .closed = closed, .no_memory = true};
 
 static bool try_locally(mr__client_connection *x)
 {
@@ -279,7 +281,8 @@ static void looked_up(void *ctx, const mr__address *to, const mr_status *why)
         over(x, why);
         return;
     }
-    x->c.class_ = &connections;
+    x->c.class_ =
+        x->address && x->set->transfer == MR__TRANSFER_TCP ? &tcp_connections : &connections;
     if (mr__connection_open(&x->c, x->set->loop, to, MR__WIRE__ROLE__CLIENT, x->set->token, &st) ==
         MR_OK)
         x->connects = true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/service/job.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "pipeline/ops/sources.h"
 #include "pipeline/splitmix.h"
 #include "pipeline/streams/sources/file_list_internal.h"
+#include "pipeline/system/name_scope.h"
 #include "shard/passes/auto_shard.h"
 #include "shard/passes/own_files.h"
 #include "shard/streams/stream_cut.h"
@@ -109,15 +111,45 @@ static mr_code copy(const Mr__Wire__Job *job, Mr__Wire__Job **out, mr_status *st
     return rc;
 }
 
+static mr_code check_name(void *ctx, const char *name, mr_status *st)
+{
+    (void)ctx;
+    return mr__name_scope_check((mr__name_scope){.of_service = true}, name, st);
+}
+
+mr_code mr__job_check_names(const mr_dataset *ds, mr_status *st)
+{
+    return mr_dataset_file_names(ds, check_name, NULL, st);
+}
+
+mr_code mr__job_here(const char *directory, char **out, mr_status *st)
+{
+    char here[PATH_MAX];
+    if (!directory)
+        directory = mr__name_scope_get().directory;
+    bool whole = directory && *directory == '/';
+    if (!whole && !getcwd(here, sizeof here))
+        return mr_fail_errno(st, errno,
+                             "cannot determine the working directory, in which workers look up "
+                             "relative file names");
+    *out = whole || !directory ? mr_strdup(whole ? directory : here)
+                               : mr_strf("%s/%s", here, directory);
+    return *out ? MR_OK : mr_fail_memory(st, PATH_MAX, "a directory");
+}
+
 mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **out, mr_status *st)
 {
-    char directory[PATH_MAX];
+    char *directory = NULL;
     void *graph = NULL;
     size_t n = 0;
     MR_TRY(mr_dataset_check(ds, st));
+    if (opts->of_service)
+        MR_TRY(mr__job_check_names(ds, st));
     MR_TRY(check_graph(ds, opts->mode == MR__WIRE__MODE__EXACTLY_ONCE, st));
+    MR_TRY(mr__job_here(opts->directory, &directory, st));
     if (mr_dataset_to_proto(ds, &graph, &n, st) != MR_OK) {
         mr_status why = *st;
+        mr_free(directory);
         return mr_fail(
             st, why.code,
             "the graph cannot be sent to workers: %s; put distribute below the op that holds it",
@@ -133,8 +165,9 @@ mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **ou
     job.function_seed = opts->function_seed;
     job.repetition = opts->repetition;
     job.match = (char *)opts->match;
-    job.directory = getcwd(directory, sizeof directory) ? directory : (char *)"";
+    job.directory = directory;
     mr_code rc = copy(&job, out, st);
+    mr_free(directory);
     mr_free(graph);
     return rc;
 }
@@ -142,9 +175,21 @@ mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **ou
 const char *mr__job_directory(const Mr__Wire__Job *job)
 {
     char here[PATH_MAX];
-    if (!*job->directory || (getcwd(here, sizeof here) && strcmp(here, job->directory) == 0))
+    if (!*job->directory)
+        return NULL;
+    /* Without a directory an iterator has that of the one around it. */
+    if (!mr__name_scope_get().directory && getcwd(here, sizeof here) &&
+        strcmp(here, job->directory) == 0)
         return NULL;
     return job->directory;
+}
+
+/* From now on this thread looks up names as the job's. Returns the previous scope. */
+static mr__name_scope enter(const Mr__Wire__Job *job)
+{
+    mr__name_scope names = mr__name_scope_get();
+    names.directory = mr__job_directory(job);
+    return mr__name_scope_set(names);
 }
 
 /* ---- patterns ---- */
@@ -263,8 +308,8 @@ static mr_dataset *match_node(void *ctx, mr_dataset *node)
     return mr_dataset_fail(&m->status);
 }
 
-mr_code mr__job_match(const Mr__Wire__Job *job, Mr__Wire__FileList ***lists, size_t *n,
-                      mr_status *st)
+static mr_code match_all(const Mr__Wire__Job *job, Mr__Wire__FileList ***lists, size_t *n,
+                         mr_status *st)
 {
     matching m = {.directory = mr__job_directory(job)};
     mr_dataset *ds = NULL;
@@ -280,6 +325,15 @@ mr_code mr__job_match(const Mr__Wire__Job *job, Mr__Wire__FileList ***lists, siz
     *lists = m.lists;
     *n = m.n;
     return MR_OK;
+}
+
+mr_code mr__job_match(const Mr__Wire__Job *job, Mr__Wire__FileList ***lists, size_t *n,
+                      mr_status *st)
+{
+    mr__name_scope outer = enter(job);
+    mr_code rc = match_all(job, lists, n, st);
+    mr__name_scope_set(outer);
+    return rc;
 }
 
 /* ---- replacing patterns by lists ---- */
@@ -467,8 +521,8 @@ static mr_code count_splits(Mr__Wire__Job *job, mr_dataset *ds, mr_status *st)
     return rc;
 }
 
-mr_code mr__job_finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, size_t n,
-                       Mr__Wire__Job **out, mr_status *st)
+static mr_code finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, size_t n,
+                      Mr__Wire__Job **out, mr_status *st)
 {
     Mr__Wire__Job final = *job;
     mr_dataset *ds = NULL;
@@ -491,6 +545,15 @@ mr_code mr__job_finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, siz
                        job->consumers, streams);
     final.streams = (uint32_t)streams;
     return copy(&final, out, st);
+}
+
+mr_code mr__job_finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, size_t n,
+                       Mr__Wire__Job **out, mr_status *st)
+{
+    mr__name_scope outer = enter(job);
+    mr_code rc = finish(job, lists, n, out, st);
+    mr__name_scope_set(outer);
+    return rc;
 }
 
 /* The seed of one stream in a mode with a separate seed for each stream. */
@@ -540,8 +603,8 @@ static mr_code own_files(const Mr__Wire__Job *job, uint32_t stream, mr_dataset *
     return rc;
 }
 
-mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out, uint64_t *run_seed,
-                    mr_explanation *e, mr_status *st)
+static mr_code cut_stream(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out,
+                          uint64_t *run_seed, mr_explanation *e, mr_status *st)
 {
     const mr_stream_cut_opts o = {.streams = job->streams,
                                   .stream = stream,
@@ -580,4 +643,13 @@ mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out,
     }
     mr_dataset_unref(ds);
     return rc == MR_OK ? put_lists(job, true, cut, out, st) : rc;
+}
+
+mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out, uint64_t *run_seed,
+                    mr_explanation *e, mr_status *st)
+{
+    mr__name_scope outer = enter(job);
+    mr_code rc = cut_stream(job, stream, out, run_seed, e, st);
+    mr__name_scope_set(outer);
+    return rc;
 }

@@ -20,14 +20,24 @@ typedef struct mr__job_opts {
     uint64_t seed, repetition;
     uint64_t function_seed;
     const char *match;
+    bool of_service;       /* workers in other processes run it */
+    const char *directory; /* of relative file names; NULL: that of this thread's iterator, or the
+                              working directory */
 } mr__job_opts;
 
-/* *out = the job of ds, relative to this process's working directory.
- * errors   MR_FAILED_PRECONDITION: ds cannot be sent to other processes or cannot be run again; the
+/* *out = the job of ds.
+ * errors   MR_INVALID_ARGUMENT: of_service, and ds names standard input
+ *          MR_FAILED_PRECONDITION: ds cannot be sent to other processes or cannot be run again; the
  *          message names the op and says what to do
  *          the error that ds carries */
 mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **out,
                     mr_status *st) MR_NODISCARD;
+/* errors   MR_INVALID_ARGUMENT: ds, or a function in it, names standard input or another descriptor
+ *          of this process */
+mr_code mr__job_check_names(const mr_dataset *ds, mr_status *st) MR_NODISCARD;
+/* *out = the absolute path of mr__job_opts.directory; owned.
+ * errors   the system's: the working directory cannot be determined */
+mr_code mr__job_here(const char *directory, char **out, mr_status *st) MR_NODISCARD;
 /* *lists = the files that match the patterns in the job's graph, relative to the job's directory;
  * owned, mr__job_lists_free.
  * errors   MR_NOT_FOUND and others: as mr_glob */
@@ -48,6 +58,7 @@ void mr__job_seed(const Mr__Wire__Job *job, mr_iterator_opts *o, mr__iterator_in
  * errors   MR_INVALID_ARGUMENT: the graph is invalid, or cannot be cut this way */
 mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out, uint64_t *run_seed,
                     mr_explanation *e, mr_status *st) MR_NODISCARD;
-/* job->directory as mr_iterator_opts.directory; NULL if it is this process's working directory. */
+/* job->directory as mr_iterator_opts.directory; NULL if it is this process's working directory, and
+ * this thread runs no iterator with another. */
 const char *mr__job_directory(const Mr__Wire__Job *job);
 #endif

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/wire/connection.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
@@ -215,9 +218,60 @@ static void end_with(mr__connection *c, const mr_status *why)
     mr__connection_finish(c);
 }
 
+/* ---- changing to the local socket ---- */
+
+static mr_code begin(mr__connection *c, bool accepts, Mr__Wire__Role role, mr__token token,
+                     const char *local, mr_status *st)
+{
+    uint8_t nonce[MR__NONCE_BYTES];
+    if (mr__sys->getrandom(nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
+        return mr_fail(st, MR_INTERNAL, "cannot read random bytes for a handshake");
+    mr__handshake_init(&c->handshake, accepts, role, token, nonce, local);
+    c->handshake.no_memory = !accepts && c->class_->no_memory;
+    return MR_OK;
+}
+
+/* The acceptor's challenge arrived by TCP, and says that only its local socket shows it whom to
+ * trust: changes to that. */
+static bool changes(mr__connection *c, const mr__message *m)
+{
+    if (c->handshake.accepts || m->body_case != MR__WIRE__MESSAGE__BODY_CHALLENGE ||
+        c->socket.is_local || c->has_changed || c->handshake.token.data ||
+        !m->challenge->own_user || m->challenge->local[0] != '@')
+        return false;
+    c->changes = c->has_changed = true;
+    snprintf(c->handshake.local, sizeof c->handshake.local, "%s", m->challenge->local);
+    mr__socket_close(&c->socket);
+    return true;
+}
+
+/* The socket is closed. Connects to the local socket, or, if that cannot be reached, by TCP after
+ * all. false: neither is due. */
+static bool dials_again(mr__connection *c, const mr_status *why)
+{
+    mr__loop *l = c->socket.loop;
+    mr__address local;
+    /* EAGAIN: it is there, but too many connect at once. */
+    bool now = c->changes, back = c->has_changed && !now && c->socket.is_local && !c->is_open &&
+                                  why->sys_errno != EAGAIN;
+    if (!now && !back)
+        return false;
+    bool found = now && mr__address_resolve(c->handshake.local, &local, NULL) == MR_OK;
+    c->changes = c->is_open = false;
+    c->from = c->to = 0;
+    mr_code rc = begin(c, false, c->handshake.role, c->handshake.token, "", &c->why);
+    if (rc == MR_OK && found && mr__socket_connect(l, &c->socket, &local, NULL) == MR_OK)
+        return true;
+    if (rc == MR_OK)
+        rc = mr__socket_connect(l, &c->socket, &c->at, &c->why);
+    return rc == MR_OK;
+}
+
 static void closed(mr__socket *s, const mr_status *why)
 {
     mr__connection *c = of_socket(s);
+    if (!c->closing && dials_again(c, why))
+        return;
     mr__timer_clear(s->loop, &c->deadline);
     mr_free(c->in);
     mr_free(c->head);
@@ -230,7 +284,9 @@ static void closed(mr__socket *s, const mr_status *why)
         drop_lent(c);
     }
     mr_status st = c->why.code != MR_OK ? c->why : *why;
-    if (!c->handshake.done && st.code == MR_END)
+    /* A peer that changes to the local socket leaves when it knows its name. */
+    bool changed = c->handshake.challenged && c->handshake.local[0] && c->handshake.refusal;
+    if (!c->handshake.done && st.code == MR_END && !changed)
         mr_fail(&st, MR_UNAVAILABLE, "the peer closed in the middle of the handshake");
     c->class_->closed(c, &st);
 }
@@ -245,13 +301,38 @@ static void late(mr__timer *t)
     mr__connection_close(c, &why);
 }
 
+/* Whether the acceptor, whose graphs this worker will run, is to be trusted. */
+static mr_code check_acceptor(const mr__connection *c, mr_status *st)
+{
+    const mr__handshake *h = &c->handshake;
+    int64_t user;
+    if (h->accepts || h->role != MR__WIRE__ROLE__WORKER || h->token.data || h->token.any_user)
+        return MR_OK;
+    if (!c->socket.is_local)
+        return mr_fail(st, MR_PERMISSION_DENIED,
+                       "no token shows that the dispatcher at %s is the right one, and it has no "
+                       "local socket on this host that shows its user; give both a --token-file, "
+                       "or both --any-user",
+                       c->at.text);
+    if (!mr__address_is_own_user(c->socket.fd, &user))
+        return mr_fail(st, MR_PERMISSION_DENIED,
+                       "the dispatcher at %s belongs to user %" PRId64
+                       ", not to this worker's; give both a --token-file, or both --any-user",
+                       c->at.text, user);
+    return MR_OK;
+}
+
 static void shake(mr__connection *c, const mr__message *m)
 {
+    if (changes(c, m))
+        return;
     void *frame;
     size_t bytes;
     mr_status st;
     mr_code rc = mr__handshake_take(&c->handshake, m, &frame, &bytes, &st), sending = MR_OK;
     mr_status other;
+    if (rc == MR_OK && c->handshake.done)
+        rc = check_acceptor(c, &st);
     if (frame)
         sending = mr__connection_send_frame(c, frame, bytes, &other);
     if (rc != MR_OK) {
@@ -270,6 +351,7 @@ static void opened(mr__socket *s)
     mr_status st;
     void *frame;
     size_t bytes;
+    c->is_open = true;
     if (c->handshake.accepts)
         return;
     if (mr__handshake_hello(&c->handshake, &frame, &bytes, &st) != MR_OK ||
@@ -292,7 +374,7 @@ static size_t room_in(const mr__connection *c)
 static void *room(mr__socket *s, size_t *n)
 {
     mr__connection *c = of_socket(s);
-    if (c->paused || c->closing)
+    if (c->paused || c->closing || c->changes)
         return NULL;
     if (c->has_head) { /* the rest of a payload */
         *n = mr_buffer_size(c->payload) - c->payload_got;
@@ -449,7 +531,7 @@ static void take_all(mr__connection *c)
     bool more = !c->is_taking;
     mr_code rc = MR_OK;
     c->is_taking = true;
-    while (rc == MR_OK && more && !c->closing && !c->paused)
+    while (rc == MR_OK && more && !c->closing && !c->paused && !c->changes)
         rc = step(c, &more, &st);
     c->is_taking = false;
     if (rc != MR_OK)
@@ -491,13 +573,10 @@ void mr__connection_resume(mr__connection *c)
 static mr_code init(mr__connection *c, mr__loop *l, bool accepts, Mr__Wire__Role role,
                     mr__token token, const char *local, mr_status *st)
 {
-    uint8_t nonce[MR__NONCE_BYTES];
     const mr__connection_class *class_ = c->class_;
     *c = (mr__connection){.class_ = class_, .socket.class_ = &sockets, .deadline.fire = late};
     mr_status_init(&c->why);
-    if (mr__sys->getrandom(nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
-        return mr_fail(st, MR_INTERNAL, "cannot read random bytes for a handshake");
-    mr__handshake_init(&c->handshake, accepts, role, token, nonce, local);
+    MR_TRY(begin(c, accepts, role, token, local, st));
     c->handshake.lends = accepts && class_->lends;
     c->in = mr_malloc(MR__CONNECTION_IN);
     if (!c->in)
@@ -521,7 +600,22 @@ mr_code mr__connection_open(mr__connection *c, mr__loop *l, const mr__address *t
                             Mr__Wire__Role role, mr__token token, mr_status *st)
 {
     MR_TRY(init(c, l, false, role, token, "", st));
+    c->at = *to;
     return begun(c, l, mr__socket_connect(l, &c->socket, to, st));
+}
+
+/* Without a token: why the peer is refused, or NULL. */
+static const char *refusal_of(const mr__connection *c)
+{
+    int64_t user;
+    if (!c->socket.is_local)
+        return "there is no token, and without one only processes of the service's own user on its "
+               "host are served, through its local socket; give both sides a --token-file, or "
+               "start the service with --any-user";
+    return mr__address_is_own_user(c->socket.fd, &user)
+               ? NULL
+               : "there is no token, and without one only the service's own user is served; give "
+                 "both sides a --token-file, or start the service with --any-user";
 }
 
 mr_code mr__connection_accept(mr__connection *c, mr__loop *l, int fd, Mr__Wire__Role role,
@@ -532,5 +626,8 @@ mr_code mr__connection_accept(mr__connection *c, mr__loop *l, int fd, Mr__Wire__
         mr__sys->close(fd);
         return rc;
     }
-    return begun(c, l, mr__socket_adopt(l, &c->socket, fd, st));
+    MR_TRY(begun(c, l, mr__socket_adopt(l, &c->socket, fd, st)));
+    if (!token.data && !token.any_user)
+        c->handshake.refusal = refusal_of(c);
+    return MR_OK;
 }

@@ -6,6 +6,11 @@
  *     mr__socket --bytes--> | 24 | head | payload |  --> message, or block
  *                             in one small buffer      payloads go straight into their own
  *
+ * Without a token, the user of a peer shows whom to trust, and only a local socket shows that user.
+ * So the connecting side changes to the acceptor's local socket if it can be reached. The acceptor
+ * refuses TCP connections and other users, and a worker refuses such a dispatcher, whose graphs it
+ * would run, unless mr__token.any_user.
+ *
  * Embedded in its owner. Callbacks run in the loop's thread.
  *
  * thread   the loop's */
@@ -29,6 +34,7 @@ typedef struct mr__connection_class {
     void (*sent)(mr__connection *c);
     /* Blocks may be sent without a copy: they are kept until the peer confirms receipt. */
     bool lends;
+    bool no_memory; /* blocks are sent, even on a local socket */
 } mr__connection_class;
 
 enum { MR__CONNECTION_IN = 64 << 10 };
@@ -40,6 +46,9 @@ struct mr__connection {
     mr__timer deadline; /* of the handshake */
     bool paused;        /* until mr__connection_resume */
     bool closing, is_taking;
+    /* The connecting side: the address; the local socket is being or was tried; it was reached. */
+    mr__address at;
+    bool changes, has_changed, is_open;
     uint8_t *in; /* MR__CONNECTION_IN bytes; from..to are unread */
     size_t from, to;
     mr__frame frame; /* with has_frame: the one being received */

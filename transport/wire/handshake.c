@@ -52,6 +52,7 @@ mr_code mr__handshake_hello(mr__handshake *h, void **frame, size_t *bytes, mr_st
     hello.host = host;
     hello.process = (uint32_t)getpid();
     hello.confirms = h->confirms = true;
+    hello.no_memory = h->no_memory;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_HELLO;
     m.hello = &hello;
@@ -99,6 +100,7 @@ static mr_code take_hello(mr__handshake *h, const Mr__Wire__Hello *hello, void *
     h->process = hello->process;
     h->peer_role = hello->role;
     h->confirms = hello->confirms;
+    h->no_memory = hello->no_memory;
     MR_TRY(check_version(h, hello->version, frame, bytes, st));
     Mr__Wire__Challenge challenge = MR__WIRE__CHALLENGE__INIT;
     challenge.version = MR__WIRE_VERSION;
@@ -107,10 +109,12 @@ static mr_code take_hello(mr__handshake *h, const Mr__Wire__Hello *hello, void *
     challenge.token = h->token.data != NULL;
     challenge.local = h->local;
     challenge.lends = h->lends;
+    challenge.own_user = h->refusal != NULL;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_CHALLENGE;
     m.challenge = &challenge;
     h->step = WAITS_FOR_PROOF;
+    h->challenged = true;
     return mr__message_pack(&m, frame, bytes, st);
 }
 
@@ -145,6 +149,8 @@ static mr_code take_challenge(mr__handshake *h, const Mr__Wire__Challenge *chall
 static mr_code take_proof(mr__handshake *h, const Mr__Wire__Proof *proof, void **frame,
                           size_t *bytes, mr_status *st)
 {
+    if (h->refusal)
+        return refuse(h, frame, bytes, MR_PERMISSION_DENIED, h->refusal, st);
     if (!is_proof(h, "connects", &proof->hmac))
         return refuse(h, frame, bytes, MR_PERMISSION_DENIED,
                       "the tokens differ; both sides need the same --token-file", st);

@@ -13,7 +13,8 @@
  *
  * If a token is set, each side proves by HMAC-SHA256 (RFC 2104) that it knows the token; the token
  * itself is never sent, and a proof of one direction is invalid in the other. Without a token the
- * proofs are empty.
+ * proofs are empty, and the acceptor refuses a peer whose user it cannot tell, or that belongs to
+ * another user, in place of Welcome; connection.h decides this.
  *
  * thread   one at a time per object */
 #include <stdbool.h>
@@ -24,7 +25,15 @@ enum { MR__NONCE_BYTES = 32, MR__HMAC_BYTES = 32 };
 typedef struct mr__token {
     const void *data; /* NULL: no token */
     size_t bytes;
+    bool any_user; /* without a token: peers of any user, and from any host, are trusted */
 } mr__token;
+
+/* Whether peers that completed the handshake are known: they have the token, or belong to this
+ * process's user. */
+static inline bool mr__token_tells_peers(mr__token t)
+{
+    return t.data || !t.any_user;
+}
 
 typedef struct mr__handshake {
     bool accepts, done;
@@ -35,7 +44,11 @@ typedef struct mr__handshake {
     char host[128]; /* the peer, human-readable */
     uint32_t process;
     char local[108]; /* the acceptor's local socket; set by the acceptor, sent to the peer */
+    const char
+        *refusal;    /* the acceptor's reason to refuse this peer; NULL: none. Set by its owner */
+    bool challenged; /* the acceptor has sent Challenge */
     bool lends;      /* the acceptor sends blocks without a copy; set by the acceptor's owner */
+    bool no_memory;  /* the connecting side shares no memory; set by its owner */
     bool confirms;   /* the connecting side confirms which blocks it has received whole */
 } mr__handshake;
 

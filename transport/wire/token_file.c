@@ -27,7 +27,7 @@ mr_code mr__token_read(const char *path, mr__token *out, mr_status *st)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "%s: a token has 1 to %d bytes", path,
                      (int)MR__MOST_TOKEN);
     if (rc == MR_OK)
-        *out = (mr__token){text, n};
+        *out = (mr__token){.data = text, .bytes = n};
     else
         mr_free(text);
     return rc;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "pipeline/files/file_name.h"
 #include "pipeline/files/whole_file.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
@@ -53,8 +54,12 @@ mr_code mr__deferred_file_read(const mr_rows *r, mr__deferred_file *l, const cha
                                size_t *size, mr_status *st)
 {
     struct stat is;
-    bool folder = mr__sys->stat(name, &is) == 0 && S_ISDIR(is.st_mode);
-    *path = folder ? mr_strf("%s/%s", name, within) : mr_strdup(name);
+    char *whole = NULL;
+    *path = NULL;
+    MR_TRY(mr__file_name(name, &whole, st));
+    bool folder = mr__sys->stat(whole, &is) == 0 && S_ISDIR(is.st_mode);
+    *path = folder ? mr_strf("%s/%s", whole, within) : mr_strdup(whole);
+    mr_free(whole);
     mr_free(l->path);
     l->path = *path ? mr_strdup(*path) : NULL;
     if (!l->path)

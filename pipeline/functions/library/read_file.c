@@ -2,6 +2,7 @@
 /* read_file(path): the contents of files. */
 #include <string.h>
 
+#include "pipeline/files/file_name.h"
 #include "pipeline/files/whole_file.h"
 #include "pipeline/functions/compiler/typed_tree.h"
 
@@ -10,6 +11,20 @@ static mr_code type(mr_call *c, mr_status *st)
     (void)st;
     c->out = *c->in[0];
     return MR_OK;
+}
+
+/* *out = the path to open for `name`, NUL-terminated. */
+static mr_code path_of(const mr_bytes *name, mr_buffer **out, mr_status *st)
+{
+    char *given = mr_strndup(name->data, name->size), *path = NULL;
+    mr_code rc = given ? mr__file_name(given, &path, st) : mr_fail_memory(st, name->size, "a path");
+    if (rc == MR_OK)
+        rc = mr_buffer_alloc(out, strlen(path) + 1, st);
+    if (rc == MR_OK)
+        strcpy(mr_buffer_data(*out), path);
+    mr_free(given);
+    mr_free(path);
+    return rc;
 }
 
 /* Reads the file called name into *z; its bytes are not copied again. Errors in them name it. */
@@ -21,10 +36,9 @@ static mr_code read_one(const mr_bytes *name, mr_cancel *cancel, mr_array *out, 
     if (!name->size || memchr(name->data, 0, name->size))
         return mr_fail(st, MR_INVALID_ARGUMENT, "read_file: a path is empty or has a NUL byte");
     mr_buffer *path;
-    MR_TRY(mr_buffer_alloc(&path, name->size + 1, st));
-    char *text = memcpy(mr_buffer_data(path), name->data, name->size);
-    text[name->size] = '\0';
-    mr_code rc = mr__file_read_named(text, &(mr_file_read_opts){.cancel = cancel}, &b, &size, st);
+    MR_TRY(path_of(name, &path, st));
+    mr_code rc = mr__file_read_named(mr_buffer_data(path), &(mr_file_read_opts){.cancel = cancel},
+                                     &b, &size, st);
     if (rc == MR_OK) {
         const mr_origin o = {.path = path, .at = mr_buffer_data(b), .offset = -1, .record = -1};
         *z = (mr_bytes){mr_buffer_data(b), size};

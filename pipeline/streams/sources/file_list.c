@@ -8,6 +8,7 @@
 #include "pipeline/engine/inputs_read.h"
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/philox.h"
+#include "pipeline/files/file_name.h"
 #include "pipeline/files/glob.h"
 #include "pipeline/fnv.h"
 #include "pipeline/formats/shards/data_files.h"
@@ -59,13 +60,10 @@ MR_API bool mr__file_is_pattern(const mr_strs *names, size_t i)
     return !(names->is_path && names->is_path[i]) && mr_glob_is_pattern(names->v[i].data);
 }
 
-/* it NULL: the path unchanged. */
+/* it NULL: the graph is being built or analysed in this thread. */
 static mr_code path_of(const mr_iter *it, const char *name, char **out, mr_status *st)
 {
-    if (it)
-        return mr_iter_file_path(it, name, out, st);
-    *out = mr_strdup(name);
-    return *out ? MR_OK : mr_fail_memory(st, strlen(name), "a file name");
+    return it ? mr_iter_file_path(it, name, out, st) : mr__file_name(name, out, st);
 }
 
 /* Adds the matches of patterns first..end, sorted together. */

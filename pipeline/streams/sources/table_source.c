@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "pipeline/files/file_name.h"
 #include "pipeline/files/glob.h"
 #include "pipeline/formats/column_path.h"
 #include "pipeline/formats/shards/data_files.h"
@@ -155,16 +156,21 @@ mr_code mr__table_infer(const mr_dataset *self, const mr__table_params *p, mr__t
                        who, who);
     if (p->files.n == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "%s expects at least one file", who);
-    const char *name = p->files.v[0].data;
-    if (mr__file_is_pattern(&p->files, 0)) {
-        MR_TRY(mr_data_files(&name, 1, &paths, &n, st));
+    char *whole = NULL;
+    MR_TRY(mr__file_name(p->files.v[0].data, &whole, st));
+    const char *name = whole;
+    mr_code rc = MR_OK;
+    if (mr__file_is_pattern(&p->files, 0) &&
+        (rc = mr_data_files(&name, 1, &paths, &n, st)) == MR_OK)
         name = paths[0];
+    if (rc == MR_OK) {
+        rc = look(name, &p->columns, out, st);
+        mr_status_at(st, name, -1, -1);
+        if (rc == MR_INVALID_ARGUMENT) /* an error of the text has no file */
+            mr_status_prefix(st, "%s: %.300s", who, name);
     }
-    mr_code rc = look(name, &p->columns, out, st);
-    mr_status_at(st, name, -1, -1);
-    if (rc == MR_INVALID_ARGUMENT) /* an error of the text has no file */
-        mr_status_prefix(st, "%s: %.300s", who, name);
     mr_glob_free(paths, n);
+    mr_free(whole);
     return rc;
 }
 
@@ -174,9 +180,13 @@ int64_t mr__table_cardinality(const mr__table_params *p, mr__table_count count)
     int64_t total = 0, rows;
     if (mr__file_list_look(&p->files, &l, NULL) != MR_OK)
         return MR_UNKNOWN_COUNT;
-    for (size_t i = 0; i < l->n && total >= 0; i++)
-        if (count(l->paths[i], &rows, NULL) != MR_OK || __builtin_add_overflow(total, rows, &total))
+    for (size_t i = 0; i < l->n && total >= 0; i++) {
+        char *path = NULL;
+        if (mr__file_name(l->paths[i], &path, NULL) != MR_OK || count(path, &rows, NULL) != MR_OK ||
+            __builtin_add_overflow(total, rows, &total))
             total = MR_UNKNOWN_COUNT;
+        mr_free(path);
+    }
     mr__file_list_unref(l);
     return total;
 }

@@ -137,7 +137,7 @@ MR_TEST_SLOW(messages_of_all_sizes_and_blocks_arrive_in_order)
     static const size_t sizes[] = {0, 1, 100, 30000, 33000, 65000, 66000, 200000, 5000000};
     for (size_t k = 0; k < 2; k++) {
         pair p;
-        mr__token secret = {"secret", 6};
+        mr__token secret = {.data = "secret", .bytes = 6};
         mr_status st;
         if (!begin(&p, kinds[k], secret))
             continue;
@@ -179,9 +179,9 @@ MR_TEST(another_token_closes_both_ends_with_the_reason)
 {
     for (size_t k = 0; k < 2; k++) {
         pair p;
-        if (!begin(&p, kinds[k], (mr__token){"secret", 6}))
+        if (!begin(&p, kinds[k], (mr__token){.data = "secret", .bytes = 6}))
             continue;
-        meet(&p, (mr__token){"secreT", 6});
+        meet(&p, (mr__token){.data = "secreT", .bytes = 6});
         while (!p.a.closed || !p.b.closed)
             turn(&p);
         mr_eq_i64(p.a.why.code, MR_PERMISSION_DENIED);
@@ -197,7 +197,7 @@ static void stranger(const void *bytes, size_t n, mr_code want, const char *part
 {
     for (size_t k = 0; k < 2; k++) {
         pair p;
-        if (!begin(&p, kinds[k], (mr__token){0}))
+        if (!begin(&p, kinds[k], (mr__token){.any_user = true}))
             continue;
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         mr_check(connect(fd, (struct sockaddr *)&p.door.address.to, p.door.address.size) == 0);
@@ -288,8 +288,8 @@ static void local_accepted(mr__listener *x, int fd)
     local_pair *p = (local_pair *)((char *)x - offsetof(local_pair, door));
     mr_status st;
     p->b.c.class_ = &local_ends;
-    mr_ok(mr__connection_accept(&p->b.c, p->l, fd, MR__WIRE__ROLE__WORKER, (mr__token){NULL, 0}, "",
-                                &st),
+    mr_ok(mr__connection_accept(&p->b.c, p->l, fd, MR__WIRE__ROLE__WORKER,
+                                (mr__token){.any_user = true}, "", &st),
           &st);
 }
 static void local_door_closed(mr__listener *x)
@@ -326,8 +326,8 @@ MR_TEST(memory_and_blocks_come_over_a_local_socket)
         mr_ok(mr__address_resolve(name, &at, &st), &st);
         mr_ok(mr__listen(p.l, &p.door, &at, &st), &st);
         p.a.c.class_ = &local_ends;
-        mr_ok(mr__connection_open(&p.a.c, p.l, &at, MR__WIRE__ROLE__CLIENT, (mr__token){NULL, 0},
-                                  &st),
+        mr_ok(mr__connection_open(&p.a.c, p.l, &at, MR__WIRE__ROLE__CLIENT,
+                                  (mr__token){.any_user = true}, &st),
               &st);
         static const char text[] = "range(1500000)";
         mr_iterator *it;

@@ -45,7 +45,7 @@ static void meet(mr__handshake *a, mr__handshake *b, mr_code *of_a, mr_code *of_
 
 static mr__token token(const char *s)
 {
-    return (mr__token){s, s ? strlen(s) : 0};
+    return (mr__token){.data = s, .bytes = s ? strlen(s) : 0};
 }
 
 MR_TEST(equal_tokens_and_none_at_all_are_welcome)

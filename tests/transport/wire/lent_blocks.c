@@ -135,7 +135,7 @@ static void accepted(mr__listener *x, int fd)
     mr_status st;
     p->sender.c.class_ = &ends;
     mr_ok(mr__connection_accept(&p->sender.c, p->l, fd, MR__WIRE__ROLE__WORKER,
-                                (mr__token){NULL, 0}, "", &st),
+                                (mr__token){.any_user = true}, "", &st),
           &st);
 }
 static void door_closed(mr__listener *x)
@@ -176,7 +176,7 @@ static bool begin(pair *p, mr__loop_kind kind)
     mr_ok(mr__listen(p->l, &p->door, &at, &st), &st);
     p->receiver.c.class_ = &ends;
     mr_ok(mr__connection_open(&p->receiver.c, p->l, &p->door.address, MR__WIRE__ROLE__CLIENT,
-                              (mr__token){NULL, 0}, &st),
+                              (mr__token){.any_user = true}, &st),
           &st);
     while (!p->sender.ready || !p->receiver.ready)
         turn(p);

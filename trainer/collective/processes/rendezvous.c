@@ -16,8 +16,10 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
+#include "trainer/collective/processes/tcp_user.h"
 #include "transport/net/address.h"
 #include "transport/net/shared_memory.h"
+#include "transport/net/stranger_log.h"
 
 #define SECOND INT64_C(1000000000)
 
@@ -68,6 +70,7 @@ typedef struct rendezvous {
     peer *peers;
     connection *connections;
     size_t n_connections;
+    mr__stranger_log strangers;
     int listener, local_listener;
     int64_t now_ns, deadline_ns;
     bool self_dialed, table_came, compared, dialing_next, next_ready;
@@ -259,6 +262,16 @@ static mr_code accept_one(rendezvous *m, int listener, bool local, connection **
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
             return mr_fail_errno(st, errno, "cannot accept a connection");
+        return MR_OK;
+    }
+    int64_t user;
+    if (!local && !m->o->any_user && !mr__tcp_peer_is_admitted(fd, &user)) {
+        mr__sys->close(fd);
+        mr__stranger_log_add(&m->strangers, m->now_ns, MR_LOG_WARNING,
+                             "refused a connection of user %" PRId64
+                             " on this host (-1: unknown): the ranks on a host belong to one user, "
+                             "unless --any-user",
+                             user);
         return MR_OK;
     }
     /* Strangers may connect, but must not exhaust resources. */
@@ -782,7 +795,8 @@ static mr_code lost(rendezvous *m, connection *t, const mr_status *why, mr_statu
     end_connection(t);
     switch (t->role) {
     case INCOMING:
-        mr_log(MR_LOG_INFO, "closed a connection that is not from a peer: %s", why->message);
+        mr__stranger_log_add(&m->strangers, m->now_ns, MR_LOG_INFO,
+                             "closed a connection that is not from a peer: %s", why->message);
         return MR_OK;
     case SELF:
         return MR_OK;
@@ -1056,6 +1070,7 @@ mr_code mr__rendezvous(const mr__rendezvous_opts *o, mr__rank_group *out, mr_sta
         mr__shm_ring_free(m.prev.shm);
     }
     close_all(&m, rc == MR_OK ? NULL : &why);
+    mr__stranger_log_end(&m.strangers);
     if (rc != MR_OK && st)
         *st = why;
     return rc;

@@ -20,6 +20,7 @@ typedef struct mr__rendezvous_opts {
     uint32_t n_facts;
     double connect_timeout_s;
     mr_cancel *cancel; /* NULL: none */
+    bool any_user;     /* processes of other users on this host are admitted */
     bool sockets_only; /* use no shared memory, even on one machine */
 } mr__rendezvous_opts;
 

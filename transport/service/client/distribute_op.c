@@ -15,6 +15,7 @@
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/name_scope.h"
 #include "shard/passes/own_files.h"
 #include "shard/streams/stream_cut.h"
 #include "transport/net/address.h"
@@ -185,10 +186,10 @@ static Mr__Wire__Mode mode_of(const distribute_params *p)
 
 /* ---- the requested job ---- */
 
-/* *out = the job for p over ds, the op's input; not final yet. The seeds apply if p has none. */
-static mr_code new_job(const distribute_params *p, mr_dataset *ds, uint64_t seed,
-                       uint64_t function_seed, uint64_t repetition, Mr__Wire__Job **out,
-                       mr_status *st)
+/* *out = the job for p over ds, the op's input, whose names are relative to the directory (as
+ * mr__job_opts); not final yet. The seeds apply if p has none. */
+static mr_code new_job(const distribute_params *p, mr_dataset *ds, const char *directory,
+                       uint64_t seed, uint64_t function_seed, Mr__Wire__Job **out, mr_status *st)
 {
     const mr_service_opts *o = &p->o;
     Mr__Wire__Mode mode = mode_of(p);
@@ -204,8 +205,9 @@ static mr_code new_job(const distribute_params *p, mr_dataset *ds, uint64_t seed
                             .consumers = (uint32_t)o->num_consumers,
                             .seed = o->has_seed ? (uint64_t)o->seed : seed,
                             .function_seed = o->has_seed ? (uint64_t)o->seed : function_seed,
-                            .repetition = repetition,
-                            .match = o->match};
+                            .match = o->match,
+                            .of_service = !local,
+                            .directory = directory};
     return mr__job_new(ds, &j, out, st);
 }
 
@@ -224,21 +226,27 @@ static mr_code finish_job(Mr__Wire__Job **job, mr_status *st)
     return MR_OK;
 }
 
-/* *out = the dataset with the id of distributed_dataset; borrowed. */
-static mr_code registered(const distribute_params *p, mr_dataset **out, mr_status *st)
+/* *out = the dataset with the id of distributed_dataset, and *directory = where it was registered;
+ * borrowed. */
+static mr_code registered(const distribute_params *p, mr_dataset **out, const char **directory,
+                          mr_status *st)
 {
     if (is_local(p))
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
             "no datasets are registered in this process; give HOST:PORT of a dispatcher");
-    return mr__registered_dataset(p->service, p->dataset_id, p->o.connect_timeout, out, st);
+    return mr__registered_dataset(p->service, p->dataset_id, p->o.connect_timeout, out, directory,
+                                  st);
 }
 
-/* *out = the graph that is cut into streams; borrowed. */
-static mr_code graph_of(const mr_dataset *ds, mr_dataset **out, mr_status *st)
+/* *out = the graph that is cut into streams; borrowed. *directory: of its names, as
+ * mr__job_opts. */
+static mr_code graph_of(const mr_dataset *ds, mr_dataset **out, const char **directory,
+                        mr_status *st)
 {
+    *directory = NULL;
     if (mr_dataset_n_inputs(ds) == 0) /* distributed_dataset */
-        return registered(mr_dataset_params(ds), out, st);
+        return registered(mr_dataset_params(ds), out, directory, st);
     *out = mr_dataset_input(ds, 0);
     return MR_OK;
 }
@@ -265,13 +273,10 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
     return MR_OK;
 }
 
-static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
+static int64_t count(const mr_dataset *self, const distribute_params *p, mr_dataset *input,
+                     const int64_t *in)
 {
-    const distribute_params *p = params;
-    mr_dataset *input;
     int64_t streams = p->o.streams, sum = 0;
-    if (graph_of(self, &input, NULL) != MR_OK)
-        return MR_UNKNOWN_COUNT;
     int64_t whole = mr_dataset_n_inputs(self) ? in[0] : mr_dataset_cardinality(input);
     if (mode_of(p) == MR__WIRE__MODE__DYNAMIC && is_local(p))
         return whole; /* one stream: its batches are those of the graph */
@@ -295,16 +300,45 @@ static int64_t cardinality(const mr_dataset *self, const void *params, const int
     return sum;
 }
 
+/* From now on this thread looks up names in the directory, unless it is NULL. Returns the previous
+ * scope. */
+static mr__name_scope enter(const char *directory)
+{
+    mr__name_scope names = mr__name_scope_get();
+    if (directory)
+        names.directory = directory;
+    return mr__name_scope_set(names);
+}
+
+static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
+{
+    mr_dataset *input;
+    const char *directory;
+    if (graph_of(self, &input, &directory, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    mr__name_scope outer = enter(directory);
+    int64_t n = count(self, params, input, in);
+    mr__name_scope_set(outer);
+    return n;
+}
+
 /* Number of streams that this consumer reads at once. */
 static int64_t streams_read(const mr_dataset *self, const distribute_params *p)
 {
     mr_dataset *input;
+    const char *directory;
     int64_t streams = p->o.streams, n = 0;
     if (mode_of(p) != MR__WIRE__MODE__EXACTLY_ONCE)
         return is_local(p) ? 1 : MR_AUTO_STREAMS;
-    if (streams <= 0 && (graph_of(self, &input, NULL) != MR_OK ||
-                         mr_count_streams(input, NULL, &streams, NULL) != MR_OK))
-        return MR_AUTO_STREAMS;
+    if (streams <= 0) {
+        if (graph_of(self, &input, &directory, NULL) != MR_OK)
+            return MR_AUTO_STREAMS;
+        mr__name_scope outer = enter(directory);
+        mr_code rc = mr_count_streams(input, NULL, &streams, NULL);
+        mr__name_scope_set(outer);
+        if (rc != MR_OK)
+            return MR_AUTO_STREAMS;
+    }
     for (int64_t s = 0; s < streams; s++)
         n += reads(p, (uint32_t)s);
     return n;
@@ -558,8 +592,9 @@ static mr_code open(mr_iter *it, mr_status *st)
     if (s->begin.job)
         return MR_OK;
     mr_dataset *below;
-    MR_TRY(graph_of(it->node, &below, st));
-    return new_job(it->params, below, seed, mr_iter_function_seed(it), 0, &s->job, st);
+    const char *directory;
+    MR_TRY(graph_of(it->node, &below, &directory, st));
+    return new_job(it->params, below, directory, seed, mr_iter_function_seed(it), &s->job, st);
 }
 
 /* Opens the streams, unless they are open. File patterns are matched now. */
@@ -1177,8 +1212,9 @@ static mr_code dataset_infer(const mr_dataset *self, const void *params, mr_spec
                              mr_status *st)
 {
     mr_dataset *ds;
+    const char *directory;
     (void)self;
-    MR_TRY(registered(params, &ds, st));
+    MR_TRY(registered(params, &ds, &directory, st));
     MR_TRY(check_files(params, ds, st));
     *out = mr_spec_ref(mr_dataset_spec(ds));
     return MR_OK;
@@ -1282,8 +1318,9 @@ mr_code mr_service_streams(mr_dataset *ds, mr_dataset ***out, size_t *n, mr_expl
         return MR_OK;
     Mr__Wire__Job *job = NULL;
     mr_dataset *input;
-    MR_TRY(graph_of(ds, &input, st));
-    MR_TRY(new_job(mr_dataset_params(ds), input, 0, 0, 0, &job, st));
+    const char *directory;
+    MR_TRY(graph_of(ds, &input, &directory, st));
+    MR_TRY(new_job(mr_dataset_params(ds), input, directory, 0, 0, &job, st));
     mr_code rc = finish_job(&job, st);
     if (rc == MR_OK)
         rc = explain_mode(job, e, st);

@@ -16,6 +16,7 @@
 
 enum {
     MOST_MISSES = 8, /* after that a missing file is an error of its element */
+    MOST_DAMAGED = 3,
     SILENT_S = 5,
     SAY_AFTER_S = 10,
     LEFT_OUT_S = 15,
@@ -703,12 +704,29 @@ void mr__job_reader_worker_opened(mr__job_reader *r, const char *address, int64_
             go_on(r, &r->streams[i]);
 }
 
+/* Something of this worker could not be decoded: counts for the streams read from it. Returns one
+ * that made no progress in MOST_DAMAGED attempts, or NULL. */
+static const mr__r_stream *count_damage(mr__job_reader *r, const mr__r_worker *w, mr_code code)
+{
+    const mr__r_stream *hopeless = NULL;
+    if (w->state != MR__UP || (code != MR_DATA_LOSS && code != MR_RESOURCE_EXHAUSTED &&
+                               code != MR_INTERNAL && code != MR_UNIMPLEMENTED))
+        return NULL;
+    for (size_t i = 0; i < r->n_streams; i++) {
+        mr__r_stream *s = &r->streams[i];
+        if (s->worker == w && s->opened && !s->ended && ++s->damaged >= MOST_DAMAGED)
+            hopeless = s;
+    }
+    return hopeless;
+}
+
 void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const mr_status *why,
                                   int64_t now)
 {
     mr__r_worker *w = worker_at(r, address);
     if (!w)
         return;
+    const mr__r_stream *hopeless = count_damage(r, w, why->code);
     bool elsewhere = r->opts.local_workers && why->code == MR_INVALID_ARGUMENT;
     if (elsewhere)
         mr__note(r->out.note, r->ctx, MR_LOG_INFO,
@@ -725,6 +743,15 @@ void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const 
             again = true;
     if (why->code == MR_PERMISSION_DENIED || again) { /* another token, or refused twice */
         fail(r, why);
+        return;
+    }
+    if (hopeless) {
+        mr_status st;
+        mr_fail(&st, why->code,
+                "the block of stream %" PRIu32 " from element %" PRIu64
+                " on cannot be decoded; %d attempts failed, the last one from worker %s: %.600s",
+                hopeless->index, hopeless->received, MOST_DAMAGED, address, why->message);
+        fail(r, &st);
         return;
     }
     for (size_t i = 0; i < r->n_streams; i++)
@@ -797,10 +824,12 @@ static void arrived(mr__job_reader *r, mr__r_stream *s, int64_t now)
                  "stream %" PRIu32 " resumes at worker %s, %.3f s after it was lost", s->index,
                  s->worker->address, (double)(now - s->lost_since) * 1e-9);
     s->lost_since = 0;
+    s->has_come = true;
     s->backoff = 0;
     s->misses = 0;
     s->elsewhere = false;
     s->refused = 0;
+    s->damaged = 0;
     r->said_waits = false;
 }
 
@@ -825,7 +854,12 @@ void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const
                 mr__note(r->out.note, r->ctx, MR_LOG_WARNING, "stream %" PRIu32 " moves: %s: %s",
                          s->index, why.file, why.message);
             }
+            bool fresh = !s->has_come && !s->lost_since;
             lose(r, s, now);
+            if (fresh) { /* its worker had not heard of it yet: nothing was lost */
+                s->lost_since = 0;
+                s->begun = false;
+            }
         } else if (e->fatal) {
             fail(r, &why);
         } else if (e->first > s->received) {

@@ -21,6 +21,8 @@
  *     cumulative, so losing one does no harm.
  *  3. A lost worker, or one that refuses a stream, is reported by Lost with the generation. The
  *     stream continues where Placed says, from the element after the last one received.
+ *     If three connections in a row end because what a worker sent cannot be decoded, and no
+ *     element of the stream arrived meanwhile, the job fails.
  *  4. Credit is in bytes: `most_bytes` over all streams, at least one block of each stream; what
  *     the consumer has taken is granted again.
  *  5. While the dispatcher is unreachable, the reader reconnects after 50 ms to 5 s, with jitter;

@@ -20,6 +20,7 @@ typedef struct mr__r_stream {
     uint64_t generation;
     mr__r_worker *worker; /* NULL: no worker hosts it at present */
     bool begun;           /* Open was sent to some worker */
+    bool has_come;        /* something of it has arrived */
     bool opened;          /* Open was sent to `worker`, on its current connection */
     bool lost;            /* Lost is due or was sent for this generation */
     int64_t lost_at;      /* when Lost is due; INT64_MAX: it was sent */
@@ -43,6 +44,7 @@ typedef struct mr__r_stream {
     size_t end_position_bytes;
     bool elsewhere;    /* local_workers: its worker is on another host */
     uint32_t refused;  /* consecutive connections to its worker that did not satisfy the options */
+    uint32_t damaged;  /* consecutive connections that ended with a block that cannot be decoded */
     uint32_t misses;   /* moves because of a missing file, since the last arrival */
     uint64_t window;   /* bytes that may be outstanding */
     uint64_t held;     /* bytes received and not released by the consumer */

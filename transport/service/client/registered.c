@@ -5,20 +5,33 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/name_scope.h"
 #include "transport/service/request.h"
 #include "transport/wire/token_file.h"
 
 typedef struct known {
     struct known *next;
     char *service, *id;
+    char *directory; /* NULL: an earlier version registered it */
     mr_dataset *ds;
 } known;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static known *all;
 
-static mr_code ask(const char *service, const char *id, double timeout, mr_dataset **out,
-                   mr_status *st)
+static mr_code directory_of(const ProtobufCBinaryData *graph, char **out, mr_status *st)
+{
+    Mr__Wire__GraphDirectory *m = NULL;
+    MR_TRY(
+        mr__wire_unpack(&mr__wire__graph_directory__descriptor, graph->data, graph->len, &m, st));
+    mr_code rc = MR_OK;
+    if (*m->directory && !(*out = mr_strdup(m->directory)))
+        rc = mr_fail_memory(st, strlen(m->directory), "a directory");
+    mr__wire_free(m);
+    return rc;
+}
+
+static mr_code ask(const char *service, const char *id, double timeout, known *k, mr_status *st)
 {
     mr__request_opts opts = {.dispatcher = service, .timeout_ns = (int64_t)(timeout * 1e9)};
     Mr__Wire__Ask question = MR__WIRE__ASK__INIT;
@@ -30,17 +43,27 @@ static mr_code ask(const char *service, const char *id, double timeout, mr_datas
     mr_code rc = mr__request(&opts, &question, &m, st);
     mr__token_free(&opts.token);
     MR_TRY(rc);
-    rc = mr_dataset_from_proto(m->report->graph.data, m->report->graph.len, out, st);
+    const ProtobufCBinaryData *graph = &m->report->graph;
+    rc = directory_of(graph, &k->directory, st);
+    if (rc == MR_OK) {
+        mr__name_scope names = mr__name_scope_get(), outer = names;
+        names.of_service = true;
+        if (k->directory)
+            names.directory = k->directory;
+        mr__name_scope_set(names);
+        rc = mr_dataset_from_proto(graph->data, graph->len, &k->ds, st);
+        mr__name_scope_set(outer);
+    }
     mr__message_free(m);
     return rc;
 }
 
-static mr_code find(const char *service, const char *id, double timeout, mr_dataset **out,
+static mr_code find(const char *service, const char *id, double timeout, const known **out,
                     mr_status *st)
 {
-    for (known *k = all; k; k = k->next)
+    for (const known *k = all; k; k = k->next)
         if (strcmp(k->service, service) == 0 && strcmp(k->id, id) == 0) {
-            *out = k->ds;
+            *out = k;
             return MR_OK;
         }
     known *k = mr_calloc(1, sizeof *k);
@@ -48,8 +71,9 @@ static mr_code find(const char *service, const char *id, double timeout, mr_data
     if (!k || !(k->service = mr_strdup(service)) || !(k->id = mr_strdup(id)))
         rc = mr_fail_memory(st, sizeof *k, "a dataset");
     if (rc == MR_OK)
-        rc = ask(service, id, timeout, &k->ds, st);
+        rc = ask(service, id, timeout, k, st);
     if (rc != MR_OK) {
+        mr_free(k ? k->directory : NULL);
         mr_free(k ? k->service : NULL);
         mr_free(k ? k->id : NULL);
         mr_free(k);
@@ -57,15 +81,20 @@ static mr_code find(const char *service, const char *id, double timeout, mr_data
     }
     k->next = all;
     all = k;
-    *out = k->ds;
+    *out = k;
     return MR_OK;
 }
 
 mr_code mr__registered_dataset(const char *service, const char *id, double timeout,
-                               mr_dataset **out, mr_status *st)
+                               mr_dataset **out, const char **directory, mr_status *st)
 {
+    const known *k = NULL;
     pthread_mutex_lock(&lock);
-    mr_code rc = find(service, id, timeout, out, st);
+    mr_code rc = find(service, id, timeout, &k, st);
     pthread_mutex_unlock(&lock);
+    if (rc == MR_OK) {
+        *out = k->ds;
+        *directory = k->directory;
+    }
     return rc;
 }

@@ -326,11 +326,8 @@ static mr_code open_all(mr__dispatcher_run *r, mr_status *st)
     MR_TRY(mr__dispatcher_new(&r->d, &opts, &out, r, st));
     MR_TRY(open_account(r, st));
     MR_TRY(mr__daemon_listen(&r->base, r->o.listen, st));
+    MR_TRY(mr__daemon_listen_locally(&r->base, st));
     const char *address = r->base.listener.address.text;
-    if (!r->o.token.data && !mr__address_is_loopback(&r->base.listener.address))
-        mr_log(MR_LOG_WARNING,
-               "%s is open to other hosts and requires no token; set a token file (--token-file)",
-               address);
     MR_TRY(mr__daemon_show(&r->base, r->o.status, "dispatcher", address, mr__dispatcher_view,
                            report, r, st));
     MR_TRY(mr__daemon_heed(&r->base, r->o.cancel, st));

@@ -53,6 +53,7 @@ static mr_code open_all(mr_service_dispatcher *d, const mr_service_dispatcher_op
                         mr_status *st)
 {
     MR_TRY(mr__option_token(o->token_file, &d->token, st));
+    d->token.any_user = o->any_user;
     if (o->state && !(d->state = mr_strdup(o->state)))
         return mr_fail_memory(st, strlen(o->state), "a dispatcher");
     MR_TRY(mr__daemon_thread_init(&d->thread, o->cancel, st));

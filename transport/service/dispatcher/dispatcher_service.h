@@ -32,8 +32,10 @@ typedef struct mr_service_dispatcher_opts {
                            in memory, lost when the dispatcher ends */
     const char *status; /* HOST:PORT of the status page (HTTP); port 0: a free one; NULL: no page.
                            It needs no token, so it must be on loopback unless `listen` is not */
-    const char *token_file;     /* file with the token that peers must know; NULL: the file that
+    const char *token_file; /* file with the token that peers must know; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
+    bool any_user; /* without a token: serve every user and host that can connect; else only
+                      processes of the same user on this host */
     const char *const *workers; /* static modes: addresses of the workers; others are refused. NULL:
                                    any worker */
     size_t n_workers;           /* of `workers`; if that is NULL, 1 to 65536: the static modes use

@@ -8,6 +8,7 @@
 #include "pipeline/memory/alloc.h"
 #include "transport/net/address.h"
 #include "transport/service/dispatcher/dispatcher.h"
+#include "transport/service/job.h"
 #include "transport/service/request.h"
 #include "transport/service/service_options.h"
 #include "transport/service/status/status_render.h"
@@ -138,15 +139,35 @@ mr_code mr_service_drain(const char *service, const char *worker,
     return order(service, "drain", worker, opts, st);
 }
 
+/* Appends this process's directory to the graph: later, relative names mean the files that they
+ * mean now. */
+static mr_code put_directory(void **graph, size_t *size, mr_status *st)
+{
+    Mr__Wire__GraphDirectory m = MR__WIRE__GRAPH_DIRECTORY__INIT;
+    MR_TRY(mr__job_here(NULL, &m.directory, st));
+    size_t n = mr__wire__graph_directory__get_packed_size(&m);
+    uint8_t *more = mr_realloc(*graph, *size + n);
+    if (more) {
+        mr__wire__graph_directory__pack(&m, more + *size);
+        *graph = more;
+        *size += n;
+    }
+    mr_free(m.directory);
+    return more ? MR_OK : mr_fail_memory(st, *size + n, "a graph");
+}
+
 mr_code mr_service_register(const char *service, const mr_dataset *ds,
                             const mr_service_request_opts *opts, char **id, mr_status *st)
 {
     void *bytes = NULL;
     size_t size = 0;
     mr__message *m;
+    MR_TRY(mr_dataset_check(ds, st));
+    MR_TRY(mr__job_check_names(ds, st));
     MR_TRY(mr_dataset_to_proto(ds, &bytes, &size, st));
-    mr_code rc =
-        request(service, "register", NULL, &(ProtobufCBinaryData){size, bytes}, opts, &m, st);
+    mr_code rc = put_directory(&bytes, &size, st);
+    if (rc == MR_OK)
+        rc = request(service, "register", NULL, &(ProtobufCBinaryData){size, bytes}, opts, &m, st);
     mr_free(bytes);
     MR_TRY(rc);
     json_t *report = json_loads(m->report->json, 0, NULL);

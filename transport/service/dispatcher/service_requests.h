@@ -58,11 +58,12 @@ MR_API mr_code mr_service_cancel(const char *service, const char *job,
  * errors   MR_NOT_FOUND: no such worker; those above */
 MR_API mr_code mr_service_drain(const char *service, const char *worker,
                                 const mr_service_request_opts *opts, mr_status *st) MR_NODISCARD;
-/* *id = the id by which mr_service_dataset reads ds (borrowed); owned, mr_free. An equal graph has
- * the same id.
+/* *id = the id by which mr_service_dataset reads ds (borrowed); owned, mr_free. Relative names of
+ * files in it belong to this process's working directory, also for those who read it elsewhere. An
+ * equal graph from the same directory has the same id.
  *
- * errors   the error that ds carries; a graph that cannot be sent to other processes; those
- *          above */
+ * errors   the error that ds carries; a graph that cannot be sent to other processes;
+ *          MR_INVALID_ARGUMENT: it names standard input; those above */
 MR_API mr_code mr_service_register(const char *service, const mr_dataset *ds,
                                    const mr_service_request_opts *opts, char **id,
                                    mr_status *st) MR_NODISCARD;

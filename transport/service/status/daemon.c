@@ -36,6 +36,8 @@ static void guest_ready(mr__connection *c)
 {
     mr__guest *g = (mr__guest *)c;
     g->is_ready = true;
+    if (c->socket.is_local)
+        snprintf(g->from, sizeof g->from, "process %u on this host", c->handshake.process);
     if (g->daemon->is_draining)
         return;
     g->is_known = true;
@@ -65,8 +67,12 @@ static void guest_closed(mr__connection *c, const mr_status *why)
     if (why->code != MR_OK && why->code != MR_END) {
         bool usual = d->may_leave && g->is_ready && why->code == MR_UNAVAILABLE;
         mr_status_format(why, text, sizeof text);
-        mr_log(usual ? MR_LOG_DEBUG : MR_LOG_WARNING, "the connection from %s was closed: %s",
-               g->from, text);
+        if (usual || (g->is_ready && mr__token_tells_peers(d->token)))
+            mr_log(usual ? MR_LOG_DEBUG : MR_LOG_WARNING, "the connection from %s was closed: %s",
+                   g->from, text);
+        else
+            mr__stranger_log_add(&d->strangers, mr__loop_now(d->loop), MR_LOG_WARNING,
+                                 "the connection from %s was closed: %s", g->from, text);
     }
     if (g->prev)
         g->prev->next = g->next;
@@ -108,7 +114,8 @@ static bool make_room(mr__daemon *d)
         return true;
     }
     if (!d->said_full)
-        mr_log(MR_LOG_WARNING, "connections are refused: there are %d", MOST_CONNECTIONS);
+        mr__stranger_log_add(&d->strangers, mr__loop_now(d->loop), MR_LOG_WARNING,
+                             "connections are refused: there are %d", MOST_CONNECTIONS);
     d->said_full = true;
     return false;
 }
@@ -118,6 +125,7 @@ static void take_in(mr__daemon *d, int fd)
     struct sockaddr_storage from;
     socklen_t size = sizeof from;
     mr__address address;
+    int64_t user;
     mr_status st;
     if (d->is_draining || !make_room(d)) {
         mr__sys->close(fd);
@@ -126,13 +134,16 @@ static void take_in(mr__daemon *d, int fd)
     mr__guest *g = mr_calloc(1, d->guest_bytes);
     if (!g) {
         mr__sys->close(fd);
-        mr_log(MR_LOG_WARNING, "a connection was refused: out of memory");
+        mr__stranger_log_add(&d->strangers, mr__loop_now(d->loop), MR_LOG_WARNING,
+                             "a connection was refused: out of memory");
         return;
     }
     strcpy(g->from, "an unknown peer");
     if (mr__sys->getpeername(fd, (struct sockaddr *)&from, &size) == 0) {
         mr__address_of((struct sockaddr *)&from, size, &address);
         memcpy(g->from, address.text, sizeof g->from);
+        if (from.ss_family == AF_UNIX && (mr__address_is_own_user(fd, &user) || user >= 0))
+            snprintf(g->from, sizeof g->from, "user %" PRId64 " on this host", user);
     }
     g->daemon = d;
     g->id = ++d->last_id;
@@ -143,7 +154,8 @@ static void take_in(mr__daemon *d, int fd)
     else
         rc = mr__connection_accept(&g->c, d->loop, fd, d->role, d->token, d->local_name, &st);
     if (rc != MR_OK) {
-        mr_log(MR_LOG_WARNING, "the connection from %s was refused: %s", g->from, st.message);
+        mr__stranger_log_add(&d->strangers, mr__loop_now(d->loop), MR_LOG_WARNING,
+                             "the connection from %s was refused: %s", g->from, st.message);
         mr__id_map_remove(&d->by_id, g->id);
         mr_free(g);
         return;
@@ -205,24 +217,44 @@ mr_code mr__daemon_listen(mr__daemon *d, const char *listen, mr_status *st)
     return rc;
 }
 
-void mr__daemon_listen_locally(mr__daemon *d)
+static void say_whom_it_admits(const mr__daemon *d)
 {
-    uint64_t name[2];
-    mr__address at;
-    mr_status st;
-    if (mr__sys->getrandom(name, sizeof name, 0) != (ssize_t)sizeof name)
+    const char *at = d->listener.address.text;
+    if (mr__address_is_loopback(&d->listener.address) || d->token.data)
         return;
-    snprintf(d->local_name, sizeof d->local_name, "@millrace-%016" PRIx64 "%016" PRIx64, name[0],
-             name[1]);
+    if (d->token.any_user)
+        mr_log(MR_LOG_WARNING,
+               "%s is open to other hosts and requires no token (--any-user): every process "
+               "that can connect acts with this process's rights; set a token file (--token-file)",
+               at);
+    else
+        mr_log(MR_LOG_WARNING,
+               "%s is open to other hosts, but without a token they are refused; set a token file "
+               "(--token-file)",
+               at);
+}
+
+mr_code mr__daemon_listen_locally(mr__daemon *d, mr_status *st)
+{
+    mr__address at;
+    mr_status why;
     d->local.accepted = accepted_locally;
     d->local.closed = local_closed;
-    if (mr__address_resolve(d->local_name, &at, &st) == MR_OK &&
-        mr__listen(d->loop, &d->local, &at, &st) == MR_OK) {
+    mr_code rc = mr__address_new_local(&at, &why);
+    if (rc == MR_OK)
+        rc = mr__listen(d->loop, &d->local, &at, &why);
+    if (rc == MR_OK) {
         d->is_listening_locally = true;
-        return;
+        memcpy(d->local_name, at.text, sizeof d->local_name);
+    } else if (d->token.data || d->token.any_user) {
+        mr_log(MR_LOG_INFO, "peers on this host connect by TCP: %s", why.message);
+    } else {
+        if (st)
+            *st = why;
+        return rc;
     }
-    d->local_name[0] = '\0';
-    mr_log(MR_LOG_INFO, "peers on this host connect by TCP: %s", st.message);
+    say_whom_it_admits(d);
+    return MR_OK;
 }
 
 /* Cancelled, from another thread or a signal handler. */
@@ -317,6 +349,7 @@ bool mr__daemon_stop(mr__daemon *d)
 void mr__daemon_end(mr__daemon *d, bool closed)
 {
     mr__id_map_reset(&d->by_id);
+    mr__stranger_log_end(&d->strangers);
     if (d->loop)
         mr__timer_clear(d->loop, &d->finish);
     if (closed)

@@ -10,6 +10,7 @@
  *
  * thread   the loop's */
 #include "transport/net/alarm.h"
+#include "transport/net/stranger_log.h"
 #include "pipeline/memory/id_map.h"
 #include "transport/service/status/status_page.h"
 #include "transport/wire/connection.h"
@@ -44,12 +45,13 @@ struct mr__daemon {
     mr__loop *loop;
     mr__listener listener, local;
     bool is_listening, is_listening_locally;
-    char local_name[64]; /* of the local socket; "": no local socket */
+    char local_name[128]; /* of the local socket; "": no local socket */
     mr__guest *newest, *oldest;
     size_t n_guests;
     uint64_t last_id;
     mr__id_map by_id;
     bool said_full;
+    mr__stranger_log strangers;
     mr__status_page *page; /* NULL: none */
     mr__timer finish;
     bool is_draining, is_over; /* is_over: drops everything still queued */
@@ -63,8 +65,10 @@ mr_code mr__daemon_open(mr__daemon *d, mr__loop_kind kind, mr_status *st) MR_NOD
 /* errors   those of mr__address_resolve and mr__listen */
 mr_code mr__daemon_listen(mr__daemon *d, const char *listen, mr_status *st) MR_NODISCARD;
 /* Also listens on a local socket, which the handshake announces. If that fails, peers on this host
- * use TCP like all others. */
-void mr__daemon_listen_locally(mr__daemon *d);
+ * use TCP like all others, for which a token or mr__token.any_user is needed. Then logs whom an
+ * address that other hosts reach admits.
+ * errors   without either, those of mr__listen */
+mr_code mr__daemon_listen_locally(mr__daemon *d, mr_status *st) MR_NODISCARD;
 /* Begins the drain when `cancel` is triggered; NULL: never. errors MR_RESOURCE_EXHAUSTED */
 mr_code mr__daemon_heed(mr__daemon *d, mr_cancel *cancel, mr_status *st) MR_NODISCARD;
 /* Opens the status page of a daemon of this `kind` at `address`; listen NULL: no page. The rest as

@@ -4,22 +4,25 @@
 #include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 #include "pipeline/system/timed_wait.h"
+#include "transport/net/stranger_log.h"
 #include "transport/service/status/status_render.h"
 
 #define SECOND   ((int64_t)1000000000)
 #define FRESH_NS (SECOND / 2)  /* maximum age of a report that is shown */
 #define PATIENCE (2 * SECOND)  /* time limit for a report */
-#define SILENT   (10 * SECOND) /* for a request */
-#define SLOW     (30 * SECOND) /* for the client to read the answer */
+#define VISIT_NS (10 * SECOND) /* for a connection: its request, and reading the answer */
+#define MS       ((int64_t)1000000)
 enum { MOST_VISITS = 64, MOST_HEADER = 16 << 10 };
 
 /* A connection. */
@@ -28,7 +31,8 @@ typedef struct visit {
     int fd;
     int64_t since;
     bool is_answered;
-    bool is_cut; /* its socket was shut down */
+    bool is_cut;  /* its socket was shut down, */
+    bool is_slow; /* because it took too long */
     char from[128];
 } visit;
 
@@ -37,12 +41,16 @@ struct mr__status_page {
     char *title;
     mr__address address;
     struct MHD_Daemon *daemon;
+    pthread_t thread;
+    bool has_thread;
+    int event; /* an eventfd: the thread must end */
     /* The HTTP thread's: */
     visit *oldest, *newest;
     size_t n_visits; /* not cut */
-    char *text;      /* the report shown last, */
-    json_t *report;  /* the same, */
-    int64_t shown;   /* and when it was requested; 0: none yet */
+    mr__stranger_log strangers;
+    char *text;     /* the report shown last, */
+    json_t *report; /* the same, */
+    int64_t shown;  /* and when it was requested; 0: none yet */
     mr__posted posted;
     pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t arrived;
@@ -227,13 +235,27 @@ static void cut(mr__status_page *p, visit *v)
     mr__sys->shutdown(v->fd, SHUT_RDWR);
 }
 
-/* Cuts connections that take too long and, if there are too many, the oldest. */
-static void make_room(mr__status_page *p, int64_t now)
+/* Cuts the oldest connections if there are too many. */
+static void make_room(mr__status_page *p)
 {
-    for (visit *v = p->oldest; v; v = v->next)
-        if (!v->is_cut &&
-            (p->n_visits >= MOST_VISITS || now - v->since >= (v->is_answered ? SLOW : SILENT)))
+    for (visit *v = p->oldest; v && p->n_visits >= MOST_VISITS; v = v->next)
+        if (!v->is_cut)
             cut(p, v);
+}
+
+/* Cuts connections that take too long, no matter how much they sent or read recently. Returns when
+ * the next one is due; INT64_MAX: no connection is left. */
+static int64_t cut_slow(mr__status_page *p, int64_t now)
+{
+    for (visit *v = p->oldest; v; v = v->next) {
+        if (v->is_cut)
+            continue;
+        if (now - v->since < VISIT_NS)
+            return v->since + VISIT_NS;
+        v->is_slow = true;
+        cut(p, v);
+    }
+    return INT64_MAX;
 }
 
 static visit *new_visit(mr__status_page *p, struct MHD_Connection *c)
@@ -268,9 +290,11 @@ static visit *new_visit(mr__status_page *p, struct MHD_Connection *c)
 static void end_visit(mr__status_page *p, visit *v)
 {
     if (!v->is_answered)
-        mr_log(MR_LOG_INFO, "the status page: the connection from %s was closed: %s", v->from,
-               v->is_cut ? "closed to make room for another connection"
-                         : "it made no HTTP request");
+        mr__stranger_log_add(&p->strangers, mr__clock_ns(CLOCK_MONOTONIC), MR_LOG_INFO,
+                             "the status page: the connection from %s was closed: %s", v->from,
+                             v->is_slow  ? "it took too long"
+                             : v->is_cut ? "closed to make room for another connection"
+                                         : "it made no HTTP request");
     if (v->prev)
         v->prev->next = v->next;
     else
@@ -288,7 +312,7 @@ static void on_connection(void *cls, struct MHD_Connection *c, void **context,
 {
     mr__status_page *p = cls;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
-        make_room(p, mr__clock_ns(CLOCK_MONOTONIC));
+        make_room(p);
         *context = new_visit(p, c);
     } else if (*context) {
         end_visit(p, *context);
@@ -309,21 +333,50 @@ static mr_code check_place(const mr__status_page_opts *o, const mr__address *at,
         o->listen);
 }
 
+/* The time limit of libmicrohttpd begins anew with each byte, so connections are timed here. */
+static void *serve(void *arg)
+{
+    mr__status_page *p = arg;
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(p->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    struct pollfd fds[2] = {{.fd = info->epoll_fd, .events = POLLIN},
+                            {.fd = p->event, .events = POLLIN}};
+    while (!fds[1].revents) {
+        MHD_UNSIGNED_LONG_LONG ms;
+        int64_t now = mr__clock_ns(CLOCK_MONOTONIC), due = cut_slow(p, now);
+        int64_t wait = due == INT64_MAX ? -1 : (due - now) / MS + 1;
+        if (MHD_get_timeout(p->daemon, &ms) == MHD_YES && (wait < 0 || (int64_t)ms < wait))
+            wait = (int64_t)ms;
+        mr__sys->poll(fds, 2, (int)wait);
+        MHD_run(p->daemon);
+    }
+    return NULL;
+}
+
 /* The thread takes no signals: they are for the program's own. */
-static mr_code start_daemon(mr__status_page *p, int fd, mr_status *st)
+static mr_code start_thread(mr__status_page *p, mr_status *st)
 {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    p->daemon = MHD_start_daemon(MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL,
-                                 on_request, p, MHD_OPTION_LISTEN_SOCKET, fd,
-                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)(2 * MOST_VISITS),
-                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)(SILENT / SECOND),
-                                 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MOST_HEADER,
-                                 MHD_OPTION_NOTIFY_CONNECTION, on_connection, p, MHD_OPTION_END);
-    int err = errno;
+    int err = pthread_create(&p->thread, NULL, serve, p);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return p->daemon ? MR_OK : mr_fail_errno(st, err ? err : ENOMEM, "the status page's thread");
+    p->has_thread = err == 0;
+    return err ? mr_fail_errno(st, err, "the status page's thread") : MR_OK;
+}
+
+/* The listener fd is taken over, except on failure. */
+static mr_code start_daemon(mr__status_page *p, int fd, mr_status *st)
+{
+    p->event = mr__sys->eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (p->event < 0)
+        return mr_fail_errno(st, errno, "an event descriptor");
+    p->daemon =
+        MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, p, MHD_OPTION_LISTEN_SOCKET, fd,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)(2 * MOST_VISITS),
+                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MOST_HEADER,
+                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, p, MHD_OPTION_END);
+    return p->daemon ? MR_OK
+                     : mr_fail_errno(st, errno ? errno : ENOMEM, "the status page's HTTP server");
 }
 
 static mr_code open_page(mr__status_page *p, mr_status *st)
@@ -338,6 +391,7 @@ static mr_code open_page(mr__status_page *p, mr_status *st)
         mr__sys->close(fd);
         return rc;
     }
+    MR_TRY(start_thread(p, st));
     if (!mr__address_is_loopback(&at))
         mr_log(MR_LOG_WARNING,
                "the status page at %s is open to other hosts and needs no token; it shows names of "
@@ -354,6 +408,7 @@ mr_code mr__status_page_open(mr__status_page **out, const mr__status_page_opts *
         return mr_fail_memory(st, sizeof *p, "a status page");
     }
     p->o = *opts;
+    p->event = -1;
     p->posted.run = give_report;
     pthread_mutex_init(&p->lock, NULL);
     mr__timed_cond_init(&p->arrived);
@@ -392,8 +447,15 @@ void mr__status_page_close(mr__status_page *p)
     p->is_closing = true;
     pthread_cond_broadcast(&p->arrived);
     pthread_mutex_unlock(&p->lock);
+    if (p->has_thread) {
+        mr__event_raise(p->event);
+        pthread_join(p->thread, NULL);
+    }
     if (p->daemon)
         MHD_stop_daemon(p->daemon);
+    if (p->event >= 0)
+        mr__sys->close(p->event);
+    mr__stranger_log_end(&p->strangers);
     take_back(p);
     pthread_cond_destroy(&p->arrived);
     pthread_mutex_destroy(&p->lock);

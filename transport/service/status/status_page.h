@@ -11,8 +11,8 @@
  * HTTP clients cannot slow the daemon down: making the report is all the work it does for them. If
  * the report takes longer than 2 s, the answer is 503.
  *
- * Limits: 64 connections (a new one beyond them replaces the oldest), 10 s for a request, 30 s for
- * an answer, one request per connection; GET and HEAD only.
+ * Limits: 64 connections (a new one beyond them replaces the oldest), 10 s for a connection (its
+ * request, and reading the answer), one request per connection; GET and HEAD only.
  *
  * The report is a JSON object of tables: an object is one row, an array several. A view selects the
  * fields from which HTML and metrics are made; JSON is the unchanged report.

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/name_scope.h"
 #include "transport/service/job.h"
 
 typedef struct matching {
@@ -22,6 +23,7 @@ static void run(mr__errand *e)
     matching *m = (matching *)e;
     Mr__Wire__FileList **lists = NULL;
     size_t n = 0;
+    mr__name_scope_set((mr__name_scope){.of_service = true}); /* this thread does nothing else */
     if (mr__job_match(m->job, &lists, &n, &m->why) != MR_OK)
         return;
     if (mr__job_finish(m->job, lists, n, &m->final, &m->why) == MR_OK)

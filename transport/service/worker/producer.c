@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
 #include "pipeline/system/timed_wait.h"
 #include "transport/service/job.h"
@@ -341,6 +342,8 @@ static void *work(void *arg)
     mr__producer *p = arg;
     bool is_over = false;
     size_t bytes = 0; /* of the last one */
+    mr__name_scope_set(
+        (mr__name_scope){.of_service = true}); /* also of the iterators opened here */
     pthread_mutex_lock(&p->lock);
     while (!p->stops) {
         if (is_over || !has_room(p, bytes)) {

@@ -20,7 +20,8 @@
 #define SECOND          ((int64_t)1000000000)
 #define BACKOFF_FIRST   ((int64_t)50000000)
 #define BACKOFF_MOST    (5 * SECOND)
-#define MEASURE_SECONDS 0.1 /* interval for measuring how fast a client reads */
+#define SILENT_NS       SECOND /* without being accepted, before the log says that it waits */
+#define MEASURE_SECONDS 0.1    /* interval for measuring how fast a client reads */
 #define MEASURE_BYTES   65536.0
 /* 1 / LENT_PART of a memory limit is shared with clients on this host, in multiples of LEAST_LENT
  * per client. */
@@ -61,10 +62,11 @@ struct mr__worker_run {
     enum { AWAY, LOOKING_UP, CONNECTING, READY } link;
     bool streams_know; /* that it is connected */
     bool said_away;
+    bool was_accepted, said_waits;
     mr__lookup *lookup;
     int64_t backoff;
     uint64_t random;
-    mr__timer retry, tick;
+    mr__timer retry, tick, waits;
     size_t n_matching;
     size_t lent; /* bytes of memory shared with clients */
     mr__worker_status status;
@@ -384,6 +386,28 @@ static const mr__worker_streams_out out = {.to_dispatcher = out_to_dispatcher,
 
 /* ---- the dispatcher ---- */
 
+static void say_waits(mr__worker_run *r)
+{
+    if (!r->was_accepted && !r->said_waits && !r->base.is_draining)
+        mr_log(MR_LOG_INFO, "waiting for the dispatcher at %s", r->o.dispatcher);
+    r->said_waits = true;
+}
+
+static void waited(mr__timer *t)
+{
+    say_waits(OF(mr__worker_run, waits, t));
+}
+
+static void accepted(mr__worker_run *r)
+{
+    if (r->was_accepted)
+        return;
+    r->was_accepted = true;
+    mr__timer_clear(r->base.loop, &r->waits);
+    if (r->o.ready)
+        r->o.ready(r->o.ctx);
+}
+
 static void away(mr__worker_run *r, const mr_status *why)
 {
     bool was_there = r->link == READY;
@@ -399,6 +423,7 @@ static void away(mr__worker_run *r, const mr_status *why)
                was_there ? "lost the connection to" : "cannot reach", r->o.dispatcher,
                why->code == MR_END ? "it closed the connection" : why->message);
     r->said_away = true;
+    say_waits(r);
     r->backoff = r->backoff ? 2 * r->backoff : BACKOFF_FIRST;
     if (r->backoff > BACKOFF_MOST)
         r->backoff = BACKOFF_MOST;
@@ -426,6 +451,8 @@ static void dispatcher_message(mr__connection *c, const mr__message *m)
     if (r->base.is_draining || !r->streams_know)
         return;
     mr__worker_streams_dispatcher_message(r->streams, m, now_of(r));
+    if (m->body_case == MR__WIRE__MESSAGE__BODY_REGISTERED)
+        accepted(r);
     look(r);
 }
 
@@ -498,9 +525,9 @@ static void ready(mr__guest *x)
     mr__worker_run *r = (mr__worker_run *)x->daemon;
     mr_status st;
     int fd;
-    if (!x->c.socket.is_local || x->c.handshake.peer_role != MR__WIRE__ROLE__CLIENT)
+    if (!x->c.socket.is_local || x->c.handshake.peer_role != MR__WIRE__ROLE__CLIENT ||
+        x->c.handshake.no_memory)
         return;
-    snprintf(x->from, sizeof x->from, "process %u on this host", x->c.handshake.process);
     size_t bytes = lendable(r);
     if (!bytes) {
         mr_log(MR_LOG_INFO, "%s shares no memory with this worker: its memory limit leaves none",
@@ -630,7 +657,7 @@ static mr_code open_all(mr__worker_run *r, mr_status *st)
     if (mr__sys->getrandom(&r->random, sizeof r->random, 0) != (ssize_t)sizeof r->random)
         return mr_fail(st, MR_INTERNAL, "cannot read random bytes");
     MR_TRY(mr__daemon_listen(&r->base, r->o.listen, st));
-    mr__daemon_listen_locally(&r->base);
+    MR_TRY(mr__daemon_listen_locally(&r->base, st));
     MR_TRY(mr__address_reached(&r->base.listener.address, r->o.dispatcher, r->address, st));
     r->status.started = now_of(r);
     MR_TRY(mr__daemon_show(&r->base, r->o.status, "worker", r->address, mr__worker_view, report, r,
@@ -640,6 +667,8 @@ static mr_code open_all(mr__worker_run *r, mr_status *st)
     MR_TRY(mr__daemon_heed(&r->base, r->o.cancel, st));
     r->tick.fire = ticked;
     r->retry.fire = retried;
+    r->waits.fire = waited;
+    set_timer(r, &r->waits, now_of(r) + SILENT_NS);
     connect_dispatcher(r);
     return MR_OK;
 }
@@ -705,6 +734,7 @@ void mr__worker_run_close(mr__worker_run *r)
     if (loop && is_closed) {
         mr__timer_clear(loop, &r->tick);
         mr__timer_clear(loop, &r->retry);
+        mr__timer_clear(loop, &r->waits);
         if (r->lookup) {
             mr__lookup_abandon(r->lookup);
             is_closed = mr__loop_turn(loop, now_of(r), &st) == MR_OK;

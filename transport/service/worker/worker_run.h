@@ -34,6 +34,7 @@ typedef struct mr__worker_run_opts {
     mr__loop_kind loop;
     mr_cancel *cancel;           /* triggered: drains and ends */
     void (*draining)(void *ctx); /* called when the drain begins; NULL: none */
+    void (*ready)(void *ctx); /* called once, when the dispatcher has first accepted it; or NULL */
     void *ctx;
 } mr__worker_run_opts;
 

@@ -53,16 +53,13 @@ static mr_code check_exposure(const mr_service_worker *w, mr_status *st)
                        "%s is open to other hosts, and clients could read any file; restrict files "
                        "to directories (mr_service_restrict_files, --root)",
                        address);
-    if (!w->token.data)
-        mr_log(MR_LOG_WARNING,
-               "%s is open to other hosts and requires no token; set a token file (--token-file)",
-               address);
     return MR_OK;
 }
 
 static mr_code open_all(mr_service_worker *w, const mr_service_worker_opts *o, mr_status *st)
 {
     MR_TRY(mr__option_token(o->token_file, &w->token, st));
+    w->token.any_user = o->any_user;
     if (!(w->dispatcher = mr_strdup(o->dispatcher)))
         return mr_fail_memory(st, strlen(o->dispatcher), "a worker");
     if (!o->executor)
@@ -80,6 +77,7 @@ static mr_code open_all(mr_service_worker *w, const mr_service_worker_opts *o, m
                                      .loop = o->no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,
                                      .cancel = w->thread.stop,
                                      .draining = o->draining,
+                                     .ready = o->ready,
                                      .ctx = o->ctx};
     MR_TRY(mr__worker_run_open(&w->run, &run, st));
     if (o->status)

@@ -34,8 +34,11 @@ typedef struct mr_service_worker_opts {
                                on loopback: needs mr_service_restrict_files */
     const char *status; /* HOST:PORT of the status page (HTTP); port 0: a free one; NULL: no
                                page. It must be on loopback unless `listen` is not */
-    const char *token_file;  /* file with the service's token; NULL: the file that
+    const char *token_file; /* file with the service's token; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
+    bool any_user; /* without a token: serve every user and host that can connect, with this
+                      process's rights, and trust any dispatcher; else only processes of the same
+                      user on this host */
     const char *const *tags; /* names of this worker, besides its address */
     size_t n_tags;
     mr_executor *executor; /* runs the streams' tasks, besides a thread for each stream; borrowed
@@ -48,7 +51,9 @@ typedef struct mr_service_worker_opts {
     mr_cancel *cancel;     /* stops it when triggered; NULL: none. Borrowed until close */
     void (*draining)(void *ctx); /* called once when it begins to stop, in the thread that runs it;
                                     NULL: none */
-    void *ctx;                   /* for draining */
+    void (*ready)(void *ctx);    /* called once when the dispatcher has first accepted it, in the
+                                    thread that runs it; NULL: none */
+    void *ctx;                   /* for draining and ready */
 } mr_service_worker_opts;
 
 /* Listens; clients can connect, and are served once it runs. Strings are borrowed during the call.

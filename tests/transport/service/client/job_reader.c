@@ -159,3 +159,127 @@ MR_TEST(a_dispatcher_that_is_not_there_is_said_within_a_second_with_the_cause)
               "nothing came from the service at d for 3.0 s; its dispatcher cannot be reached: "
               "cannot connect: Connection refused");
 }
+
+/* ---- blocks that cannot be decoded ---- */
+
+static char connects_to[64];
+static int n_opened;
+
+static void connect_worker(void *ctx, const char *address)
+{
+    (void)ctx;
+    snprintf(connects_to, sizeof connects_to, "%s", address);
+}
+static void to_worker(void *ctx, const char *address, const mr__message *m)
+{
+    (void)ctx;
+    (void)address;
+    n_opened += m->body_case == MR__WIRE__MESSAGE__BODY_OPEN;
+}
+static void no_worker(void *ctx, const char *address)
+{
+    (void)ctx;
+    (void)address;
+}
+static void no_block(void *ctx, void *block)
+{
+    (void)ctx;
+    (void)block;
+}
+
+static const mr__job_reader_out out_with_workers = {.connect_dispatcher = connect_dispatcher,
+                                                    .close_dispatcher = nothing,
+                                                    .to_dispatcher = no_message,
+                                                    .connect_worker = connect_worker,
+                                                    .to_worker = to_worker,
+                                                    .close_worker = no_worker,
+                                                    .deliver = no_arrival,
+                                                    .drop = no_block,
+                                                    .joined = is_joined,
+                                                    .flushed = nothing,
+                                                    .failed = has_failed,
+                                                    .note = note};
+
+/* Reads a stream whose worker is lost for the reason `why` again and again; after `good` of these
+ * times an element arrives first. Returns how often it was lost before the job failed, at most
+ * 20. */
+static int lose_worker(mr_code why, int good)
+{
+    Mr__Wire__Join join = MR__WIRE__JOIN__INIT;
+    Mr__Wire__Job job = MR__WIRE__JOB__INIT;
+    Mr__Wire__Place place = MR__WIRE__PLACE__INIT, *places[] = {&place};
+    Mr__Wire__Joined answer = MR__WIRE__JOINED__INIT;
+    Mr__Wire__Placed placed = MR__WIRE__PLACED__INIT;
+    Mr__Wire__BlockHead head = MR__WIRE__BLOCK_HEAD__INIT;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    mr__job_reader *r;
+    mr_status st, cause;
+    int64_t now = 0;
+    job.streams = 1;
+    join.job = &job;
+    const mr__job_reader_opts o = {
+        .dispatcher = "d", .join = &join, .connect_timeout_ns = 60 * second, .seed = 1};
+    failed = n_opened = 0;
+    *reason = '\0';
+    mr_ok(mr__job_reader_new(&r, &o, &out_with_workers, NULL, now, &st), &st);
+    (void)mr__job_reader_tick(r, now);
+    mr__job_reader_dispatcher_opened(r, now);
+    place.generation = 1;
+    place.worker = (char *)"w:1";
+    answer.request = 1;
+    answer.job_id = 5;
+    answer.job = &job;
+    answer.n_places = placed.n_places = 1;
+    answer.places = placed.places = places;
+    placed.job_id = 5;
+    m.body_case = MR__WIRE__MESSAGE__BODY_JOINED;
+    m.joined = &answer;
+    mr__job_reader_dispatcher_message(r, &m, now);
+    int n = 0;
+    while (n < 20 && !failed) {
+        mr_eq_str(connects_to, "w:1");
+        mr__job_reader_worker_opened(r, "w:1", now);
+        mr_eq_i64(n_opened, n + 1);
+        if (n < good) {
+            head.job_id = 5;
+            head.generation = place.generation;
+            head.first = (uint64_t)n;
+            head.rows = 1;
+            mr__job_reader_worker_block(r, "w:1", &head, 1, NULL, now);
+        }
+        mr_fail(&cause, why, "received a damaged block: it is");
+        mr__job_reader_worker_closed(r, "w:1", &cause, now);
+        n++;
+        now += second; /* the dispatcher places the stream again */
+        place.generation++;
+        m.body_case = MR__WIRE__MESSAGE__BODY_PLACED;
+        m.placed = &placed;
+        mr__job_reader_dispatcher_message(r, &m, now);
+    }
+    mr__job_reader_free(r);
+    return n;
+}
+
+MR_TEST(a_block_that_cannot_be_decoded_fails_the_job_after_three_attempts)
+{
+    mr_eq_i64(lose_worker(MR_DATA_LOSS, 0), 3);
+    mr_eq_i64(failed, MR_DATA_LOSS);
+    mr_eq_str(reason, "the block of stream 0 from element 0 on cannot be decoded; 3 attempts "
+                      "failed, the last one from worker w:1: received a damaged block: it is");
+    mr_eq_i64(lose_worker(MR_RESOURCE_EXHAUSTED, 0), 3); /* larger than this client accepts */
+    mr_eq_i64(failed, MR_RESOURCE_EXHAUSTED);
+}
+
+MR_TEST(an_element_that_arrives_begins_the_count_anew)
+{
+    mr_eq_i64(lose_worker(MR_DATA_LOSS, 1), 3);
+    mr_eq_i64(lose_worker(MR_DATA_LOSS, 4), 6);
+    mr_has_str(reason, "from element 4 on");
+}
+
+MR_TEST(a_worker_that_dies_again_and_again_fails_no_job)
+{
+    mr_eq_i64(lose_worker(MR_UNAVAILABLE, 0), 20);
+    mr_eq_i64(lose_worker(MR_END, 0), 20);
+    mr_eq_i64(failed, 0);
+}

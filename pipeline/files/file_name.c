@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/files/file_name.h"
+
+#include <string.h>
+
+#include "pipeline/memory/alloc.h"
+
+mr_code mr__file_name_in(mr__name_scope s, const char *name, char **out, mr_status *st)
+{
+    MR_TRY(mr__name_scope_check(s, name, st));
+    bool whole = !s.directory || *name == '/' || strcmp(name, "-") == 0;
+    *out = whole ? mr_strdup(name) : mr_strf("%s/%s", s.directory, name);
+    return *out ? MR_OK : mr_fail_memory(st, strlen(name), "a file name");
+}
+
+mr_code mr__file_name(const char *name, char **out, mr_status *st)
+{
+    return mr__file_name_in(mr__name_scope_get(), name, out, st);
+}
