@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/files/whole_file.h"
 #include "pipeline/system/system.h"
@@ -27,10 +28,30 @@ bool mr__look_at_input(const char *path, mr__noted_input *out)
     return mr__sys->stat(path, &is) == 0 && is_regular(&is, out);
 }
 
-void mr__iter_waits_for_end(mr_iter *it, int n)
+void mr__iter_waits_for_end(mr_iter *it, bool does)
 {
-    /* Relaxed: the consumer reads it between its pulls. */
-    atomic_fetch_add_explicit(&it->run->wait_for_end, n, memory_order_relaxed);
+    mr_run *run = it->run;
+    if (it->priv->waits == does)
+        return;
+    pthread_mutex_lock(&run->lock);
+    mr_iter **at = &run->waiting;
+    if (does) {
+        it->priv->next_waiting = run->waiting;
+        run->waiting = it;
+    } else {
+        while (*at != it)
+            at = &(*at)->priv->next_waiting;
+        *at = it->priv->next_waiting;
+    }
+    it->priv->waits = does;
+    pthread_mutex_unlock(&run->lock);
+}
+
+bool mr__iter_pulled_by_tasks(mr_iter *it)
+{
+    it->priv->elsewhere = true;
+    /* Relaxed: it orders nothing. */
+    return atomic_load_explicit(&it->priv->may_block, memory_order_relaxed);
 }
 
 /* A file that a function reads: noted for the iterator that calls it. */
@@ -141,7 +162,7 @@ mr_code mr__iter_note_file(const mr_iter *it, const char *path, mr_status *st)
     if (there && is_regular(&is, &x))
         return mr__iter_note_again(it, &x, st);
     if (input || (there && !S_ISDIR(is.st_mode)))
-        atomic_store_explicit(&it->run->reads_pipe, true, memory_order_relaxed);
+        mr_iter_set_may_block(it);
     return MR_OK;
 }
 

@@ -34,9 +34,13 @@ typedef struct mr__inputs_read {
  * looked at. */
 bool mr__look_at_input(const char *path, mr__noted_input *out);
 
-/* n = 1: the op of `it` writes a file that only the end of its input completes; -1: no longer. A
- * consumer that has taken all elements need not ask for the end: the engine does. */
-void mr__iter_waits_for_end(mr_iter *it, int n);
+/* The op of `it` writes a file that only the end of its input completes, or no longer does. A
+ * consumer that has taken all elements need not ask for the end: the engine does, unless the input
+ * waits for an outside producer. */
+void mr__iter_waits_for_end(mr_iter *it, bool does);
+/* From now on tasks pull `it`, and only the op above it knows when it may be pulled otherwise.
+ * true: it may wait for an outside producer, so the tasks need separate threads. */
+bool mr__iter_pulled_by_tasks(mr_iter *it) MR_NODISCARD;
 
 /* From now on, what is read below `it` is recorded in r (zeroed, or used before) until `it` is
  * closed or another record is set; r NULL: nothing is. Call it before inputs are opened. */

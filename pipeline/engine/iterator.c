@@ -77,39 +77,64 @@ static mr_code open_root(mr_iterator *it, mr_status *st)
     return mr__iter_open(&it->run, &place, it->instance, &it->root, st);
 }
 
-static mr_code pull_root(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
+/* Pulls op, the root or an op between which and the root no task pulls another. */
+static mr_code pull(mr_iterator *it, mr_iter *op, size_t want, mr_block *b, mr_status *st)
 {
     mr_executor *ex = it->run.executor; /* NULL: not needed yet */
     mr__sleep_watch before = {0};
     if (ex)
         before = mr__executor_enter(ex);
     mr__name_scope outer = mr__name_scope_set(it->run.names);
-    mr_code rc = mr_iter_next(it->root, want, b, st);
+    mr_code rc = mr_iter_next(op, want, b, st);
     mr__name_scope_set(outer);
     if (ex)
         mr__executor_leave(ex, before);
     return rc;
 }
 
+/* Where to pull an op that waits for its end and was not pulled for it yet: the op itself, or the
+ * highest one above it whose input tasks pull. NULL: there is none. */
+static mr_iter *unsettled(mr_iterator *it)
+{
+    mr_iter *point = NULL;
+    pthread_mutex_lock(&it->run.lock);
+    for (mr_iter *at = it->run.waiting; at && !point; at = at->priv->next_waiting) {
+        if (at->priv->settled)
+            continue;
+        at->priv->settled = true;
+        point = at;
+        for (mr_iter *above = at; above; above = above->priv->parent)
+            if (above->priv->elsewhere)
+                point = above->priv->parent;
+        /* Relaxed: set by pulls that have returned, or by tasks that run ahead. */
+        if (atomic_load_explicit(&point->priv->may_block, memory_order_relaxed) ||
+            (mr__dataset_all_props(point->node) & MR_OP_MAY_BLOCK))
+            point = NULL;
+    }
+    pthread_mutex_unlock(&it->run.lock);
+    return point;
+}
+
 /* An op that writes a file may have had all elements of its input without having met the end, which
  * completes the file: one more pull shows it. Not after an error, nor where the pull could wait for
- * an outside producer. It does not count as an opening of sources. */
+ * an outside producer; ops that do not lead to the file are left alone. It does not count as an
+ * opening of sources. */
 static void settle(mr_iterator *it)
 {
     mr_block b = MR_BLOCK_EMPTY;
     mr_status st;
     mr_state_w w = {0};
     mr__scope *scope = it->run.opts.identities ? &it->run.scope : NULL;
-    /* Relaxed: set by pulls that have returned. */
-    if (!it->settles || mr_cancel_is_cancelled(it->run.cancel) ||
-        atomic_load_explicit(&it->run.wait_for_end, memory_order_relaxed) == 0 ||
-        atomic_load_explicit(&it->run.reads_pipe, memory_order_relaxed) ||
-        (mr__dataset_all_props(it->instance) & MR_OP_MAY_BLOCK))
+    if (!it->settles || mr_cancel_is_cancelled(it->run.cancel))
         return;
     it->settles = false;
+    mr_iter *op = unsettled(it);
+    if (!op)
+        return;
     uint64_t sources = mr__dataset_n_sources(it->instance);
     if (mr__scope_save(&it->run, scope, 0, sources, &w, &st) == MR_OK) {
-        (void)pull_root(it, 1, &b, &st);
+        for (; op; op = unsettled(it))
+            (void)pull(it, op, 1, &b, &st);
         mr_block_reset(&b);
         mr_state_r r = {.at = w.data, .end = w.data + w.size};
         if (mr__scope_restore(&it->run, scope, 0, sources, &r, &st) != MR_OK)
@@ -259,8 +284,8 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
         mr_block_clear(b);
         return MR_END;
     }
-    mr_code rc = pull_root(it, want, b, st);
-    it->settles = rc == MR_OK;
+    mr_code rc = pull(it, it->root, want, b, st);
+    it->settles = rc >= 0;
     if (rc == MR_OK && it->run.opts.ledger && !mr_ledger_takes_steps(it->run.opts.ledger)) {
         rc = enter_rows(it->run.opts.ledger, b, st);
         if (rc != MR_OK)

@@ -60,6 +60,13 @@ bool mr_iter_replays(const mr_iter *it)
     return !it || !atomic_load_explicit(&it->priv->no_replay, memory_order_relaxed);
 }
 
+void mr_iter_set_may_block(const mr_iter *it)
+{
+    /* Relaxed: it orders nothing. */
+    for (; it; it = it->priv->parent)
+        atomic_store_explicit(&it->priv->may_block, true, memory_order_relaxed);
+}
+
 void mr_iter_set_no_replay(mr_iter *it)
 {
     for (; it; it = it->priv->parent)

@@ -34,6 +34,10 @@ MR_API void mr_iter_work_end(mr_iter *it, mr_iter_work *w);
 MR_API int64_t mr_iter_take_memory(mr_iter *it, int64_t most);
 MR_API void mr_iter_give_memory(mr_iter *it, int64_t bytes);
 
+/* As MR_OP_MAY_BLOCK, for an op of which only some iterators wait for an outside producer: call it
+ * in `open`, or later. */
+MR_API void mr_iter_set_may_block(const mr_iter *it);
+
 /* ---- rows that are held ---- */
 
 /* *position = the state of `it` as bytes; NULL if positions are off. Call it before a block is read

@@ -91,6 +91,8 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
     it->source = mr__scope_source(p->scope, p->number);
     if (op->props & MR_OP_NO_REPLAY)
         mr_iter_set_no_replay(it);
+    if (op->props & MR_OP_MAY_BLOCK)
+        mr_iter_set_may_block(it);
     mr_iter_work work;
     mr_iter_work_begin(it, &work);
     p->counters = mr__stats_of(&run->stats, parent != NULL, parent ? parent->priv->counters : NULL,

@@ -46,12 +46,11 @@ struct mr_run {
     mr_cancel *cancel; /* the iterator's own; opts.cancel triggers it too */
     mr__stats stats;
     mr__memory memory;
-    pthread_mutex_t lock; /* guards the creation of the executor and the counts of scopes */
+    pthread_mutex_t lock; /* guards the creation of the executor, the counts of scopes, `waiting` */
     mr_executor *executor;
     bool own_executor;
-    mr__scope scope;         /* of the graph */
-    atomic_int wait_for_end; /* ops whose files only the end of their input completes */
-    atomic_bool reads_pipe;  /* an op below one that writes a file does */
+    mr__scope scope;  /* of the graph */
+    mr_iter *waiting; /* those whose files only the end of their input completes, a list */
 };
 
 /* Where the names of the files that a source reads come from. */
@@ -84,6 +83,10 @@ struct mr_iter_private {
     uint64_t dropped;          /* failed elements that the op dropped */
     mr__op_counters *counters; /* NULL: the allocation failed */
     atomic_bool no_replay;     /* set by mr_iter_set_no_replay */
+    atomic_bool may_block;     /* it or one below it does: set by mr_iter_set_may_block */
+    bool elsewhere;            /* tasks pull it, not the thread that pulls the op above */
+    mr_iter *next_waiting;     /* in run->waiting */
+    bool waits, settled;       /* it is in run->waiting; it was pulled for its end */
     bool ended;
     bool guarded;    /* the op above holds elements of unknown size, and memory is limited */
     bool deferred;   /* `error` is to be returned next */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
+#include "pipeline/engine/inputs_read.h"
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
@@ -555,16 +556,6 @@ void mr__queue_show_room(mr__queue *q, size_t blocks, size_t rows)
     q->room_rows = rows;
 }
 
-static bool may_block(const mr_iter *it)
-{
-    if (it->op->props & MR_OP_MAY_BLOCK)
-        return true;
-    for (size_t i = 0; i < it->n_inputs; i++)
-        if (it->inputs[i] && may_block(it->inputs[i]))
-            return true;
-    return false;
-}
-
 mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_executor *executor,
                              const mr__ahead *ahead, mr_status *st)
 {
@@ -582,7 +573,7 @@ mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_execu
     q->executor = executor;
     q->ahead = *ahead;
     q->fill.run = run_fill;
-    q->blocking = may_block(input);
+    q->blocking = mr__iter_pulled_by_tasks(input);
     if (ahead->most)
         mr__auto_parallelism_start(&q->depth, it, "buffer_size", ahead->least, ahead->entries,
                                    ahead->most);

@@ -99,13 +99,23 @@ static mr_dataset *with_text(mr_dataset *ds, const mr_param *p, const char *text
     return made;
 }
 
-/* The fingerprint of the node's input before the rewrites, and of how the part is made. */
+/* The fingerprint of the node's input before the rewrites, and of how the part is made. A list of
+ * file names that graph_of puts into it counts too. */
 static mr_code fingerprint(const mr_dataset *ds, const mr_parts *k, char out[17], mr_status *st)
 {
-    uint64_t h;
-    MR_TRY(mr__graph_fingerprint(mr_dataset_input(ds, 0), &h, NULL, st));
+    uint64_t h = 0;
+    mr_dataset *of = mr_dataset_ref(mr_dataset_input(ds, 0));
+    if (k->graph_of) {
+        mr_dataset *input = of;
+        of = NULL;
+        mr_code rc = k->graph_of(k->ctx, input, &of, st);
+        mr_dataset_unref(input);
+        MR_TRY(rc);
+    }
+    mr_code rc = mr__graph_fingerprint(of, &h, NULL, st);
+    mr_dataset_unref(of);
     snprintf(out, 17, "%016" PRIx64, mr__splitmix(h + k->how));
-    return MR_OK;
+    return rc;
 }
 
 static mr_dataset *list(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)

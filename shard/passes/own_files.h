@@ -23,6 +23,9 @@ typedef struct mr_parts {
                          be fixed, and may be above 1 */
     const char *what; /* "streams" or "workers", for messages */
     uint64_t how;     /* identifies how the parts are made: in another way, they are other parts */
+    /* *out (owned) = the graph that the file of an op over `ds` is of; NULL: ds. */
+    mr_code (*graph_of)(void *ctx, mr_dataset *ds, mr_dataset **out, mr_status *st);
+    void *ctx; /* of graph_of */
 } mr_parts;
 
 /* Refuses ds if an op cannot have a file for each part.

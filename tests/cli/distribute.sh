@@ -177,6 +177,22 @@ for i in first second; do
 done
 result "one stream has the file of none" $(grep -q '^\[' first && cmp -s first second && [ -f alone.cache ]; echo $?) "$(cat first second; echo alone*)"
 refused cache_of_another_graph_in_streams 1 'range(10).map(x => x * 3).cache("own").distribute("local", streams=3).ignore_errors()' 'own-stream-0-of-3.cache' 'another graph'
+mkdir listed
+seq 3 >listed/a.txt
+seq 5 >listed/b.txt
+for list in 'list_files("listed/*.txt")' 'list_files("listed/*.txt", shuffle=true)'; do
+    name=$(tr -dc a-z <<<"$list")
+    text="$list.flat_map(text_line).cache(\"$name\").distribute(\"local\", streams=2)"
+    for i in first second; do show "$text" >$i; done
+    result "a cache of listed files in streams" $([ "$(wc -l <first)" = 8 ] && cmp -s first second; echo $?) "$(cat first second)"
+    touch listed/new.txt
+    refused a_new_file_below_streams 1 "$text.ignore_errors()" "$name-stream-0-of-2.cache" 'another list of files'
+    rm listed/new.txt
+    show "$text" >second
+    result "without the new file the cache is read" $(cmp -s first second; echo $?) "$(cat first second)"
+    show "$list.flat_map(text_line).cache(\"$name\").concatenate(list_files(\"part-0.txt\")).distribute(\"local\", streams=2)" >second
+    result "other lists of the job do not matter" $([ "$(wc -l <second)" = 9 ]; echo $?) "$(cat second)"
+done
 show 'range(4).cache("each").distribute("local", streams=2).repeat(2).batch(8)' >first
 result "a cache in streams, repeated" $([ "$(cat first)" = '[0, 1, 2, 3, 0, 1, 2, 3]' ]; echo $?) "$(cat first)"
 show 'range(4).save("above").distribute("local", streams=1).batch(4)' >first

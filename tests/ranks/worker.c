@@ -13,6 +13,8 @@
  *                                   nothing, shorter, maximum, doubles, fewer, more or leaves
  *     worker REPLICAS predict ROWS BATCH    prints predictions for 0, 1, 2, ... as fn gets them
  *     worker REPLICAS predict_fails         fn fails at the second batch
+ *     worker REPLICAS loop DIRECTORY        restores the state of a loop, prints its number and the
+ *                                   first weight, counts on, and saves it
  * Ends with 1 and the error on standard error where something failed. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,6 +23,7 @@
 #include "pipeline/graph/dataset.h"
 #include "tests/trainer/kit/collective_check.h"
 #include "trainer/loop/fit.h"
+#include "trainer/loop/loop_state.h"
 
 static mr_code tensor(mr_array *t, mr_dtype type, int rank, int64_t rows, mr_status *st)
 {
@@ -179,6 +182,30 @@ static mr_code predict(mr_strategy *s, const char *rows, const char *batch, int 
     return rc;
 }
 
+static mr_code go_on(mr_strategy *s, const char *directory, mr_status *st)
+{
+    mr_model *m = NULL;
+    int64_t count = 0;
+    float weight = 0;
+    bool found = false;
+    const mr_loop_number number = {"count", .i = &count};
+    const mr_loop_state all = {
+        .strategy = s, .models = &m, .n_models = 1, .numbers = &number, .n_numbers = 1};
+    mr_code rc = mr_model_parse(&m, "dense(1)", st);
+    if (rc == MR_OK)
+        rc = mr_model_build(m, s, 1, (int64_t[]){1}, NULL, st);
+    if (rc == MR_OK)
+        rc = mr_loop_restore(&all, directory, &found, st);
+    if (rc == MR_OK)
+        rc = mr_variable_read(mr_model_variable(m, 0), &weight, st);
+    if (rc == MR_OK)
+        printf("%s %" PRId64 " %.9g\n", found ? "found" : "new", count++, (double)weight);
+    if (rc == MR_OK)
+        rc = mr_loop_save(&all, directory, st);
+    mr_model_free(m);
+    return rc;
+}
+
 static mr_code run(mr_strategy *s, char **argv, mr_status *st)
 {
     const char *what = argv[2];
@@ -192,6 +219,8 @@ static mr_code run(mr_strategy *s, char **argv, mr_status *st)
         return sums(s, argv[3], st);
     if (strcmp(what, "predict") == 0)
         return predict(s, argv[3], argv[4], -1, st);
+    if (strcmp(what, "loop") == 0)
+        return go_on(s, argv[3], st);
     return predict(s, "100", "8", 2, st);
 }
 

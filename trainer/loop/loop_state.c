@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include "pipeline/fnv.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/version.h"
 #include "trainer/exchange/saved_model_impl.h"
@@ -648,7 +649,6 @@ static void restore_numbers(const restoring *x)
 static mr_code restore(restoring *x, mr_status *st)
 {
     const json_t *models;
-    MR_TRY(load(x, st));
     MR_TRY(restore_positions(x, st));
     MR_TRY(restore_weights(x, st));
     models = json_object_get(x->root, "models");
@@ -662,18 +662,39 @@ static mr_code restore(restoring *x, mr_status *st)
     return MR_OK;
 }
 
+/* What tells two saved states apart: their numbers and the checksums of their files. */
+static mr_code version_of(const json_t *root, uint32_t *out, mr_status *st)
+{
+    size_t n;
+    char *text = mr__json_text(root, JSON_SORT_KEYS | JSON_COMPACT, &n);
+    if (!text)
+        return mr_fail_memory(st, n, state_name);
+    uint64_t h = mr__fnv1a(MR__FNV_BASIS, text, n);
+    *out = (uint32_t)(h ^ h >> 32);
+    mr_free(text);
+    return MR_OK;
+}
+
 mr_code mr_loop_restore(const mr_loop_state *s, const char *path, bool *found, mr_status *st)
 {
+    static const char what[] = "saved state";
     restoring x = {.s = s, .path = path};
     bool there = mr__is_there(path);
-    MR_TRY(check_loop(s, st));
-    if (found)
-        *found = there;
-    if (!there)
-        return MR_OK;
-    mr_code rc = restore(&x, st);
+    uint32_t version = 0;
+    mr_code rc = check_loop(s, st);
+    if (mr_replica_current()) /* workers agree between steps */
+        return rc;
+    if (rc == MR_OK && there)
+        rc = load(&x, st);
+    if (rc == MR_OK && there)
+        rc = version_of(x.root, &version, st);
+    rc = mr__workers_agree(s->strategy, what, rc, there, version, st);
+    if (rc == MR_OK && there) /* no worker continues if another fails after it has begun */
+        rc = mr__workers_agree(s->strategy, what, restore(&x, st), there, version, st);
     if (rc != MR_OK)
         mr_status_at(st, path, -1, -1);
+    else if (found)
+        *found = there;
     mr_safetensors_close(x.weights);
     mr_safetensors_close(x.slots);
     json_decref(x.root);

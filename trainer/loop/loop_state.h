@@ -64,10 +64,12 @@ MR_API mr_code mr_loop_save(const mr_loop_state *s, const char *path, mr_status 
 /* Restores what mr_loop_save saved, before the first step. *found (may be NULL): whether there was
  * a state; if not, nothing is changed, and the call succeeds. Lists, names and shapes are compared
  * first: if they differ, nothing is changed. With another number of replicas the first one gets the
- * totals of metrics; data then have no position, and are refused.
+ * totals of metrics; data then have no position, and are refused. With several workers all call it,
+ * and all fail if one does, or if they don't find the same state.
  * errors   MR_INVALID_ARGUMENT: another list, name or shape, another optimizer or number of
  *          replicas; says which · MR_DATA_LOSS: a damaged file · MR_FAILED_PRECONDITION: a newer
- *          Millrace wrote it; inside a step; a model that is not built */
+ *          Millrace wrote it; inside a step; a model that is not built; another worker finds no
+ *          state, another one, or could not read it */
 MR_API mr_code mr_loop_restore(const mr_loop_state *s, const char *path, bool *found,
                                mr_status *st) MR_NODISCARD;
 

@@ -3,6 +3,44 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 
+enum { FAILED = -1, ABSENT, FOUND };
+
+mr_code mr__workers_agree(mr_strategy *s, const char *what, mr_code rc, bool found,
+                          uint32_t version, mr_status *st)
+{
+    size_t workers = mr_strategy_num_workers(s), own = mr_strategy_worker(s);
+    const double mine[] = {rc != MR_OK ? FAILED : found ? FOUND : ABSENT, (double)version};
+    double all[2 * MR_MAX_REPLICAS];
+    mr_status why;
+    if (workers == 1)
+        return rc;
+    if (workers > MR_MAX_REPLICAS)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too many workers for a saved state");
+    mr_code told =
+        mr__world_exchange(mr__strategy_world(s), MR__CHANNEL_RESULTS, mine, 2, all, &why);
+    if (rc != MR_OK) /* the others cannot know it better */
+        return rc;
+    for (size_t i = 0; i < workers && told == MR_OK; i++) {
+        double theirs = all[2 * i];
+        if (theirs == FAILED)
+            told = mr_fail(&why, MR_FAILED_PRECONDITION,
+                           "worker %zu could not read its %s; its own error says why", i, what);
+        else if (theirs != mine[0])
+            told = mr_fail(&why, MR_FAILED_PRECONDITION,
+                           "worker %zu finds a %s, but worker %zu does not; use a directory that "
+                           "all workers can read",
+                           found ? own : i, what, found ? i : own);
+        else if (all[2 * i + 1] != mine[1])
+            told = mr_fail(&why, MR_FAILED_PRECONDITION,
+                           "worker %zu finds another %s than worker %zu; use a directory that all "
+                           "workers can read",
+                           i, what, own);
+    }
+    if (told != MR_OK && st)
+        *st = why;
+    return told;
+}
+
 enum { BYTES_A_NUMBER = 4 };
 
 /* Each number sent holds four bytes. */

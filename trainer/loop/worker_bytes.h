@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRAINER_LOOP_WORKER_BYTES_H
 #define MR_TRAINER_LOOP_WORKER_BYTES_H
-/* What each worker adds to a saved state: bytes, exchanged so that the first can write them. */
+/* What the workers of a job must know of each other's saved states: whether they find the same one,
+ * and the bytes that each adds to it. */
 #include "trainer/strategy/strategy_impl.h"
 
 typedef struct mr__worker_bytes {
@@ -9,6 +10,11 @@ typedef struct mr__worker_bytes {
     size_t size;
 } mr__worker_bytes;
 
+/* Every worker calls it after it has looked for a saved state, which an error calls `what`; rc: how
+ * that went, *st: its error. Returns rc if it is an error; else an error if another worker failed,
+ * if only some found a state, or if theirs have another version, so that no worker continues alone. */
+mr_code mr__workers_agree(mr_strategy *s, const char *what, mr_code rc, bool found,
+                          uint32_t version, mr_status *st) MR_NODISCARD;
 /* all[0..workers) = those of every worker, owned; also after a failure. Each worker calls it. */
 mr_code mr__worker_bytes_exchange(mr__world *w, size_t workers, const mr__worker_bytes *own,
                                   mr__worker_bytes *all, mr_status *st) MR_NODISCARD;

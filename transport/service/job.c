@@ -588,6 +588,12 @@ static mr_code shard_for_worker(const Mr__Wire__Job *job, uint32_t index, mr_dat
     return rc;
 }
 
+/* *out = ds with the names that its sources of names yield: a new file makes it another graph. */
+static mr_code with_data_lists(void *ctx, mr_dataset *ds, mr_dataset **out, mr_status *st)
+{
+    return put_lists(ctx, true, mr_dataset_ref(ds), out, st);
+}
+
 /* *out = ds (taken over), whose caches have a file of the stream's own each. */
 static mr_code own_files(const Mr__Wire__Job *job, uint32_t stream, mr_dataset *ds,
                          mr_dataset **out, mr_status *st)
@@ -597,7 +603,9 @@ static mr_code own_files(const Mr__Wire__Job *job, uint32_t stream, mr_dataset *
     const mr_parts parts = {.index = stream,
                             .n = shared && job->streams != 1 ? 0 : job->streams,
                             .what = "streams",
-                            .how = (uint64_t)job->mode};
+                            .how = (uint64_t)job->mode,
+                            .graph_of = with_data_lists,
+                            .ctx = (void *)(uintptr_t)job};
     mr_code rc = mr_own_files(ds, &parts, out, st);
     mr_dataset_unref(ds);
     return rc;

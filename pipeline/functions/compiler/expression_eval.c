@@ -487,6 +487,11 @@ static mr_code eval_dataset(const typed *t, const frame *f, column_set *out, mr_
         mr_status why;
         mr_dataset *ds = NULL;
         mr_code rc = mr__dataset_body_make(t->body, f, r, &ds, &why);
+        if (rc != MR_OK && mr_status_is_of_no_element(&why)) {
+            if (st)
+                *st = why;
+            return rc;
+        }
         if (rc == MR_OK)
             ((mr_dataset **)out->v[0].data)[r] = ds;
         else

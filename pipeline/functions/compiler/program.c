@@ -359,6 +359,17 @@ static mr_code call(const mr_program *p, const mr_block *in, mr_block *out, mr_s
     return rc;
 }
 
+/* The error of a call with one row: the row's, unless the environment is at fault. Such an error ends
+ * the pass here, and must not be in a position, for it may be gone when that is restored. */
+static mr_code row_failed(mr_row_errors *errors, size_t row, const mr_status *why, mr_status *st)
+{
+    if (!mr_status_is_of_no_element(why))
+        return mr_row_errors_add(errors, row, why, st);
+    if (st)
+        *st = *why;
+    return why->code;
+}
+
 static mr_code call_rows(const mr_program *p, const mr_block *in, mr_block *out,
                          mr_row_errors *errors, mr_status *st)
 {
@@ -373,7 +384,7 @@ static mr_code call_rows(const mr_program *p, const mr_block *in, mr_block *out,
             break;
         row.names = in->names;
         if (call(p, &row, &one, &why) != MR_OK) {
-            rc = mr_row_errors_add(errors, r, &why, st);
+            rc = row_failed(errors, r, &why, st);
             continue;
         }
         if (!started) {
@@ -415,9 +426,9 @@ static mr_code run_callback(const mr_program *p, const mr_block *in, mr_block *o
         return call_rows(p, in, out, errors, st);
     if (call(p, in, out, &why) == MR_OK)
         return MR_OK;
-    if (in->rows == 1) {
+    if (in->rows == 1 || mr_status_is_of_no_element(&why)) {
         mr_block_clear(out);
-        return mr_row_errors_add(errors, 0, &why, st);
+        return row_failed(errors, 0, &why, st);
     }
     return call_rows(p, in, out, errors, st);
 }

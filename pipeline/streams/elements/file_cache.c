@@ -140,9 +140,7 @@ static mr_code check_origin(mr__file_cache *c, mr_status *st)
 /* Only the end of the input completes the file. */
 static void waits_for_end(mr__file_cache *c, bool does)
 {
-    if (c->waits != does)
-        mr__iter_waits_for_end(c->it, does ? 1 : -1);
-    c->waits = does;
+    mr__iter_waits_for_end(c->it, does);
 }
 
 static void stop_writing(mr__file_cache *c)

@@ -42,7 +42,6 @@ typedef struct mr__file_cache {
     mr__element_reader *reader;
     mr__inputs_read inputs; /* of the elements that are written */
     int64_t expected;       /* number of elements of the input; negative: not known */
-    bool waits;             /* for the end of the input, to be complete */
     uint64_t rows;          /* written or read */
     mr_buffer *position;    /* the input's at its start; NULL: it cannot be read again */
     mr_block ahead;         /* next rows of the input, which could not be written */

@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/memory/alloc.h"
 #include "pipeline/ops/apply.h"
+#include "pipeline/ops/batch.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/system/system.h"
@@ -296,6 +298,159 @@ MR_TEST(a_full_disk_ends_the_pipeline)
     }
     lacks = 0;
     mr__system_set(NULL);
+}
+
+/* x, unless it is 5 while the system lacks something. */
+static mr_code scarce(void *ctx, const mr_block *in, mr_block *out, mr_status *st)
+{
+    const int64_t *x = in->columns[0].data;
+    (void)ctx;
+    for (size_t i = 0; i < in->rows; i++)
+        if (lacks && x[i] == 5)
+            return mr_fail_errno(st, lacks, "no room for %d", 5);
+    return mr_block_slice(out, in, 0, in->rows, st);
+}
+
+static mr_code scarce_next(void *ctx, void *pass, size_t max_rows, mr_block *out, mr_status *st)
+{
+    int64_t *at = pass;
+    (void)ctx;
+    (void)max_rows;
+    if (*at == 9)
+        return MR_END;
+    if (lacks && *at == 5)
+        return mr_fail_errno(st, lacks, "no room for %d", 5);
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, 1, st));
+    *(int64_t *)out->columns[0].data = (*at)++;
+    out->rows = 1;
+    return MR_OK;
+}
+
+static mr_code scarce_open_pass(void *ctx, void **pass, mr_status *st)
+{
+    (void)ctx;
+    *pass = mr_calloc(1, sizeof(int64_t));
+    return *pass ? MR_OK : mr_fail_memory(st, sizeof(int64_t), "a pass");
+}
+
+static void scarce_close(void *ctx, void *pass)
+{
+    (void)ctx;
+    mr_free(pass);
+}
+
+static mr_code scarce_save(void *ctx, void *pass, void **bytes, size_t *n, mr_status *st)
+{
+    (void)ctx;
+    *n = sizeof(int64_t);
+    if (!(*bytes = mr_malloc(*n)))
+        return mr_fail_memory(st, *n, "a pass");
+    memcpy(*bytes, pass, *n);
+    return MR_OK;
+}
+
+static mr_code scarce_restore(void *ctx, void *pass, const void *bytes, size_t n, mr_status *st)
+{
+    (void)ctx;
+    (void)st;
+    memcpy(pass, bytes, n);
+    return MR_OK;
+}
+
+/* The elements of ds, which it gives in two parts if `lack` ends the first. Owned: free. */
+static char *in_parts(mr_dataset *ds, int lack, int64_t threads)
+{
+    mr_iterator *it = NULL;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_events e = {0};
+    void *bytes;
+    size_t size;
+    const mr_iterator_opts o = {
+        .positions = true, .has_threads = true, .threads = threads, .has_seed = true};
+    lacks = lack;
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    while (mr_events_pull(&e, it, 3, &b) != MR_END)
+        ;
+    lacks = 0;
+    if (lack) {
+        mr_check(e.n > 0 && mr_event_is(e.v[e.n - 1].text, "!no_room_for_5"));
+        mr_events_reset(&e, e.n - 1);
+        mr_ok(mr_iterator_save(it, &bytes, &size, &st), &st);
+        mr_ok(mr_iterator_restore(it, bytes, size, &st), &st);
+        mr_free(bytes);
+        mr_events_run(&e, it, 3, 100);
+    }
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    char *text = mr_events_join(&e);
+    mr_events_reset(&e, 0);
+    return text;
+}
+
+static void continues(mr_dataset *ds)
+{
+    ds = mr_ignore_errors(ds, NULL);
+    for (int64_t threads = 0; threads < 4; threads += 3) {
+        char *all = in_parts(ds, 0, threads), *parts = in_parts(ds, EMFILE, threads);
+        mr_check(strlen(all) > 0);
+        mr_eq_str(parts, all);
+        free(all);
+        free(parts);
+    }
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(what_callbacks_lack_is_in_no_position)
+{
+    static const char *const graphs[] = {
+        "range(9).map(@)",
+        "range(9).map(@, num_parallel_calls=2)",
+        "range(9).map(x => x + 0 // (x - 2)).map(@)",
+        "range(9).map(x => @(x) + 12 // (x - 2))",
+        "range(9).filter(x => @(x) != 3)",
+        "range(9).flat_map(x => range(@(x)))",
+        "range(9).interleave(x => range(@(x)), cycle_length=2)",
+        "range(9).interleave(x => range(@(x)), cycle_length=2, num_parallel_calls=2)",
+        "range(9).take_while(x => @(x) < 8)",
+        "range(9).scan(0, (s, x) => (s + @(x), s))",
+        "range(9).group_by_window(x => @(x) % 2, (k, w) => w, 2)",
+        "range(9).group_by_window(x => x % 2, (k, w) => w.map(@), 2)",
+        "range(9).rejection_resample(x => @(x) % 2, [1, 2], seed=1)",
+        "range(9).bucket_by_sequence_length(x => @(x), [4], [2, 2])",
+        "range(9).window(4).flat_map(w => w.map(@)).shuffle(3, seed=1)",
+        "range(9).map(@).batch(2).prefetch(2)",
+        "zip(range(9).map(@), range(9)).cache()",
+        "range(4).concatenate(range(9).map(@)).repeat(2)",
+    };
+    const mr_fn_opts opts = {0};
+    mr_fn *element = mr_fn_element(scarce, NULL, &opts), *block = mr_fn_block(scarce, NULL, &opts);
+    mr_status st;
+    mr_ok(mr_fn_register("scarce_element", element, &st), &st);
+    mr_ok(mr_fn_register("scarce_block", block, &st), &st);
+    for (size_t i = 0; i < 2 * sizeof graphs / sizeof *graphs; i++) {
+        char text[200];
+        const char *graph = graphs[i / 2], *at = strchr(graph, '@');
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - graph), graph,
+                 i % 2 ? "scarce_element" : "scarce_block", at + 1);
+        mr_test_context("%s", text);
+        continues(mr_drive_build(text));
+    }
+    mr_fn_unref(block);
+    mr_fn_unref(element);
+    mr_spec *number = mr_spec_scalar(MR_INT64);
+    for (int blocks = 0; blocks < 2; blocks++) {
+        const mr_generator g = {.next = scarce_next,
+                                .open = scarce_open_pass,
+                                .close = scarce_close,
+                                .save = scarce_save,
+                                .restore = scarce_restore,
+                                .may_block = blocks};
+        mr_test_context("a generator, %d", blocks);
+        continues(mr_batch(mr_from_generator(&g, number), 2, NULL));
+    }
+    mr_spec_unref(number);
 }
 
 /* ---- caches ---- */

@@ -381,7 +381,9 @@ MR_TEST(a_pass_of_exactly_all_elements_is_complete)
                   {"range(-2, 5).map(x => 6 // x)", ".ignore_errors()", 6}, /* 7, but one fails */
                   {"range(9).filter(x => x < 6)", "", 6},
                   {"range(3).filter(x => true).repeat(2)", ".map(x => x + 1).batch(2)", 3},
-                  {"range(9).filter(x => x < 6)", ".prefetch(2)", 6}};
+                  {"range(9).filter(x => x < 6)", ".prefetch(2)", 6},
+                  {"range(9).filter(x => x < 6)", ".take(6)", 6},
+                  {"range(9).filter(x => x < 6)", ".prefetch(2).take(6).batch(2)", 3}};
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
             for (size_t want = 1; want < 9; want += 3) {
@@ -417,6 +419,51 @@ MR_TEST(identities_of_later_passes_are_those_of_passes_that_stop)
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(ds);
+}
+
+/* Nor one that an op above stops. */
+MR_TEST(a_pass_that_ends_at_the_last_element_is_complete)
+{
+    static const char *const graphs[] = {
+        "range(9).filter(x => x < 3).cache(\"@/f\").take(3)",
+        "range(9).filter(x => x < 3).cache(\"@/f\").prefetch(1).take(3)",
+        "zip(range(3), range(9).filter(x => x < 3).cache(\"@/f\")).map((x, y) => y)",
+        "zip(range(9).filter(x => x < 3).cache(\"@/f\"), range(3)).map((x, y) => x)",
+        "range(1).flat_map(i => range(9).filter(x => x < 3).cache(\"@/f\")).take(3)",
+        "range(9).filter(x => x < 3).cache(\"@/g\").filter(x => true).cache(\"@/f\").take(3)",
+    };
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        clean();
+        shows(graph(graphs[i]), "0 1 2");
+        mr_check(there("f.cache"));
+        clean();
+        char *text = mr_strf("%s.take(2)", graphs[i]);
+        shows(graph(text), "0 1");
+        mr_check(!there("f.cache") || strstr(graphs[i], "prefetch"));
+        mr_free(text);
+    }
+}
+
+/* Only what leads to the file is pulled: another input may be slow, or wait forever. */
+MR_TEST(the_pull_for_the_end_leaves_other_inputs_alone)
+{
+    int ends[2];
+    char text[256];
+    mr_eq_i64(pipe(ends), 0);
+    mr_eq_i64(write(ends[1], "a\nb\n", 4), 4);
+    clean();
+    snprintf(text, sizeof text,
+             "zip(range(9).filter(x => x < 2).cache(\"@/f\"), text_line(\"/dev/fd/%d\"))", ends[0]);
+    mr_eq_i64(take_only(graph(text), 2, 1, 1), 0); /* would block if it asked for a third line */
+    mr_check(there("f.cache"));
+    clean();
+    mr_eq_i64(write(ends[1], "a\nb\n", 4), 4);
+    snprintf(text, sizeof text,
+             "zip(text_line(\"/dev/fd/%d\"), range(9).filter(x => x < 2).cache(\"@/f\"))", ends[0]);
+    mr_eq_i64(take_only(graph(text), 2, 1, 1), 0);
+    mr_check(there("f.cache"));
+    close(ends[0]);
+    close(ends[1]);
 }
 
 MR_TEST(what_stops_early_does_not_wait_for_a_pipe)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=full
 # What workers of a job do together besides training: collectives of all kinds, reduce, gather,
-# predictions. tests/ranks/worker.c is one of them.
+# predictions, the state of a loop. tests/ranks/worker.c is one of them.
 . "$(dirname "${BASH_SOURCE[0]}")/../../expect.sh"
 worker=$MR_BUILD/tests/worker
 [ -x "$worker" ] || exit 77 # built without the trainer
@@ -14,7 +14,7 @@ start_all() {
     for ((i = 0; i < $1; i++)); do
         {
             RANK=$i WORLD_SIZE=$1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
-                timeout -k 1 $patience "$worker" "${@:2}" >"out.$i" 2>"err.$i" </dev/null
+                timeout -k 1 $patience "$worker" "${@:2}${own:+$i}" >"out.$i" 2>"err.$i" </dev/null
             echo $? >"status.$i"
         } &
     done
@@ -63,4 +63,32 @@ result another_dtype_is_named_by_both $? "$(said)"
 start_all 2 2 broken
 all_are 1 && grep -q 'needs tensors that have it' err.1 && grep -q 'worker 1 could not gather its values' err.0
 result a_worker_that_cannot_gather_is_named $? "$(said)"
+
+# The state of a loop: shared, or a directory for each worker, whose name ends with its rank.
+for i in 0 1 2; do
+    start_all 3 1 loop shared
+    all_are 0 && same_output 3 && grep -q "$([ $i = 0 ] && echo new || echo found) $i " out.0
+    result "workers_go_on_with_their_loop_$i" $? "$(said)"
+done
+own=yes
+start_all 3 1 loop loop. # the first alone writes
+all_are 0 && grep -q '^new 0 ' out.2
+result no_worker_finds_a_loop $? "$(said)"
+cp -r loop.0 some.1
+cp -r loop.0 same.0; cp -r loop.0 same.1; cp -r loop.0 same.2
+cp -r loop.0 other.0; cp -r loop.0 other.1; cp -r shared other.2
+cp -r loop.0 bad.0; cp -r loop.0 bad.1; cp -r loop.0 bad.2
+printf x >>bad.1/state.json
+start_all 3 1 loop same.
+all_are 0 && same_output 3 && grep -q '^found 1 ' out.1
+result copies_of_a_loop $? "$(said)"
+for what in 'some. worker 1 finds a saved state, but worker [02] does not' 'other. worker [012] finds another saved state than worker [012]'; do
+    start_all 3 1 loop "${what%% *}"
+    all_are 1 && [ "$(grep -lE "${what#* }" err.* | wc -l)" = 3 ] && [ ! -s out.0 ] && [ ! -s out.1 ] && [ ! -s out.2 ]
+    result "${what%% *}_is_refused_by_all" $? "$(said)"
+done
+start_all 3 1 loop bad.
+all_are 1 && grep -q 'state.json is not JSON' err.1 && grep -q 'worker 1 could not read its saved state' err.0 err.2
+result a_damaged_loop_of_one_worker_ends_all $? "$(said)"
+own=
 finish

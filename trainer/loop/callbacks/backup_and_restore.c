@@ -19,8 +19,8 @@
 #include "trainer/loop/callback_impl.h"
 #include "trainer/loop/checkpoint.h"
 #include "trainer/loop/fit_loop.h"
+#include "trainer/loop/worker_bytes.h"
 #include "trainer/exchange/saved_model_impl.h"
-#include "trainer/strategy/strategy_impl.h"
 
 static const char backup_name[] = "backup", latest_name[] = "checkpoint",
                   begun_name[] = "begun.json", lock_name[] = "lock";
@@ -40,29 +40,6 @@ static mr_code path_of(const struct state *s, const char *name, char **out, mr_s
 {
     *out = mr__path_in(s->params->directory, name);
     return *out ? MR_OK : mr_fail_memory(st, strlen(s->params->directory), "a file name");
-}
-
-/* Checks that either all workers found it, or none. */
-static mr_code agree(const mr_train_event *e, bool mine, mr_status *st)
-{
-    size_t workers = mr_strategy_num_workers(e->strategy);
-    double found = mine ? 1 : 0;
-    if (workers == 1)
-        return MR_OK;
-    double *all = mr_calloc(workers, sizeof *all);
-    if (!all)
-        return mr_fail_memory(st, workers * sizeof *all, "numbers of workers");
-    mr_code rc = mr__world_exchange(mr__strategy_world(e->strategy), MR__CHANNEL_RESULTS, &found, 1,
-                                    all, st);
-    for (size_t i = 0; i < workers && rc == MR_OK; i++)
-        if ((all[i] > 0) != mine)
-            rc = mr_fail(st, MR_FAILED_PRECONDITION,
-                         "worker %zu finds a backup, but worker %zu does not; use a directory that "
-                         "all workers can read",
-                         mine ? mr_strategy_worker(e->strategy) : i,
-                         mine ? i : mr_strategy_worker(e->strategy));
-    mr_free(all);
-    return rc;
 }
 
 /* ---- the lock ---- */
@@ -192,7 +169,7 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
     MR_TRY(lock(s, e, st));
     MR_TRY(path_of(s, backup_name, &path, st));
     bool found = mr__is_there(path);
-    mr_code rc = agree(e, found, st);
+    mr_code rc = mr__workers_agree(e->strategy, "backup", MR_OK, found, 0, st);
     if (rc == MR_OK)
         rc = mr__check_place(e, path, s->params->on_error, st);
     if (rc == MR_OK)

@@ -587,6 +587,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     pthread_mutex_unlock(&h->lock);
     if (is_local(it->params)) /* the streams' caches do */
         mr_iter_set_records(it, true);
+    else
+        mr_iter_set_may_block(it);
     if (s->source || (s->begin.job && is_local(it->params)))
         return rewind_local(it, st);
     if (s->begin.job)
