@@ -139,6 +139,12 @@ static mr_code add_to_all(const mr_iter *at, const mr__noted_input *x, bool *add
     return rc;
 }
 
+bool mr__iter_is_recorded(const mr_iter *it)
+{
+    const mr_iter *at = it->priv->parent;
+    return record_from(&at) != NULL;
+}
+
 mr_code mr__iter_note_again(const mr_iter *it, const mr__noted_input *x, mr_status *st)
 {
     bool added;

@@ -53,6 +53,8 @@ mr_code mr__iter_note_file(const mr_iter *it, const char *path, mr_status *st) M
 /* Notes a pattern. *added = true: a record did not have it; note the files that match it too. */
 mr_code mr__iter_note_pattern(const mr_iter *it, const char *pattern, bool *added,
                               mr_status *st) MR_NODISCARD;
+/* true: what is read below an iterator above `it` is recorded. */
+bool mr__iter_is_recorded(const mr_iter *it);
 /* Notes what another record has, of elements that are read from a file. */
 mr_code mr__iter_note_again(const mr_iter *it, const mr__noted_input *input,
                             mr_status *st) MR_NODISCARD;

@@ -37,7 +37,8 @@ struct record {
 };
 
 struct shared {
-    pthread_mutex_t lock; /* guards the rest */
+    mr__file_cache_shared file; /* of a cache in a file, which uses nothing else */
+    pthread_mutex_t lock;       /* guards the rest */
     bool complete;
     bool lost; /* complete, but must be read again from record.position before use */
     struct record record;
@@ -58,6 +59,7 @@ enum { MAX_BLOCKS = 1 << 28, MOST_BYTES = 32 << 20 /* of a large block */ };
 static void init_shared(void *p)
 {
     struct shared *c = p;
+    mr__file_cache_init_shared(&c->file);
     pthread_mutex_init(&c->lock, NULL);
 }
 
@@ -74,6 +76,7 @@ static void destroy_shared(void *p)
 {
     struct shared *c = p;
     reset_record(&c->record);
+    mr__file_cache_destroy_shared(&c->file);
     pthread_mutex_destroy(&c->lock);
 }
 
@@ -284,6 +287,8 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     static const char ending[] = ".cache";
     const struct params *p = it->params;
     char *prefix, *path;
+    struct shared *c;
+    MR_TRY(shared_of(it, &c, st));
     MR_TRY(mr_iter_file_path(it, p->filename, &prefix, st));
     size_t n = strlen(prefix);
     path = mr_realloc(prefix, n + sizeof ending);
@@ -292,7 +297,8 @@ static mr_code open_file(mr_iter *it, mr_status *st)
         return mr_fail_memory(st, n, "a path");
     }
     memcpy(path + n, ending, sizeof ending);
-    const mr__file_cache_opts opts = {.reuse = true, .strict = p->o.strict, .graph = p->o.graph};
+    const mr__file_cache_opts opts = {
+        .reuse = true, .strict = p->o.strict, .graph = p->o.graph, .shared = &c->file};
     return mr__file_cache_open(it, path, &opts, st);
 }
 

@@ -18,9 +18,12 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     char own[17];
     uint64_t h;
+    void *shared;
+    MR_TRY(mr_iter_shared(it, sizeof(mr__file_cache_shared), mr__file_cache_init_shared,
+                          mr__file_cache_destroy_shared, &shared, st));
     MR_TRY(mr__graph_proto_fingerprint(mr_dataset_input(it->node, 0), &h, st));
     snprintf(own, sizeof own, "%016" PRIx64, h);
-    const mr__file_cache_opts opts = {.reuse = true, .pass_if_busy = true};
+    const mr__file_cache_opts opts = {.reuse = true, .pass_if_busy = true, .shared = shared};
     return mr__file_cache_open_folder(it, p->path, own, &opts, st);
 }
 

@@ -115,23 +115,72 @@ static mr_code warn_of_earlier(const char *path, mr_status *st)
     return MR_OK;
 }
 
-/* The complete file is of this graph and of the files as they are; what it was made from is what
- * caches above are made from. */
+void mr__file_cache_init_shared(void *shared)
+{
+    mr__file_cache_shared *s = shared;
+    pthread_mutex_init(&s->lock, NULL);
+}
+
+void mr__file_cache_destroy_shared(void *shared)
+{
+    mr__file_cache_shared *s = shared;
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* The file as it is now was checked. */
+static bool was_checked(const mr__file_cache *c, const struct stat *is)
+{
+    mr__file_cache_shared *s = c->o.shared;
+    if (!s)
+        return false;
+    pthread_mutex_lock(&s->lock);
+    bool same = s->checked && s->device == is->st_dev && s->inode == is->st_ino &&
+                s->size == is->st_size && s->seconds == is->st_mtim.tv_sec &&
+                s->nanoseconds == is->st_mtim.tv_nsec;
+    pthread_mutex_unlock(&s->lock);
+    return same;
+}
+
+static void set_checked(const mr__file_cache *c, const struct stat *is)
+{
+    mr__file_cache_shared *s = c->o.shared;
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->checked = true;
+    s->device = is->st_dev;
+    s->inode = is->st_ino;
+    s->size = is->st_size;
+    s->seconds = is->st_mtim.tv_sec;
+    s->nanoseconds = is->st_mtim.tv_nsec;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* The complete file is of this graph and of the files as they are, which is checked once in a run;
+ * what it was made from is what caches above are made from. */
 static mr_code check_origin(mr__file_cache *c, mr_status *st)
 {
     mr__element_origin found, now;
+    struct stat is = {0};
     bool has = false;
+    if (mr__sys->stat(c->path, &is) != 0)
+        return mr_fail_errno(st, errno, "cannot stat %s", c->path);
+    bool known = was_checked(c, &is);
+    if (known && !mr__iter_is_recorded(c->it))
+        return MR_OK;
     MR_TRY(mr__element_file_origin(c->path, &found, &has, st));
     if (!has)
         return warn_of_earlier(c->path, st);
-    mr_code rc = own_origin(c, &now, st);
-    if (rc == MR_OK) {
+    mr_code rc = known ? MR_OK : own_origin(c, &now, st);
+    if (rc == MR_OK && !known) {
         rc = mr__element_origin_check(&found, &now, c->path, c->o.strict, st);
         mr__element_origin_reset(&now);
     }
     for (size_t i = 0; i < found.n && rc == MR_OK; i++)
         rc = mr__iter_note_again(c->it, &found.inputs[i], st);
     mr__element_origin_reset(&found);
+    if (rc == MR_OK && !known)
+        set_checked(c, &is);
     return rc;
 }
 

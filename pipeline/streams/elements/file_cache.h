@@ -24,12 +24,25 @@ typedef enum mr__file_cache_mode {
     MR_FC_ENDED
 } mr__file_cache_mode;
 
+/* What the iterators of an op know of its file: that it was found to be of this graph and of the
+ * inputs as they are. Looking at each of them in every repetition would cost much. */
+typedef struct mr__file_cache_shared {
+    pthread_mutex_t lock; /* guards the rest */
+    bool checked;
+    uint64_t device, inode; /* of the file that was checked, and when it was last written */
+    int64_t size, seconds, nanoseconds;
+} mr__file_cache_shared;
+/* For mr_iter_shared. */
+void mr__file_cache_init_shared(void *shared);
+void mr__file_cache_destroy_shared(void *shared);
+
 typedef struct mr__file_cache_opts {
     bool reuse;        /* read a complete file */
     bool pass_if_busy; /* pass through while another writer is active; else that is an error */
     bool strict;       /* compare the times of its inputs too */
     const char *graph; /* the fingerprint to record and compare, in hexadecimal digits; NULL or "":
                           that of the input */
+    mr__file_cache_shared *shared; /* borrowed; NULL: the file is not read again */
 } mr__file_cache_opts;
 
 typedef struct mr__file_cache {

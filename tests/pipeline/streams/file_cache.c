@@ -510,6 +510,67 @@ MR_TEST(a_file_of_another_graph_is_refused)
     shows(graph("range(3).map(x => x * 4).snapshot(\"@/f\")"), "0 4 8");
 }
 
+static int looks_at_input; /* calls of stat */
+
+static int counting_stat(const char *path, struct stat *out)
+{
+    looks_at_input += strstr(path, "/in-a") != NULL;
+    return mr__system_real()->stat(path, out);
+}
+
+/* Once in a run, however often it repeats. */
+MR_TEST(inputs_are_looked_at_once_in_a_run)
+{
+    static const char *const graphs[] = {
+        "text_line(\"@/in-a\").cache(\"@/f\")",
+        "text_line(\"@/in-a\").snapshot(\"@/f\")",
+        "text_line(\"@/in-a\").snapshot(\"@/g\").cache(\"@/f\")",
+        "range(2).flat_map(i => text_line(\"@/in-a\").cache(\"@/f\"))",
+    };
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        clean();
+        put_file("in-a", "one\n");
+        char *repeated = mr_strf("%s.repeat(5)", graphs[i]);
+        char *first = show(graph(repeated));
+        mr__system table = *mr__system_real();
+        table.stat = counting_stat;
+        mr__system_set(&table);
+        looks_at_input = 0;
+        shows(graph(graphs[i]), i == 3 ? "\"one\" \"one\"" : "\"one\"");
+        int once = looks_at_input;
+        mr_check(once > 0);
+        looks_at_input = 0;
+        shows(graph(repeated), first);
+        mr_eq_i64(looks_at_input, i == 3 ? 5 * once : once);
+        mr__system_set(NULL);
+        put_file("in-a", "one\ntwo\n");
+        refused(graph(graphs[i]), "in-a,_which_had_4_bytes", NULL);
+        mr_free(repeated);
+        free(first);
+    }
+}
+
+MR_TEST(a_file_that_is_replaced_in_a_run_is_checked_again)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    clean();
+    put_file("in-a", "one\n");
+    shows(graph("text_line(\"@/in-a\").cache(\"@/f\")"), "\"one\"");
+    mr_dataset *ds = mr_test_graph(graph("text_line(\"@/in-a\").cache(\"@/f\")"));
+    mr_iterator *it = open_graph(ds, true);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    unlink(mr_test_path("f.cache"));
+    shows(graph("text_line(\"@/in-a\").map(x => x + \"!\").cache(\"@/f\")"), "\"one!\"");
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_FAILED_PRECONDITION, &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
 /* Each way in which a graph reads files, and what may happen to them. */
 MR_TEST(a_file_of_inputs_that_changed_is_refused)
 {
