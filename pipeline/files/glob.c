@@ -3,13 +3,14 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/files/remote.h"
-#include "pipeline/log.h"
 #include "pipeline/system/system.h"
+#include "pipeline/warn_once.h"
 #include "pipeline/memory/alloc.h"
 
 #define MAX_PATHS ((size_t)1 << 26)
@@ -165,6 +166,16 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
     return rc;
 }
 
+__attribute__((format(printf, 1, 2))) static void warn(const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    mr__warn_once(text);
+}
+
 /* A part of the pattern and the slashes after it. */
 typedef struct part {
     const char *text, *name; /* as written; without quoting backslashes */
@@ -173,19 +184,27 @@ typedef struct part {
     bool wild, quoted;
 } part;
 
-/* Warns that prefix + text exists, so that the other names that it matches are not read. */
+/* Warns that the entry `path` of the directory `prefix` exists, so that the other names that it
+ * matches are not read. A directory that cannot be listed has none to tell of. */
 static mr_code warn_of_name(const char *prefix, const part *p, const char *path, mr_status *st)
 {
     paths all = {0};
-    if (!strpbrk(p->text, "*?"))
+    size_t others = 0;
+    mr_status why;
+    if (!strpbrk(p->text, "*?")) /* brackets are hardly ever meant otherwise */
         return MR_OK;
-    mr_code rc = match_part(&all, prefix, p->text, true, st);
-    if (rc == MR_OK && all.n > 1)
-        mr_log(MR_LOG_WARNING,
-               "%s exists, so it is read as a name, not as a pattern: %zu other names that match "
-               "are left out; rename it, or write the pattern differently",
-               path, all.n - 1);
+    mr_code rc = match_part(&all, prefix, p->text, true, &why);
+    for (size_t i = 0; i < all.n && rc == MR_OK; i++)
+        others += strcmp(all.v[i], path) != 0;
     mr_glob_free(all.v, all.n);
+    if (others)
+        warn("%s exists, so it is read as a name, not as a pattern: %zu other names that match are "
+             "left out; rename it, or write the pattern differently",
+             path, others);
+    if (rc != MR_RESOURCE_EXHAUSTED)
+        return MR_OK;
+    if (st)
+        *st = why;
     return rc;
 }
 
@@ -291,10 +310,17 @@ mr_code mr_glob(const char *const *patterns, size_t n_patterns, char ***list, si
 {
     paths found = {0};
     mr_code rc = MR_OK;
-    for (size_t i = 0; i < n_patterns && rc == MR_OK; i++)
+    const char *without = NULL; /* a pattern without a match */
+    for (size_t i = 0; i < n_patterns && rc == MR_OK; i++) {
+        size_t before = found.n;
         rc = match(&found, patterns[i], st);
+        if (found.n == before)
+            without = patterns[i];
+    }
     if (rc == MR_OK && found.n == 0)
         rc = no_match(patterns, n_patterns, st);
+    else if (rc == MR_OK && without)
+        warn("no file matches %s; files that match the other patterns are read", without);
     if (rc != MR_OK) {
         mr_glob_free(found.v, found.n);
         return rc;

@@ -4,7 +4,7 @@
 /* File patterns as in list_files: each part of the path is matched by fnmatch(3) with FNM_PATHNAME.
  * `*` does not match "/" but does match a leading dot; directories match too. A part that exists
  * as it is written is that name, not a pattern; a part with * or ? that matches other names as well
- * is warned about.
+ * is warned about, and so is one of several patterns that matches nothing.
  *
  * thread   any
  * since    0.1 */

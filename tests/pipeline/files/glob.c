@@ -118,6 +118,30 @@ MR_TEST(a_name_with_a_star_hides_what_it_matches_and_is_warned_about)
     mr_log_set(NULL, NULL, MR_LOG_WARNING);
 }
 
+/* Files in a directory that may be searched, but not listed. */
+MR_TEST(a_name_in_a_directory_that_cannot_be_listed)
+{
+    if (geteuid() == 0)
+        mr_skip_test("root may list everything");
+    make_odd_names();
+    mr_test_file("run1/f*", "");
+    mr_eq_i64(chmod("run1", 0100), 0);
+    mr_eq_str(matches("run1/f*", NULL), "run1/f*");
+    mr_eq_i64(chmod("run1", 0700), 0);
+}
+
+MR_TEST(a_pattern_without_a_match_is_warned_about)
+{
+    make_tree();
+    mr_log_set(keep_log, NULL, MR_LOG_WARNING);
+    logged[0] = '\0';
+    mr_eq_str(matches("b", "[ab]"), "a b b");
+    mr_eq_str(logged, "");
+    mr_eq_str(matches("a", "none-*"), "a");
+    mr_has_str(logged, "no file matches none-*; files that match the other patterns are read");
+    mr_log_set(NULL, NULL, MR_LOG_WARNING);
+}
+
 MR_TEST(a_quoted_text_matches_itself_only)
 {
     static const char *const names[] = {"run[1]/g[2]", "r*/f", "b\\d/f[3]", "run1/f"};
