@@ -354,6 +354,12 @@ int64_t mr_dataset_cardinality(const mr_dataset *ds)
     return count_of(ds);
 }
 
+int64_t mr__dataset_fixed_count(const mr_dataset *ds)
+{
+    return ds->all_props & (MR_OP_LATE_COUNT | MR_OP_WHOLE_INPUT) ? MR_UNKNOWN_COUNT
+                                                                  : mr_dataset_cardinality(ds);
+}
+
 /* True if the elements are counted only on request. */
 static bool counts_late(const mr_dataset *ds)
 {

@@ -449,9 +449,7 @@ mr_code mr__dataset_body(const mr_expr *e, const scope *s, dataset_body **out, m
     }
     if (rc == MR_OK) {
         mr__dataset_body_sort(body);
-        /* Files are not read to count their elements. */
-        bool late = mr__dataset_all_props(ds) & MR_OP_LATE_COUNT;
-        body->count = late ? MR_UNKNOWN_COUNT : mr_dataset_cardinality(ds);
+        body->count = mr__dataset_fixed_count(ds);
         *element = mr_spec_ref(mr_dataset_spec(ds));
         *out = body;
     } else

@@ -209,14 +209,6 @@ static mr_code of_file(mr_code rc, mr_status *st)
     return rc;
 }
 
-/* The number of elements that the graph determines. One that was counted in files may be wrong by
- * the time when they are read, and would cut the file short. */
-static int64_t count_of(const mr_dataset *input)
-{
-    return mr__dataset_all_props(input) & MR_OP_LATE_COUNT ? MR_UNKNOWN_COUNT
-                                                           : mr_dataset_cardinality(input);
-}
-
 /* Takes the lock and starts the file. The result is in c->mode. */
 static mr_code begin(mr__file_cache *c, mr_status *st)
 {
@@ -240,7 +232,7 @@ static mr_code begin(mr__file_cache *c, mr_status *st)
     else if (rc == MR_OK)
         rc = mr__element_writer_open(&c->writer, c->path, c->it->spec, st);
     if (rc == MR_OK && c->writer) {
-        c->expected = count_of(mr_dataset_input(c->it->node, 0));
+        c->expected = mr__dataset_fixed_count(mr_dataset_input(c->it->node, 0));
         waits_for_end(c, c->expected < 0);
     } else
         stop_writing(c);

@@ -444,6 +444,67 @@ MR_TEST(a_pass_that_ends_at_the_last_element_is_complete)
     }
 }
 
+/* A number that is asserted, or was counted in files, is no proof of the end. */
+MR_TEST(a_count_that_may_be_wrong_completes_no_file)
+{
+    static const struct {
+        const char *graph, *all;
+        size_t n; /* elements that are taken */
+        bool complete;
+    } cases[] = {
+        {"range(9).filter(x => x < 3).assert_cardinality(3).cache(\"@/f\")", "0 1 2", 3, true},
+        {"range(9).filter(x => x < 3).cache(\"@/f\").assert_cardinality(3)", "0 1 2", 3, true},
+        {"range(9).filter(x => x < 3).assert_cardinality(3).cache(\"@/f\").batch(3)", "[0,1,2]", 1,
+         true},
+        {"range(3).assert_cardinality(3).map(x => x).cache(\"@/f\").assert_cardinality(3)", "0 1 2",
+         3, true},
+        {"range(5).assert_cardinality(3).cache(\"@/f\")", "0 1 2 !", 3, false},
+        {"range(5).cache(\"@/f\").assert_cardinality(3)", "0 1 2 !", 3, false},
+        {"range(2).assert_cardinality(3).cache(\"@/f\")", "0 1 !", 2, false},
+        {"range(5).assert_cardinality(3).ignore_errors().cache(\"@/f\")", "0 1 2", 3, true},
+        {"range(1).flat_map(i => range(5).assert_cardinality(3)).cache(\"@/f\")", "0 1 2 !", 3,
+         false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        clean();
+        take_only(graph(cases[i].graph), cases[i].n, 1, 1);
+        mr_test_context("%s", cases[i].graph);
+        mr_eq_i64(there("f.cache"), cases[i].complete);
+        clean();
+        mr_events wanted = {0}, got = {0};
+        char *text = show(graph(cases[i].graph));
+        mr_events_split(&got, text);
+        mr_events_split(&wanted, cases[i].all);
+        mr_test_context("%s: %s", cases[i].graph, text);
+        for (size_t k = 0; k < wanted.n; k++)
+            mr_check(k < got.n && mr_event_is(got.v[k].text, wanted.v[k].text));
+        mr_events_reset(&got, 0);
+        mr_events_reset(&wanted, 0);
+        free(text);
+    }
+}
+
+/* What load reads may be written anew after the graph was built. */
+MR_TEST(a_cache_of_what_was_saved_again_has_all_of_it)
+{
+    mr_events e = {0};
+    clean();
+    free(show(graph("range(3).save(\"@/sv\")")));
+    mr_dataset *ds = mr_test_graph(graph("load(\"@/sv\").cache(\"@/f\")"));
+    mr_eq_i64(mr_dataset_cardinality(ds), 3);
+    free(show(graph("range(5).save(\"@/sv\")")));
+    mr_iterator *it = open_graph(ds, true);
+    mr_events_run(&e, it, 1, SIZE_MAX);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_eq_u64(e.n, 5);
+    mr_events_reset(&e, 0);
+    ds = mr_test_graph(graph("load(\"@/sv\").cache(\"@/f\").batch(2)"));
+    mr_eq_i64(mr_dataset_cardinality(ds), 3);
+    mr_dataset_unref(ds);
+    shows(graph("load(\"@/sv\").cache(\"@/f\")"), "0 1 2 3 4");
+}
+
 /* Only what leads to the file is pulled: another input may be slow, or wait forever. */
 MR_TEST(the_pull_for_the_end_leaves_other_inputs_alone)
 {
