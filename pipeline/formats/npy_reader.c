@@ -14,12 +14,17 @@
 #include "pipeline/bytes.h"
 #include "pipeline/formats/npy.h"
 #include "pipeline/log.h"
+#include "pipeline/memory_bound.h"
 #include "pipeline/system/late_library.h"
 
 #define ARCHIVE(X)                                                                                 \
     X(archive_read_new)                                                                            \
     X(archive_read_support_format_zip)                                                             \
-    X(archive_read_open)                                                                           \
+    X(archive_read_set_read_callback)                                                              \
+    X(archive_read_set_seek_callback)                                                              \
+    X(archive_read_set_skip_callback)                                                              \
+    X(archive_read_set_callback_data)                                                              \
+    X(archive_read_open1)                                                                          \
     X(archive_read_next_header)                                                                    \
     X(archive_read_data)                                                                           \
     X(archive_read_free)                                                                           \
@@ -49,6 +54,7 @@ typedef struct npy_reader {
     int64_t values;    /* offset of the first entry, if there are no members */
     member *members;
     size_t n_members, members_room;
+    size_t held; /* bytes of the members */
     struct archive *archive;
     mr_status failure; /* of the stream, within libarchive */
     bool failed;
@@ -190,6 +196,44 @@ static mr_code zip_error(npy_reader *n, mr_status *st)
     return mr_fail(st, MR_DATA_LOSS, "damaged NPZ file: %s", why ? why : "no zip archive");
 }
 
+static la_int64_t seek_bytes(struct archive *a, void *ctx, la_int64_t offset, int whence)
+{
+    npy_reader *n = ctx;
+    mr__byte_stream *in = &n->base.in;
+    (void)a;
+    offset += whence == SEEK_CUR ? mr__byte_stream_offset(in) : whence == SEEK_END ? in->size : 0;
+    offset = offset < 0 ? 0 : offset > in->size ? in->size : offset;
+    if (mr__byte_stream_seek(in, offset, &n->failure) == MR_OK)
+        return offset;
+    n->failed = true;
+    return ARCHIVE_FATAL;
+}
+
+static la_int64_t skip_bytes(struct archive *a, void *ctx, la_int64_t n)
+{
+    const mr__byte_stream *in = &((npy_reader *)ctx)->base.in;
+    int64_t left = in->size - mr__byte_stream_offset(in);
+    la_int64_t most = n < left ? n : left;
+    return seek_bytes(a, ctx, most, SEEK_CUR) < 0 ? ARCHIVE_FATAL : most;
+}
+
+/* A file that can be read anywhere has its members found by the list at its end; nothing else of it
+ * is read than the heads, and the arrays that are asked for. */
+static mr_code open_zip(npy_reader *n, mr_status *st)
+{
+    struct archive *a = n->archive = zip.archive_read_new();
+    if (!a)
+        return mr_fail_memory(st, 0, "a zip archive");
+    zip.archive_read_support_format_zip(a);
+    zip.archive_read_set_callback_data(a, n);
+    zip.archive_read_set_read_callback(a, give_bytes);
+    if (n->base.in.size >= 0) {
+        zip.archive_read_set_seek_callback(a, seek_bytes);
+        zip.archive_read_set_skip_callback(a, skip_bytes);
+    }
+    return zip.archive_read_open1(a) == ARCHIVE_OK ? MR_OK : zip_error(n, st);
+}
+
 /* Reads up to `size` bytes of the member at hand. */
 static mr_code read_member(npy_reader *n, void *to, size_t size, size_t *got, mr_status *st)
 {
@@ -241,6 +285,21 @@ static mr_code read_values(npy_reader *n, const mr__npy_type *t, mr_buffer **out
     return rc;
 }
 
+/* The arrays of a file lie one after the other, and are read side by side. */
+static mr_code check_memory(npy_reader *n, const mr__npy_type *t, mr_status *st)
+{
+    size_t most = mr__memory_bound();
+    if (__builtin_add_overflow(n->held, t->entry * (size_t)t->count, &n->held))
+        n->held = SIZE_MAX;
+    return n->held <= most
+               ? MR_OK
+               : mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                         "it and the arrays before it take %zu bytes, which are in memory at once, "
+                         "and this memory limit allows at most %zu; name fewer in arrays=[...], or "
+                         "save them as NPY files, which are read in pieces",
+                         n->held, most);
+}
+
 /* Adds the array of the member at hand, called `name`. */
 static mr_code add_member(npy_reader *n, const char *name, mr_status *st)
 {
@@ -270,6 +329,8 @@ static mr_code add_member(npy_reader *n, const char *name, mr_status *st)
                      "; arrays=[...] says which are read",
                      t.count, n->type.count);
     member m = {.type = t, .at = n->type.entry};
+    if (rc == MR_OK && !n->opts.heads_only)
+        rc = check_memory(n, &t, st);
     if (rc == MR_OK && !n->opts.heads_only)
         rc = read_values(n, &t, &m.owner, st);
     m.values = m.owner ? mr_buffer_data(m.owner) : NULL;
@@ -368,16 +429,8 @@ static mr_code start_npz(mr_reader *r, const void *own, mr_status *st)
     if (own)
         n->opts = *(const mr__npy_opts *)own;
     mr_code rc = mr__late_library_need(&library, st);
-    if (rc == MR_OK) {
-        n->archive = zip.archive_read_new();
-        if (!n->archive)
-            rc = mr_fail_memory(st, 0, "a zip archive");
-    }
-    if (rc == MR_OK) {
-        zip.archive_read_support_format_zip(n->archive);
-        if (zip.archive_read_open(n->archive, n, NULL, give_bytes, NULL) != ARCHIVE_OK)
-            rc = zip_error(n, st);
-    }
+    if (rc == MR_OK)
+        rc = open_zip(n, st);
     if (rc == MR_OK)
         rc = read_arrays(n, st);
     if (rc == MR_OK)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* npy and npz, of files made here as numpy makes them. */
 #include <stdlib.h>
+#include <sys/uio.h>
 
 #include "pipeline/ops/sources.h"
+#include "pipeline/system/system.h"
 #include "tests/harness.h"
 #include "tests/pipeline/ops/drive.h"
 #include "tests/pipeline/ops/npy_file.h"
@@ -197,6 +199,107 @@ MR_TEST(damage_to_an_archive_is_an_error)
     mr_drive_bytes("cut.npz", v, n);
     mr_drive(mr_drive_path("npz(\"@/cut.npz\", arrays=[\"x\"], schema={\"x\": int64[2]})"), "!CRC");
     free(v);
+}
+
+enum { HOLE = 128 << 20, HEAD = 128 };
+
+static void add_hole(unsigned char *at)
+{
+    uint32_t v;
+    memcpy(&v, at, sizeof v);
+    v += HOLE;
+    memcpy(at, &v, sizeof v);
+}
+
+/* An archive of big, of int64[], most of which is a hole of the file, and y, of int64[2]. */
+static void npz_with_hole(const char *name)
+{
+    npy_bytes f = {{0}, 0}, directory = {{0}, 0}, big = {{0}, 0}, y = {{0}, 0};
+    char shape[64];
+    snprintf(shape, sizeof shape, NPY_HEAD("'<i8'", "False", "(%d,)"), HOLE / 8);
+    npy_put_array(&big, 1, shape, NULL, 0);
+    mr_eq_u64(big.n, HEAD);
+    npy_put_array(&y, 1, NPY_HEAD("'<i8'", "False", "(3, 2)"), npy_six, sizeof npy_six);
+    npy_put_member(&f, &directory, "big.npy", &big);
+    for (int k = 0; k < 2; k++) {
+        add_hole(f.v + 18 + 4 * k);
+        add_hole(directory.v + 20 + 4 * k);
+    }
+    size_t before = f.n, second = directory.n;
+    npy_put_member(&f, &directory, "y.npy", &y);
+    add_hole(directory.v + second + 42);
+    npy_end_zip(&f, &directory, 2);
+    add_hole(f.v + f.n - 6);
+    FILE *to = fopen(mr_test_path(name), "wb");
+    mr_check(to && fwrite(f.v, 1, before, to) == before && fseek(to, HOLE, SEEK_CUR) == 0 &&
+             fwrite(f.v + before, 1, f.n - before, to) == f.n - before && fclose(to) == 0);
+}
+
+static size_t bytes_read;
+
+static ssize_t counting_pread(int fd, void *buf, size_t n, off_t offset)
+{
+    ssize_t got = mr__system_real()->pread(fd, buf, n, offset);
+    bytes_read += got > 0 ? (size_t)got : 0;
+    return got;
+}
+
+static ssize_t counting_preadv2(int fd, const struct iovec *v, int n, off_t offset, int flags)
+{
+    ssize_t got = mr__system_real()->preadv2(fd, v, n, offset, flags);
+    bytes_read += got > 0 ? (size_t)got : 0;
+    return got;
+}
+
+MR_TEST(only_what_is_asked_for_is_read_of_an_archive)
+{
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    npz_with_hole("z.npz");
+    mr_drive_error(mr_drive_path("npz(\"@/z.npz\", schema={\"y\": int64[2]}, arrays=[\"y\"])"),
+                   &st);
+    if (st.code == MR_NOT_FOUND)
+        mr_skip_test("libarchive is not installed");
+    mr__system table = *mr__system_real();
+    table.pread = counting_pread;
+    table.preadv2 = counting_preadv2;
+    mr__system_set(&table);
+    mr_dataset *ds = mr_drive_build(mr_drive_path("npz(\"@/z.npz\", arrays=[\"y\"])"));
+    mr_eq_i64(mr_dataset_cardinality(ds), 3);
+    const mr_iterator_opts o = {.has_threads = true, .no_uring = true};
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_ok(mr_iterator_next(it, 3, &b, &st), &st);
+    mr_eq_u64(b.rows, 3);
+    mr_test_context("%zu bytes", bytes_read);
+    mr_check(bytes_read > 0 && bytes_read < HOLE / 4);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr__system_set(NULL);
+    mr_drive_faults(mr_drive_path("npz(\"@/z.npz\", arrays=[\"y\"])"));
+}
+
+/* Of a limit that has room for one, but not for both. */
+MR_TEST(arrays_that_memory_has_no_room_for_are_refused)
+{
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    npz_with_hole("z.npz");
+    mr_drive_error(mr_drive_path("npz(\"@/z.npz\", schema={\"y\": int64[2]}, arrays=[\"y\"])"),
+                   &st);
+    if (st.code == MR_NOT_FOUND)
+        mr_skip_test("libarchive is not installed");
+    mr_dataset *ds = mr_drive_build(mr_drive_path("npz(\"@/z.npz\", arrays=[\"big\"])"));
+    const mr_iterator_opts o = {.has_threads = true, .memory_limit = 24 << 20};
+    mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_RESOURCE_EXHAUSTED, &st);
+    mr_has_str(st.message, "array 'big'");
+    mr_has_str(st.message, "name fewer in arrays=[...]");
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
 }
 
 MR_TEST(every_failed_allocation_is_reported)
