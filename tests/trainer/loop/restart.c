@@ -505,6 +505,47 @@ MR_TEST(files_that_changed_since_the_backup_are_not_cut)
     }
 }
 
+/* What others appended to the log of a run that was killed stays, with what is before it. */
+MR_TEST(lines_of_other_runs_are_not_cut)
+{
+    static const char *const backups[] = {"backup_and_restore(\"bk\", save_freq=100)",
+                                          "backup_and_restore(\"bk\")"};
+    enum { NOTHING, A_RUN, A_RUN_WITH_BACKUPS, BY_HAND, KINDS };
+    char before[MAX_TEXT], after[MAX_TEXT];
+    for (size_t i = 0; i < 2 * KINDS; i++) {
+        job j = {.callbacks = {"csv_logger(\"l.csv\", append=true)"},
+                 .backup = backups[i % 2],
+                 .epochs = 3,
+                 .fail_epoch = 2};
+        job other = logs_one;
+        enter("one");
+        mr_test_context("case %zu", i);
+        write_file("l.csv", "epoch,loss,mse\n7,1,1\n");
+        mr_code_is(train(&j, NULL, NULL), MR_ABORTED, &st);
+        other.backup = i / 2 == A_RUN_WITH_BACKUPS ? "backup_and_restore(\"bk2\")" : NULL;
+        if (i / 2 == A_RUN || i / 2 == A_RUN_WITH_BACKUPS)
+            mr_ok(train(&other, NULL, NULL), &st);
+        if (i / 2 == BY_HAND) {
+            FILE *f = fopen("l.csv", "ab");
+            mr_check(f && fputs("2,0.5,0.5\n", f) >= 0 && fclose(f) == 0);
+        }
+        read_file("l.csv", before);
+        j.fail_epoch = 0;
+        j.last_epoch = i % 2;
+        mr_ok(train(&j, NULL, NULL), &st);
+        read_file("l.csv", after);
+        mr_check(begins_with(after, before));
+        size_t lines = 0;
+        for (const char *at = after; *at; at++)
+            lines += *at == '\n';
+        if (i / 2 == NOTHING) /* three epochs, once each */
+            mr_eq_u64(lines, 5);
+        else
+            mr_check(strlen(after) > strlen(before));
+        leave("one");
+    }
+}
+
 /* ---- of another run ---- */
 
 /* Leaves a backup after step 7. */
