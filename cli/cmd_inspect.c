@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace inspect: lists the contents of TFRecord files, and checks them. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include <millrace/pipeline/formats/tfrecord/example.h>
@@ -41,8 +42,10 @@ static mr_code print_feature(void *ctx, const mr_example_value *f, mr_status *st
             fputs(", ", stdout);
         if (f->dtype == MR_INT64)
             printf("%" PRId64, ((const int64_t *)f->values)[i]);
+        else if (f->dtype == MR_FLOAT32 && isfinite(((const float *)f->values)[i]))
+            cli_print_float(stdout, ((const float *)f->values)[i]);
         else if (f->dtype == MR_FLOAT32)
-            printf("%.9g", (double)((const float *)f->values)[i]);
+            printf("%g", (double)((const float *)f->values)[i]);
         else {
             const mr_bytes *s = (const mr_bytes *)f->values + i;
             cli_print_string(stdout, s->data, s->size < 40 ? s->size : 40);

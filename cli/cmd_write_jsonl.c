@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -191,11 +192,18 @@ static mr_code fill(mr_example_value *v, const json_t *value, mr_dtype dtype, mr
         const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
         if (dtype == MR_STRING)
             ((mr_bytes *)values)[i] = (mr_bytes){json_string_value(item), json_string_length(item)};
-        else if (dtype == MR_FLOAT32)
-            ((float *)values)[i] = json_is_string(item)   ? strtof(json_string_value(item), NULL)
-                                   : json_is_number(item) ? (float)json_number_value(item)
-                                                          : (float)json_is_true(item);
-        else
+        else if (dtype == MR_FLOAT32) {
+            float f = json_is_string(item)    ? strtof(json_string_value(item), NULL)
+                      : json_is_integer(item) ? (float)json_integer_value(item)
+                      : json_is_real(item)    ? (float)json_real_value(item)
+                                              : (float)json_is_true(item);
+            if (isinf(f) && !json_is_string(item))
+                return mr_fail(st, MR_INVALID_ARGUMENT,
+                               "\"%.200s\": %g is too large for float32, which floats of Examples "
+                               "are",
+                               v->name, json_real_value(item));
+            ((float *)values)[i] = f;
+        } else
             ((int64_t *)values)[i] =
                 json_is_boolean(item) ? json_is_true(item) : json_integer_value(item);
     }
@@ -270,15 +278,62 @@ static char *respell(const char *line, size_t n, size_t *size)
     return out;
 }
 
+/* Numbers with more digits than a double holds would be rounded twice: by jansson, and to float32.
+ * They are replaced by the float32 that they round to. *out is owned; NULL: out of memory, or there
+ * is no such number. */
+static char *round_once(const char *line, size_t n, size_t *size)
+{
+    enum { DIGITS = 17, ROOM = 24 };
+    char *out = NULL, *to = NULL;
+    bool within = false;
+    for (size_t i = 0; i < n;) {
+        size_t k = 0;
+        while (!within && i + k < n && line[i + k] && strchr("+-.eE0123456789", line[i + k]))
+            k++;
+        char *number = k > DIGITS ? mr_strndup(line + i, k) : NULL;
+        float once = number ? strtof(number, NULL) : 0;
+        bool twice = number && strpbrk(number, ".eE") && isfinite(once) &&
+                     (float)strtod(number, NULL) != once;
+        mr_free(number);
+        if (twice && !out) {
+            out = to = mr_malloc(n + n / DIGITS * ROOM + ROOM);
+            if (!out)
+                return NULL;
+            memcpy(out, line, i);
+            to += i;
+        }
+        if (twice) {
+            to += snprintf(to, ROOM, "%.9e", (double)once);
+            i += k;
+            continue;
+        }
+        if (!k) {
+            k = within && line[i] == '\\' && i + 1 < n ? 2 : 1;
+            within ^= line[i] == '"';
+        }
+        if (out)
+            to = (char *)memcpy(to, line + i, k) + k;
+        i += k;
+    }
+    *size = (size_t)(to - out);
+    return out;
+}
+
 static json_t *parse(const char *line, size_t n, json_error_t *why)
 {
     enum { FLAGS = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL };
     size_t size;
+    char *rounded = round_once(line, n, &size);
+    if (rounded) {
+        line = rounded;
+        n = size;
+    }
     json_t *object = json_loadb(line, n, FLAGS, why);
     char *other = object ? NULL : respell(line, n, &size);
     if (other)
         object = json_loadb(other, size, FLAGS, why);
     mr_free(other);
+    mr_free(rounded);
     return object;
 }
 

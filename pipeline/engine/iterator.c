@@ -93,7 +93,7 @@ static mr_code pull(mr_iterator *it, mr_iter *op, size_t want, mr_block *b, mr_s
 }
 
 /* Where to pull an op that waits for its end and was not pulled for it yet: the op itself, or the
- * highest one above it whose input tasks pull. NULL: there is none. */
+ * highest one above it whose input tasks pull. NULL: nothing waits. */
 static mr_iter *unsettled(mr_iterator *it)
 {
     mr_iter *point = NULL;

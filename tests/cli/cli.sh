@@ -358,6 +358,10 @@ expect images 0 '2 records in 1 file: pets-*-of-00001.tfrecord' -- "$m" write --
 expect images_labels 0 '{"0": "c", "1": 0}
 {"0": "d", "1": 1}' -- "$m" show 'tfrecord("pets-*").map(r => parse_example(r, image=bytes, label=int64)).map(r => (r["image"], r["label"]))'
 expect no_images 1 '' 'no folders of images in none' -- "$m" write --out none --images none
+printf '{"a": [0.1, 3.4028235e38, 1e-45, "inf"]}\n' | "$m" write --out shortest --jsonl - >/dev/null
+"$m" inspect shortest-00000-of-00001.tfrecord >shown
+result inspect_shows_the_shortest_digits "$(grep -qF 'float32[4] 0.1, 3.4028235e+38, 1e-45, inf' shown; echo $?)" "$(cat shown)"
+rm -f shortest-*
 expect json_lines 0 ANY -- sh -c "printf '{\"a\": 1, \"b\": [1.5, 2], \"c\": \"x\"}\n' | '$m' write --out j --jsonl -"
 expect json_read_back 0 '{"a": 1, "b": [1.5, 2.0], "c": "x"}' -- "$m" show 'tfrecord("j-*").map(x => parse_example(x, a=int64, b=float32[2], c=bytes))'
 expect schema_says_the_types 0 '2 records in 1 file: sch-*-of-00001.tfrecord' -- sh -c "printf '{\"a\": 1, \"z\": null}\n{\"a\": 2, \"b\": [\"x\"]}\n' | '$m' write --out sch --jsonl - --schema '{\"a\": float32, \"b\": bytes[]}'"
@@ -377,6 +381,7 @@ jsonl ints_among_floats_are_floats '{"a": 1}\n{"a": 0.5}\n{"a": true}\n' a=float
 jsonl an_empty_list_has_the_type_of_the_others '{"a": []}\n{"a": ["x"]}\n' 'a=bytes[]' $'{"a": []}\n{"a": ["x"]}'
 jsonl not_numbers_among_numbers '{"a": [1, "nan"]}\n{"a": ["-inf"]}\n' 'a=float32[]' $'{"a": [1.0, "nan"]}\n{"a": ["-inf"]}'
 jsonl their_names_among_strings '{"a": "nan"}\n{"a": "x"}\n' a=bytes $'{"a": "nan"}\n{"a": "x"}'
+jsonl a_float32_is_rounded_once '{"a": [1.000000178813934326171874999, 1.000000178813934326171875001, -3.00000000000000000000000000001e2], "s": "1.000000178813934326171874999"}\n' 'a=float32[], s=bytes' '{"a": [1.0000001, 1.0000002, -300.0], "s": "1.000000178813934326171874999"}'
 jsonl bytes_in_base64 '{"a": {"b64": "/w=="}, "b": [{"b64": ""}, {"b64": "YWJj"}, "d"]}\n' 'a=bytes, b=bytes[]' '{"a": {"b64": "/w=="}, "b": ["", "abc", "d"]}'
 while IFS='|' read -r name lines words; do
     # shellcheck disable=SC2086
@@ -387,6 +392,7 @@ number_after_a_string|{"n": "x"}\n{"n": 2.5}\n|"n" string number line 2
 mixed_list|{"a": [1, "x"]}\n|"a" mixes line 1
 bad_base64|{"a": {"b64": "/w="}}\n|base64 line 1
 other_object|{"a": {"c": 1}}\n|"a" b64 line 1
+too_large_a_float|{"a": 1}\n{"a": 1e39}\n|"a" 1e+39 too large for float32 line 2
 too_large_an_integer|{"a": 18446744073709551615}\n|18446744073709551615 line 1
 CASES
 echo '{"a": 1}' >one.jsonl; echo '{"a": 1.5}' >two.jsonl; echo '{"a": "x"}' >three.jsonl

@@ -2,7 +2,7 @@
 /* A line of comma-separated values for each epoch: its number from 0, then the values in the order
  * of their names, like Keras. Includes the learning rate of the epoch if an earlier callback may
  * change it. A resumed run continues the file as the checkpoint left it: lines that it wrote after
- * its checkpoint, before it was killed, are cut off. Which these are is in a file beside the log,
+ * its checkpoint, before it was killed, are cut off. Which these are is in a file next to the log,
  * .NAME.run, from the first checkpoint on:
  *
  *   the run, as in the checkpoint   the size of the log in bytes   its CRC-32C
@@ -47,7 +47,7 @@ struct state {
     bool prepared; /* the lines of runs before were looked at */
     bool recalled; /* by a checkpoint */
     bool checked;  /* the columns */
-    bool noted;    /* lines are noted beside the log: a checkpoint knows of it */
+    bool noted;    /* lines are noted next to the log: a checkpoint knows of it */
     char run[17];  /* identifies the run and those that resume it */
     double rate;   /* at the beginning of the epoch, after earlier callbacks set it */
     int fd;
