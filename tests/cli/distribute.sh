@@ -177,6 +177,12 @@ for i in first second; do
 done
 result "one stream has the file of none" $(grep -q '^\[' first && cmp -s first second && [ -f alone.cache ]; echo $?) "$(cat first second; echo alone*)"
 refused cache_of_another_graph_in_streams 1 'range(10).map(x => x * 3).cache("own").distribute("local", streams=3).ignore_errors()' 'own-stream-0-of-3.cache' 'another graph'
+mkdir -p linked/a
+ln -s gone linked/b
+cp part-3.txt linked/a/x.txt
+for list in '"linked/*/x.txt"' '["part-1.txt*", "linked/*/x.txt"]'; do
+    refused a_link_to_nothing_below_streams 1 "text_line($list).distribute(\"local\", streams=2).ignore_errors()" linked/b 'leads nowhere'
+done
 mkdir listed
 seq 3 >listed/a.txt
 seq 5 >listed/b.txt

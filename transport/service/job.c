@@ -243,14 +243,18 @@ static mr_code match_files(matching *m, Mr__Wire__FileList *l, mr_status *st)
 {
     size_t before = m->directory && *l->pattern != '/' ? strlen(m->directory) + 1 : 0, n = 0;
     char **paths = NULL;
+    mr_status why;
     char *whole = before ? mr_strf("%s/%s", m->directory, l->pattern) : mr_strdup(l->pattern);
     if (!whole)
         return mr_fail_memory(st, before, "a file pattern");
-    mr_code rc = mr_data_files(&(const char *){whole}, 1, &paths, &n, st);
+    mr_code rc = mr_data_files(&(const char *){whole}, 1, &paths, &n, &why);
     mr_free(whole);
-    if (rc == MR_NOT_FOUND)
+    if (rc == MR_NOT_FOUND && !why.sys_errno) /* else a file that matches leads nowhere */
         return MR_OK;
-    MR_TRY(rc);
+    if (rc != MR_OK) {
+        *st = why;
+        return rc;
+    }
     l->files = mr_calloc(n ? n : 1, sizeof *l->files);
     for (; l->files && l->n_files < n; l->n_files++)
         if (!(l->files[l->n_files] = mr_strdup(paths[l->n_files] + before)))
