@@ -92,25 +92,41 @@ static mr_code pull(mr_iterator *it, mr_iter *op, size_t want, mr_block *b, mr_s
     return rc;
 }
 
-/* Where to pull an op that waits for its end and was not pulled for it yet: the op itself, or the
- * highest one above it whose input tasks pull. NULL: nothing waits. */
+/* Where to pull for the end of `op`: the op itself, or the highest one above it whose input tasks
+ * pull. *depth = the number of ops from there to the root. */
+static mr_iter *point_of(mr_iter *op, size_t *depth)
+{
+    mr_iter *point = op;
+    *depth = 0;
+    for (mr_iter *at = op; at; at = at->priv->parent, ++*depth)
+        if (at->priv->elsewhere) {
+            point = at->priv->parent;
+            *depth = (size_t)-1;
+        }
+    return point;
+}
+
+/* The next point to pull. An op that writes what another one writes comes first: rows that are pulled
+ * below it would be missing in its file. NULL: nothing waits that was not pulled for yet. */
 static mr_iter *unsettled(mr_iterator *it)
 {
-    mr_iter *point = NULL;
+    mr_iter *point = NULL, *of = NULL;
+    size_t least = SIZE_MAX;
     pthread_mutex_lock(&it->run.lock);
-    for (mr_iter *at = it->run.waiting; at && !point; at = at->priv->next_waiting) {
-        if (at->priv->settled)
-            continue;
-        at->priv->settled = true;
-        point = at;
-        for (mr_iter *above = at; above; above = above->priv->parent)
-            if (above->priv->elsewhere)
-                point = above->priv->parent;
+    for (mr_iter *at = it->run.waiting; at; at = at->priv->next_waiting) {
+        size_t depth;
+        mr_iter *p = point_of(at, &depth);
         /* Relaxed: set by pulls that have returned, or by tasks that run ahead. */
-        if (atomic_load_explicit(&point->priv->may_block, memory_order_relaxed) ||
-            (mr__dataset_all_props(point->node) & MR_OP_MAY_BLOCK))
-            point = NULL;
+        if (at->priv->settled || depth >= least ||
+            atomic_load_explicit(&p->priv->may_block, memory_order_relaxed) ||
+            (mr__dataset_all_props(p->node) & MR_OP_MAY_BLOCK))
+            continue;
+        least = depth;
+        point = p;
+        of = at;
     }
+    if (of)
+        of->priv->settled = true;
     pthread_mutex_unlock(&it->run.lock);
     return point;
 }

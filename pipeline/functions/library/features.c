@@ -508,7 +508,9 @@ mr_code mr__sheet_put_missing(mr__sheet *s, size_t i, mr_status *st)
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
             "it is missing; give it a default if it may be, as in feature(%s, default=..)",
-            f->dtype == MR_STRING ? "bytes" : mr_dtype_name(f->dtype));
+            f->raw                  ? "json"
+            : f->dtype == MR_STRING ? "bytes"
+                                    : mr_dtype_name(f->dtype));
     for (size_t k = 0; k < f->n; k++) {
         size_t n = 0;
         const mr_expr *e = literal_at(f->preset, f->n_preset == 1 ? 0 : k, &n);

@@ -444,6 +444,29 @@ MR_TEST(a_pass_that_ends_at_the_last_element_is_complete)
     }
 }
 
+/* Of two files one above the other neither may lack what the other has. */
+MR_TEST(files_of_each_other_are_looked_at_from_the_top)
+{
+    static const char *const graphs[] = {
+        "range(9).filter(x => x < 6).cache(\"@/g\").cache(\"@/f\")",
+        "range(9).filter(x => x < 6).cache(\"@/g\").map(x => x).cache(\"@/f\")",
+        "range(9).filter(x => x < 6).cache(\"@/g\").prefetch(1).cache(\"@/f\")",
+        "range(9).filter(x => x < 6).save(\"@/s\").cache(\"@/g\").cache(\"@/f\")",
+        "range(9).filter(x => x < 6).cache(\"@/g\").cache(\"@/f\").prefetch(1)",
+    };
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
+        for (size_t n = 1; n <= 6; n++) {
+            clean();
+            unlink(mr_test_path("g.cache"));
+            take_only(graph(graphs[i]), n, 1, 1);
+            mr_test_context("%s, %zu taken", graphs[i], n);
+            mr_check(n < 6 || there("f.cache"));
+            shows(graph(graphs[i]), "0 1 2 3 4 5");
+            take_only(graph(graphs[i]), n, 2, 2);
+            shows(graph(graphs[i]), "0 1 2 3 4 5");
+        }
+}
+
 /* A number that is asserted, or was counted in files, is no proof of the end. */
 MR_TEST(a_count_that_may_be_wrong_completes_no_file)
 {
