@@ -106,8 +106,8 @@ static mr_iter *point_of(mr_iter *op, size_t *depth)
     return point;
 }
 
-/* The next point to pull. An op that writes what another one writes comes first: rows that are pulled
- * below it would be missing in its file. NULL: nothing waits that was not pulled for yet. */
+/* The next point to pull. An op that writes what another one writes comes first: rows that are
+ * pulled below it would be missing in its file. NULL: nothing waits that was not pulled for yet. */
 static mr_iter *unsettled(mr_iterator *it)
 {
     mr_iter *point = NULL, *of = NULL;

@@ -16,29 +16,30 @@ mr_code mr__workers_agree(mr_strategy *s, const char *what, mr_code rc, bool fou
         return rc;
     if (workers > MR_MAX_REPLICAS)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too many workers for a saved state");
-    mr_code told =
+    mr_code agreed =
         mr__world_exchange(mr__strategy_world(s), MR__CHANNEL_RESULTS, mine, 2, all, &why);
     if (rc != MR_OK) /* the others cannot know it better */
         return rc;
-    for (size_t i = 0; i < workers && told == MR_OK; i++) {
+    for (size_t i = 0; i < workers && agreed == MR_OK; i++) {
         double theirs = all[2 * i];
         if (theirs == FAILED)
-            told = mr_fail(&why, MR_FAILED_PRECONDITION,
-                           "worker %zu could not read its %s; its own error says why", i, what);
+            agreed = mr_fail(&why, MR_FAILED_PRECONDITION,
+                             "worker %zu could not read its %s; its own error says why", i, what);
         else if (theirs != mine[0])
-            told = mr_fail(&why, MR_FAILED_PRECONDITION,
-                           "worker %zu finds a %s, but worker %zu does not; use a directory that "
-                           "all workers can read",
-                           found ? own : i, what, found ? i : own);
+            agreed = mr_fail(&why, MR_FAILED_PRECONDITION,
+                             "worker %zu finds a %s, but worker %zu does not; use a directory that "
+                             "all workers can read",
+                             found ? own : i, what, found ? i : own);
         else if (all[2 * i + 1] != mine[1])
-            told = mr_fail(&why, MR_FAILED_PRECONDITION,
-                           "worker %zu finds another %s than worker %zu; use a directory that all "
-                           "workers can read",
-                           i, what, own);
+            agreed =
+                mr_fail(&why, MR_FAILED_PRECONDITION,
+                        "worker %zu finds another %s than worker %zu; use a directory that all "
+                        "workers can read",
+                        i, what, own);
     }
-    if (told != MR_OK && st)
+    if (agreed != MR_OK && st)
         *st = why;
-    return told;
+    return agreed;
 }
 
 enum { BYTES_A_NUMBER = 4 };

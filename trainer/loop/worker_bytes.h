@@ -12,7 +12,7 @@ typedef struct mr__worker_bytes {
 
 /* Every worker calls it after it has looked for a saved state, which an error calls `what`; rc: how
  * that went, *st: its error. Returns rc if it is an error; else an error if another worker failed,
- * if only some found a state, or if theirs have another version, so that no worker continues alone. */
+ * if only some found a state, or if their versions differ, so that no worker continues alone. */
 mr_code mr__workers_agree(mr_strategy *s, const char *what, mr_code rc, bool found,
                           uint32_t version, mr_status *st) MR_NODISCARD;
 /* all[0..workers) = those of every worker, owned; also after a failure. Each worker calls it. */

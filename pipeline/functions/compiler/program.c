@@ -359,8 +359,8 @@ static mr_code call(const mr_program *p, const mr_block *in, mr_block *out, mr_s
     return rc;
 }
 
-/* The error of a call with one row: the row's, unless the environment is at fault. Such an error ends
- * the pass here, and must not be in a position, for it may be gone when that is restored. */
+/* The error of a call with one row: the row's, unless the environment is at fault. Such an error
+ * ends the pass here, and must not be in a position, for it may be gone when that is restored. */
 static mr_code row_failed(mr_row_errors *errors, size_t row, const mr_status *why, mr_status *st)
 {
     if (!mr_status_is_of_no_element(why))

@@ -358,7 +358,7 @@ static mr_code scarce_restore(void *ctx, void *pass, const void *bytes, size_t n
     return MR_OK;
 }
 
-/* The elements of ds, which it gives in two parts if `lack` ends the first. Owned: free. */
+/* The elements of ds, in two parts if `lack` ends the first. Owned: free. */
 static char *in_parts(mr_dataset *ds, int lack, int64_t threads)
 {
     mr_iterator *it = NULL;

@@ -467,7 +467,7 @@ MR_TEST(files_of_each_other_are_looked_at_from_the_top)
         }
 }
 
-/* A number that is asserted, or was counted in files, is no proof of the end. */
+/* A number that is asserted, or was counted in files, does not prove the end. */
 MR_TEST(a_count_that_may_be_wrong_completes_no_file)
 {
     static const struct {

@@ -145,7 +145,7 @@ static mr_code note(struct state *s, const char *line, mr_status *st)
     return MR_OK;
 }
 
-/* This run wrote what the log holds beyond the checkpoint, up to the line at which it was killed. */
+/* This run wrote what the log holds beyond the checkpoint, up to the line at which it ended. */
 static mr_code wrote_rest(const struct state *s, const content *c, bool *did, mr_status *st)
 {
     char run[17];
