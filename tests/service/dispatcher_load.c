@@ -220,7 +220,8 @@ static void open_all(const char *at)
         snprintf(w->address, sizeof w->address, "%s:%d", o.worker, 20000 + (int)i);
         w->c.class_ = &workers;
         w->is_open = true;
-        must(mr__connection_open(&w->c, o.l, &to, MR__WIRE__ROLE__WORKER, (mr__token){0}, &st),
+        must(mr__connection_open(&w->c, o.l, &to, MR__WIRE__ROLE__WORKER,
+                                 (mr__token){.any_user = true}, &st),
              &st);
     }
     for (int64_t i = 0; i < o.jobs; i++) {
