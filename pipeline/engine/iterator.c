@@ -28,6 +28,7 @@
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/functions/compiler/draws.h"
 #include "pipeline/log.h"
+#include "pipeline/system/fork.h"
 
 struct mr_iterator {
     mr_run run;
@@ -66,6 +67,11 @@ static mr_code find_options(const mr_dataset *ds, int *deterministic, int64_t *m
     }
     mr__nodes_reset(&nodes);
     return rc;
+}
+
+mr_code mr_iterator_check(const mr_iterator *it, mr_status *st)
+{
+    return mr__check_process(it->run.forks, "the iterator", st);
 }
 
 static mr_code open_root(mr_iterator *it, mr_status *st)
@@ -140,9 +146,12 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     if (opts->has_threads && (opts->threads < 0 || opts->threads > 1024))
         return mr_fail(st, MR_INVALID_ARGUMENT, "threads must be 0 to 1024, not %" PRId64,
                        opts->threads);
+    if (opts->executor)
+        MR_TRY(mr__check_process(mr__executor_forks(opts->executor), "the executor", st));
     mr_iterator *it = mr_calloc(1, sizeof *it);
     if (!it)
         return mr_fail_memory(st, sizeof *it, "an iterator");
+    it->run.forks = mr__forks();
     it->run.opts = *opts;
     it->run.internal = *mr__iterator_internal_of(opts);
     it->run.opts.internal = &it->run.internal;
@@ -237,6 +246,10 @@ static bool pulls_count(const mr_iterator *it)
 
 mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
 {
+    if (it->run.forks != mr__forks()) {
+        mr_block_clear(b);
+        return mr_iterator_check(it, st);
+    }
     if (pulls_count(it))
         want = 1;                 /* the rest of a block might never be used */
     if (it->root->priv->failed) { /* reported; a consumer that continues must not get it forever */
@@ -264,6 +277,7 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
 
 mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
 {
+    MR_TRY(mr_iterator_check(it, st));
     settle(it);
     MR_TRY(open_root(it, st));
     if (it->run.opts.positions)
@@ -316,6 +330,7 @@ static mr_code sign(mr_iterator *it, mr_status *st)
 static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_block *b,
                               size_t rows, void **bytes, size_t *size, mr_status *st)
 {
+    MR_TRY(mr_iterator_check(it, st));
     if (!it->run.opts.positions)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "positions are off; open the iterator with .positions = true");
@@ -408,6 +423,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
 {
     const unsigned char *p = bytes;
     unsigned char sum[4];
+    MR_TRY(mr_iterator_check(it, st));
     if (size < 8 || memcmp(p, magic, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP4");
     MR_TRY(mr__zlib_need(st));
@@ -448,10 +464,26 @@ void mr_iterator_cancel(mr_iterator *it)
     mr_cancel_trigger(it->run.cancel);
 }
 
+/* In a child of the process that opened it, its threads do not exist, and the kernel's and other
+ * processes' state of it (io_uring, locks and temporary files, connections) is in use by the
+ * parent. So only memory that no op refers to is freed, and the rest remains. */
+static void leave(mr_iterator *it)
+{
+    mr_buffer_unref(it->before);
+    mr_buffer_unref(it->after);
+    mr_free(it->signature);
+    it->before = it->after = NULL;
+    it->signature = NULL;
+}
+
 void mr_iterator_close(mr_iterator *it)
 {
     if (!it)
         return;
+    if (it->run.forks != mr__forks()) {
+        leave(it);
+        return;
+    }
     mr__watch_stop(&it->watched);
     settle(it);
     if (it->run.cancel)
@@ -479,16 +511,23 @@ const mr_spec *mr_iterator_spec(const mr_iterator *it)
 
 size_t mr_iterator_stats(mr_iterator *it, mr_op_stats *out, size_t capacity)
 {
+    if (it->run.forks != mr__forks())
+        return 0;
     return mr__stats_read(&it->run.stats, out, capacity);
 }
 
 size_t mr_iterator_tuning(mr_iterator *it, mr_op_tuning *out, size_t capacity)
 {
+    if (it->run.forks != mr__forks())
+        return 0;
     return mr__stats_read_tuning(&it->run.stats, out, capacity);
 }
 
 size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity, double *left_out)
 {
+    *left_out = 0;
+    if (it->run.forks != mr__forks())
+        return 0;
     return mr__stats_read_trace(&it->run.stats, out, capacity, left_out);
 }
 

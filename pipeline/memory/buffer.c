@@ -102,6 +102,23 @@ static atomic_size_t pool_free;  /* bytes of all free buffers */
 static atomic_uint victim;       /* class that frees a buffer next */
 static atomic_size_t huge_slabs;
 
+static void take_before_fork(void)
+{
+    for (unsigned c = 0; c < N_CLASSES; c++)
+        pthread_mutex_lock(&pool[c].lock);
+}
+
+static void release_after_fork(void)
+{
+    for (unsigned c = 0; c < N_CLASSES; c++)
+        pthread_mutex_unlock(&pool[c].lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(take_before_fork, release_after_fork, release_after_fork);
+}
+
 static size_t class_bytes(unsigned c)
 {
     size_t power = (size_t)CLASS_MIN << (c / 2);
