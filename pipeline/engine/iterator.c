@@ -32,8 +32,10 @@
 
 struct mr_iterator {
     mr_run run;
+    mr_cancel *cancel; /* of all passes; run.cancel, which it triggers, is that of one */
     mr_dataset *instance;
-    mr_iter *root;
+    mr_iter *root;   /* NULL: it rests, or its next pass could not be opened */
+    bool replays;    /* without a root: the rows after the last position can be made again */
     bool settles;    /* the last pull gave rows: what it left open may be settled */
     char *signature; /* made when first needed */
     mr__watched watched;
@@ -78,6 +80,8 @@ static mr_code open_root(mr_iterator *it, mr_status *st)
 {
     mr_iter_close(it->root);
     it->root = NULL;
+    if (it->run.opts.watch && !it->watched.run)
+        mr__watch_start(&it->watched, &it->run, it->run.graph);
     const mr__place place = {.seed = 0x6d696c6c72616365u,
                              .scope = it->run.opts.identities ? &it->run.scope : NULL};
     return mr__iter_open(&it->run, &place, it->instance, &it->root, st);
@@ -163,7 +167,9 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     it->run.graph = mr_dataset_ref(ds);
     int deterministic = 1;
     int64_t memory_limit = 0;
-    mr_code rc = mr_cancel_new(opts->cancel, &it->run.cancel, st);
+    mr_code rc = mr_cancel_new(opts->cancel, &it->cancel, st);
+    if (rc == MR_OK)
+        rc = mr_cancel_new(it->cancel, &it->run.cancel, st);
     if (rc == MR_OK && opts->trace_spans)
         rc = mr__stats_trace(&it->run.stats, opts->trace_spans, st);
     if (rc == MR_OK)
@@ -192,8 +198,6 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     }
     if (opts->positions)
         keep_position(it);
-    if (opts->watch)
-        mr__watch_start(&it->watched, &it->run, it->run.graph);
     *out = it;
     return MR_OK;
 }
@@ -236,6 +240,8 @@ static mr_code enter_rows(mr_ledger *ledger, const mr_block *b, mr_status *st)
  * one. */
 static bool pulls_count(const mr_iterator *it)
 {
+    if (!it->root)
+        return false;
     uint32_t props = mr__dataset_all_props(it->instance);
     /* Relaxed: set by pulls that have returned. */
     return it->run.internal.opened_again &&
@@ -249,6 +255,11 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
     if (it->run.forks != mr__forks()) {
         mr_block_clear(b);
         return mr_iterator_check(it, st);
+    }
+    if (!it->root) {
+        mr_block_clear(b);
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the iterator rests; rewind it for the next pass, or restore a position");
     }
     if (pulls_count(it))
         want = 1;                 /* the rest of a block might never be used */
@@ -282,6 +293,30 @@ mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
     MR_TRY(open_root(it, st));
     if (it->run.opts.positions)
         keep_position(it);
+    return MR_OK;
+}
+
+mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
+{
+    mr_cancel *fresh = NULL;
+    MR_TRY(mr_iterator_check(it, st));
+    if (!it->root)
+        return MR_OK;
+    MR_TRY(mr_cancel_new(it->cancel, &fresh, st));
+    mr__watch_stop(&it->watched);
+    settle(it);
+    it->settles = false;
+    it->replays = mr_iter_replays(it->root) && !pulls_count(it);
+    mr_cancel_trigger(it->run.cancel); /* the waits of what was read ahead */
+    mr_iter_close(it->root);
+    it->root = NULL;
+    mr_cancel_unref(it->run.cancel);
+    it->run.cancel = fresh;
+    if (it->run.own_executor) {
+        mr_executor_free(it->run.executor);
+        it->run.executor = NULL;
+        it->run.own_executor = false;
+    }
     return MR_OK;
 }
 
@@ -381,7 +416,7 @@ mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, voi
         return mr_fail(st, MR_INVALID_ARGUMENT, "row %zu of a block of %zu", rows, b->rows);
     if (rows == b->rows)
         return mr_iterator_save(it, bytes, size, st);
-    if (mr_iter_replays(it->root) && !pulls_count(it))
+    if (it->root ? mr_iter_replays(it->root) && !pulls_count(it) : it->replays)
         return write_position(it, it->before, NULL, rows, bytes, size, st);
     return write_position(it, it->after, b, rows, bytes, size, st);
 }
@@ -461,7 +496,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
 
 void mr_iterator_cancel(mr_iterator *it)
 {
-    mr_cancel_trigger(it->run.cancel);
+    mr_cancel_trigger(it->cancel);
 }
 
 /* In a child of the process that opened it, its threads do not exist, and the kernel's and other
@@ -486,12 +521,13 @@ void mr_iterator_close(mr_iterator *it)
     }
     mr__watch_stop(&it->watched);
     settle(it);
-    if (it->run.cancel)
+    if (it->cancel)
         mr_iterator_cancel(it);
     mr_iter_close(it->root);
     if (it->run.own_executor)
         mr_executor_free(it->run.executor);
     mr_cancel_unref(it->run.cancel);
+    mr_cancel_unref(it->cancel);
     mr_dataset_unref(it->instance);
     mr_dataset_unref(it->run.graph);
     mr__stats_reset(&it->run.stats);
@@ -506,7 +542,7 @@ void mr_iterator_close(mr_iterator *it)
 
 const mr_spec *mr_iterator_spec(const mr_iterator *it)
 {
-    return it->root->spec;
+    return mr_dataset_spec(it->instance);
 }
 
 size_t mr_iterator_stats(mr_iterator *it, mr_op_stats *out, size_t capacity)

@@ -146,8 +146,16 @@ MR_API mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b,
                                 mr_status *st) MR_NODISCARD;
 
 /* Starts the next pass. State that lasts across epochs is kept (shuffle's generator, a memory
- * cache). */
+ * cache). If that fails, the iterator rests. */
 MR_API mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st) MR_NODISCARD;
+
+/* Ends the pass, and then the threads of its separate executor; closes its files and connections.
+ * What lasts across epochs is kept until mr_iterator_rewind or mr_iterator_restore starts a pass
+ * again, with new threads. Until then mr_iterator_next fails with MR_FAILED_PRECONDITION, and
+ * mr_iterator_save returns the position after the last element delivered. Resting again does
+ * nothing. since 0.2
+ * errors   MR_RESOURCE_EXHAUSTED: the pass continues */
+MR_API mr_code mr_iterator_rest(mr_iterator *it, mr_status *st) MR_NODISCARD;
 
 /* The state after the last element delivered, for mr_iterator_restore on an iterator of an equal
  * graph, in any process. Needs opts.positions. bytes owned: mr_free.

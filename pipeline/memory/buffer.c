@@ -508,6 +508,24 @@ static const mr_buffer *owning(const mr_buffer *b, uintptr_t p, size_t n, int de
     return found;
 }
 
+static bool is_sole_way(const mr_buffer *b, uintptr_t p, size_t n, int depth)
+{
+    uintptr_t at = p - (uintptr_t)b->data;
+    if (!mr_buffer_writable(b))
+        return false;
+    if (at < b->size && n <= b->size - at)
+        return true;
+    bool found = false;
+    for (size_t i = 0; i < b->n_held && !found && depth > 0; i++)
+        found = is_sole_way(b->held[i], p, n, depth - 1);
+    return found;
+}
+
+bool mr_buffer_is_sole_way(const mr_buffer *b, const void *p, size_t n)
+{
+    return is_sole_way(b, (uintptr_t)p, n, MAX_HELD_DEPTH);
+}
+
 MR_API mr_buffer *mr__buffer_owning(const mr_buffer *b, const void *p, size_t n)
 {
     return b ? (mr_buffer *)(uintptr_t)owning(b, (uintptr_t)p, n, MAX_HELD_DEPTH) : NULL;

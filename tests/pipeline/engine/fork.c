@@ -403,3 +403,59 @@ MR_TEST(fork_while_files_are_read)
     fork_while_busy(text, 3 * 2001000, true, 8);
     fork_while_busy(text, 3 * 2001000, false, 8);
 }
+
+/* ---- a task that runs ---- */
+
+static atomic_bool entered, may_return;
+
+static mr_code wait_long(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    (void)ctx, (void)pass, (void)want, (void)out, (void)st;
+    atomic_store(&entered, true);
+    while (!atomic_load(&may_return))
+        usleep(1000);
+    return MR_END;
+}
+
+static void *pull(void *it)
+{
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    (void)!mr_iterator_next(it, 1, &b, &st);
+    mr_block_reset(&b);
+    return NULL;
+}
+
+typedef struct running {
+    mr_iterator *it;
+    mr_executor *ex;
+} running;
+
+static const char *closes_both(void *ctx)
+{
+    running *r = ctx;
+    mr_iterator_close(r->it);
+    mr_executor_free(r->ex);
+    return NULL;
+}
+
+MR_TEST(closing_in_a_child_waits_for_no_task)
+{
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *ds = mr_from_generator(&(mr_generator){.next = wait_long, .may_block = true}, spec);
+    running r = {0};
+    pthread_t thread;
+    mr_status st;
+    mr_ok(mr_executor_new(1, &r.ex, &st), &st);
+    r.it = open_it(ds, &(mr_iterator_opts){.executor = r.ex});
+    mr_check(pthread_create(&thread, NULL, pull, r.it) == 0);
+    while (!atomic_load(&entered))
+        usleep(1000);
+    in_child(closes_both, &r);
+    atomic_store(&may_return, true);
+    pthread_join(thread, NULL);
+    mr_iterator_close(r.it);
+    mr_executor_free(r.ex);
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
+}

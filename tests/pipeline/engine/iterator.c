@@ -2,6 +2,7 @@
 /* The iterator as a user holds it. */
 #include "pipeline/engine/iterator.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -398,4 +399,122 @@ MR_TEST(identities_join_in_zip_and_count_epochs)
     }
     mr_block_reset(&b);
     mr_iterator_close(it);
+}
+
+/* ---- rest ---- */
+
+static int count_threads(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    for (const struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* The sums of the first `passes` passes, weighted by place, so that an order shows too. */
+static void sums_of(const char *text, const mr_iterator_opts *opts, bool rests, int64_t *sums,
+                    int passes)
+{
+    mr_iterator *it = open_text(text, opts);
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    int threads = count_threads();
+    for (int i = 0; i < passes; i++) {
+        mr_code rc;
+        int64_t place = 0;
+        sums[i] = 0;
+        while ((rc = mr_iterator_next(it, 100, &b, &st)) == MR_OK)
+            for (size_t k = 0; k < b.rows; k++)
+                sums[i] += ++place * *(const int64_t *)mr_array_at(&b.columns[0], k);
+        mr_code_is(rc, MR_END, &st);
+        if (rests) {
+            mr_ok(mr_iterator_rest(it, &st), &st);
+            mr_ok(mr_iterator_rest(it, &st), &st);
+            mr_check(count_threads() < threads);
+            mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_FAILED_PRECONDITION, &st);
+            mr_check(mr_iterator_stats(it, NULL, 0) > 0);
+            mr_eq_u64(mr_spec_n_leaves(mr_iterator_spec(it)), 1);
+        }
+        mr_ok(mr_iterator_rewind(it, &st), &st);
+    }
+    mr_block_reset(&b);
+    if (rests)
+        mr_ok(mr_iterator_rest(it, &st), &st);
+    mr_iterator_close(it);
+}
+
+MR_TEST(a_rest_between_passes_changes_no_pass)
+{
+    static const char *const texts[] = {
+        "range(50).shuffle(20, seed=3).map(x => x, num_parallel_calls=2).prefetch(2)",
+        "range(50).shuffle(20, seed=3).cache().prefetch(2)",
+        "random(seed=4, rerandomize_each_iteration=true).take(9).prefetch(1)"};
+    const mr_iterator_opts opts = {
+        .has_threads = true, .threads = 2, .watch = true, .positions = true};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        int64_t plain[4], rested[4];
+        mr_test_context("%s", texts[i]);
+        sums_of(texts[i], &opts, false, plain, 4);
+        sums_of(texts[i], &opts, true, rested, 4);
+        mr_eq_mem(plain, rested, sizeof plain);
+    }
+}
+
+MR_TEST(a_position_can_be_saved_and_restored_at_rest)
+{
+    mr_iterator *it = open_text("range(10).shuffle(4, seed=1).prefetch(1)",
+                                &(mr_iterator_opts){.positions = true});
+    mr_iterator *other = open_text("range(10).shuffle(4, seed=1).prefetch(1)",
+                                   &(mr_iterator_opts){.positions = true});
+    mr_status st;
+    void *bytes, *within;
+    size_t n, n_within;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_ok(mr_iterator_rest(it, &st), &st);
+    mr_ok(mr_iterator_save(it, &bytes, &n, &st), &st);
+    mr_ok(mr_iterator_save_at(it, &b, 0, &within, &n_within, &st), &st);
+    int64_t first = *(const int64_t *)mr_array_at(&b.columns[0], 0);
+    mr_ok(mr_iterator_restore(other, within, n_within, &st), &st);
+    mr_eq_i64(next_int(other), first);
+    mr_ok(mr_iterator_rest(other, &st), &st);
+    mr_ok(mr_iterator_restore(other, bytes, n, &st), &st);
+    mr_ok(mr_iterator_restore(it, bytes, n, &st), &st);
+    for (int i = 1; i < 10; i++)
+        mr_eq_i64(next_int(other), next_int(it));
+    expect_end(it);
+    mr_block_reset(&b);
+    mr_free(bytes);
+    mr_free(within);
+    mr_iterator_close(it);
+    mr_iterator_close(other);
+}
+
+MR_TEST(an_iterator_that_waits_for_a_pipe_can_rest)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    char text[600];
+    snprintf(text, sizeof text, "text_line(\"%s\").prefetch(4)", mr_test_path("pipe"));
+    mr_check(mkfifo(mr_test_path("pipe"), 0600) == 0);
+    int fd = open(mr_test_path("pipe"), O_RDWR | O_CLOEXEC);
+    mr_check(fd >= 0 && write(fd, "a\n", 2) == 2);
+    mr_iterator *it = open_text(text, &(mr_iterator_opts){.has_threads = true, .threads = 2});
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_ok(mr_iterator_rest(it, &st), &st);
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    mr_check(write(fd, "b\n", 2) == 2);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st); /* its waits are not cancelled */
+    mr_eq_mem(((const mr_bytes *)b.columns[0].data)->data, "b", 1);
+    mr_iterator_cancel(it);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+    mr_ok(mr_iterator_rest(it, &st), &st);
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st); /* for ever */
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    close(fd);
 }
