@@ -41,6 +41,7 @@ struct mr_iterator {
     mr__watched watched;
     mr_buffer *before; /* state before and after the last block, if positions are on */
     mr_buffer *after;
+    size_t rows_after;    /* rows delivered after `after` */
     mr_status save_error; /* why there is no `after` */
 };
 
@@ -80,6 +81,8 @@ static mr_code open_root(mr_iterator *it, mr_status *st)
 {
     mr_iter_close(it->root);
     it->root = NULL;
+    if (!it->run.cancel)
+        MR_TRY(mr_cancel_new(it->cancel, &it->run.cancel, st));
     if (it->run.opts.watch && !it->watched.run)
         mr__watch_start(&it->watched, &it->run, it->run.graph);
     const mr__place place = {.seed = 0x6d696c6c72616365u,
@@ -126,15 +129,39 @@ static void settle(mr_iterator *it)
     mr__state_w_reset(&w);
 }
 
-static void keep_position(mr_iterator *it)
+/* true: what is pulled may have effects on the next pass, which may begin before the end of this
+ * one. */
+static bool pulls_count(const mr_iterator *it)
 {
-    mr_buffer_unref(it->before);
-    it->before = it->after;
-    it->after = NULL;
+    if (!it->root)
+        return false;
+    uint32_t props = mr__dataset_all_props(it->instance);
+    /* Relaxed: set by pulls that have returned. */
+    return it->run.internal.opened_again &&
+           ((props & MR__OPENS_RANDOM) ||
+            ((props & MR_OP_REMEMBERS) &&
+             atomic_load_explicit(&it->root->priv->recording, memory_order_relaxed) > 0));
+}
+
+/* Keeps the position after the `rows` rows that are being delivered. If a wait was cancelled in the
+ * middle of a call, an op may have no position now: then it is the last one, and the number of rows
+ * after it. */
+static void keep_position(mr_iterator *it, size_t rows)
+{
+    mr_buffer *now = NULL;
     mr_status_init(&it->save_error);
     /* If an op cannot save, mr_iterator_save reports it, not mr_iterator_next. */
-    if (mr_iter_position(it->root, &it->after, &it->save_error) != MR_OK)
-        it->after = NULL;
+    if (mr_iter_position(it->root, &now, &it->save_error) != MR_OK)
+        now = NULL;
+    if (!now && it->after && mr_cancel_is_cancelled(it->run.cancel) && mr_iter_replays(it->root) &&
+        !pulls_count(it)) {
+        it->rows_after += rows;
+        return;
+    }
+    mr_buffer_unref(it->before);
+    it->before = it->after;
+    it->after = now;
+    it->rows_after = 0;
 }
 
 mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
@@ -168,8 +195,6 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     int deterministic = 1;
     int64_t memory_limit = 0;
     mr_code rc = mr_cancel_new(opts->cancel, &it->cancel, st);
-    if (rc == MR_OK)
-        rc = mr_cancel_new(it->cancel, &it->run.cancel, st);
     if (rc == MR_OK && opts->trace_spans)
         rc = mr__stats_trace(&it->run.stats, opts->trace_spans, st);
     if (rc == MR_OK)
@@ -197,7 +222,7 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
         return rc;
     }
     if (opts->positions)
-        keep_position(it);
+        keep_position(it, 0);
     *out = it;
     return MR_OK;
 }
@@ -236,20 +261,6 @@ static mr_code enter_rows(mr_ledger *ledger, const mr_block *b, mr_status *st)
     return MR_OK;
 }
 
-/* true: what is pulled may have effects on the next pass, which may begin before the end of this
- * one. */
-static bool pulls_count(const mr_iterator *it)
-{
-    if (!it->root)
-        return false;
-    uint32_t props = mr__dataset_all_props(it->instance);
-    /* Relaxed: set by pulls that have returned. */
-    return it->run.internal.opened_again &&
-           ((props & MR__OPENS_RANDOM) ||
-            ((props & MR_OP_REMEMBERS) &&
-             atomic_load_explicit(&it->root->priv->recording, memory_order_relaxed) > 0));
-}
-
 mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
 {
     if (it->run.forks != mr__forks()) {
@@ -279,8 +290,8 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
     bool given_up =
         (rc == MR_CANCELLED && mr_cancel_is_cancelled(it->run.cancel)) || it->root->priv->failed;
     if (it->run.opts.positions && !given_up) {
-        keep_position(it);
-        if (rc == MR_OK && it->after)
+        keep_position(it, b->rows);
+        if (rc == MR_OK && it->after && !it->rows_after)
             b->position = mr_buffer_ref(it->after);
     }
     return rc;
@@ -292,17 +303,15 @@ mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
     settle(it);
     MR_TRY(open_root(it, st));
     if (it->run.opts.positions)
-        keep_position(it);
+        keep_position(it, 0);
     return MR_OK;
 }
 
 mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
 {
-    mr_cancel *fresh = NULL;
     MR_TRY(mr_iterator_check(it, st));
     if (!it->root)
         return MR_OK;
-    MR_TRY(mr_cancel_new(it->cancel, &fresh, st));
     mr__watch_stop(&it->watched);
     settle(it);
     it->settles = false;
@@ -311,7 +320,8 @@ mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
     mr_iter_close(it->root);
     it->root = NULL;
     mr_cancel_unref(it->run.cancel);
-    it->run.cancel = fresh;
+    it->run.cancel = NULL;
+    mr__cancel_forget(it->cancel);
     if (it->run.own_executor) {
         mr_executor_free(it->run.executor);
         it->run.executor = NULL;
@@ -406,7 +416,7 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
 
 mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size, mr_status *st)
 {
-    return write_position(it, it->after, NULL, 0, bytes, size, st);
+    return write_position(it, it->after, NULL, it->rows_after, bytes, size, st);
 }
 
 mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, void **bytes,
@@ -416,6 +426,9 @@ mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, voi
         return mr_fail(st, MR_INVALID_ARGUMENT, "row %zu of a block of %zu", rows, b->rows);
     if (rows == b->rows)
         return mr_iterator_save(it, bytes, size, st);
+    if (it->rows_after >= b->rows && it->rows_after > 0)
+        return write_position(it, it->after, NULL, it->rows_after - b->rows + rows, bytes, size,
+                              st);
     if (it->root ? mr_iter_replays(it->root) && !pulls_count(it) : it->replays)
         return write_position(it, it->before, NULL, rows, bytes, size, st);
     return write_position(it, it->after, b, rows, bytes, size, st);
@@ -478,6 +491,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
     if (skip > INT32_MAX || (skip && r.at != r.end))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: out of range");
     it->settles = false;
+    it->rows_after = 0;
     MR_TRY(open_root(it, st));
     MR_TRY(mr_iter_restore_position(it->root, state, state_size, st));
     mr_block b = MR_BLOCK_EMPTY;
@@ -490,7 +504,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
     if (rc == MR_END)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "the position lies after the end of the data");
     if (rc == MR_OK && it->run.opts.positions)
-        keep_position(it);
+        keep_position(it, 0);
     return rc;
 }
 

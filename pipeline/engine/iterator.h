@@ -153,8 +153,8 @@ MR_API mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st) MR_NODISCARD;
  * What lasts across epochs is kept until mr_iterator_rewind or mr_iterator_restore starts a pass
  * again, with new threads. Until then mr_iterator_next fails with MR_FAILED_PRECONDITION, and
  * mr_iterator_save returns the position after the last element delivered. Resting again does
- * nothing. since 0.2
- * errors   MR_RESOURCE_EXHAUSTED: the pass continues */
+ * nothing. It also ends what mr_iterator_cancel did, but not a cancellation of opts.cancel: after
+ * MR_CANCELLED save, rest and restore continue where the wait began. since 0.2 */
 MR_API mr_code mr_iterator_rest(mr_iterator *it, mr_status *st) MR_NODISCARD;
 
 /* The state after the last element delivered, for mr_iterator_restore on an iterator of an equal
@@ -173,8 +173,8 @@ MR_API mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t ro
 MR_API mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size,
                                    mr_status *st) MR_NODISCARD;
 
-/* Ends every wait of the iterator with MR_CANCELLED, now and later. thread any, also a signal
- * handler */
+/* Ends every wait of the iterator with MR_CANCELLED, now and until mr_iterator_rest. thread any,
+ * also a signal handler */
 MR_API void mr_iterator_cancel(mr_iterator *it);
 /* Cancels, joins what was started, frees. NULL: nothing. */
 MR_API void mr_iterator_close(mr_iterator *it);

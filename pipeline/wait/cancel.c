@@ -17,6 +17,7 @@
 #include "pipeline/system/fork.h"
 #include "pipeline/system/spin_once.h"
 #include "pipeline/system/system.h"
+#include "pipeline/wait/wait.h"
 
 struct mr_cancel {
     atomic_size_t refs;
@@ -134,6 +135,19 @@ void mr_cancel_trigger(mr_cancel *c)
         w->wake(w);
     unlock(c, &old);
     errno = err;
+}
+
+void mr__cancel_forget(mr_cancel *c)
+{
+    sigset_t old;
+    lock(c, &old);
+    if (!mr_cancel_is_cancelled(c->parent)) {
+        if (c->fd >= 0)
+            mr__sys->close(c->fd);
+        c->fd = -1;
+        atomic_store(&c->cancelled, false);
+    }
+    unlock(c, &old);
 }
 
 bool mr_cancel_is_cancelled(const mr_cancel *c)

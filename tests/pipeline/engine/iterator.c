@@ -6,12 +6,18 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "pipeline/functions/compiler/function.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/ops/apply.h"
+#include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 
 static mr_iterator *open_text(const char *text, const mr_iterator_opts *opts)
@@ -513,8 +519,150 @@ MR_TEST(an_iterator_that_waits_for_a_pipe_can_rest)
     mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
     mr_ok(mr_iterator_rest(it, &st), &st);
     mr_ok(mr_iterator_rewind(it, &st), &st);
-    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st); /* for ever */
+    mr_check(write(fd, "c\n", 2) == 2);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st); /* not for ever */
     mr_block_reset(&b);
     mr_iterator_close(it);
     close(fd);
+}
+
+MR_TEST(a_rest_does_not_end_the_cancellation_of_the_caller)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_cancel *cancel;
+    mr_ok(mr_cancel_new(NULL, &cancel, &st), &st);
+    mr_iterator *it =
+        open_text("range(9).map(x => x).prefetch(1)", &(mr_iterator_opts){.cancel = cancel});
+    mr_cancel_trigger(cancel);
+    mr_ok(mr_iterator_rest(it, &st), &st);
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_cancel_unref(cancel);
+}
+
+/* ---- an interrupted wait ---- */
+
+typedef struct slow {
+    int64_t at;
+    atomic_bool *blocks; /* at element 5 */
+    atomic_bool stop;
+} slow;
+
+static mr_code slow_open(void *ctx, void **pass, mr_status *st)
+{
+    slow *s = calloc(1, sizeof *s);
+    (void)st;
+    s->blocks = ctx;
+    *pass = s;
+    return MR_OK;
+}
+
+static mr_code slow_next(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    slow *s = pass;
+    (void)ctx, (void)want;
+    if (s->at == 12)
+        return MR_END;
+    while (s->at == 5 && atomic_load(s->blocks) && !atomic_load(&s->stop))
+        usleep(500);
+    if (atomic_load(&s->stop))
+        return mr_fail(st, MR_CANCELLED, "stopped");
+    MR_TRY(mr_block_prepare(out, 1, st));
+    out->rows = 1;
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, 1, st));
+    *(int64_t *)out->columns[0].data = s->at++;
+    return MR_OK;
+}
+
+static void slow_cancel(void *ctx, void *pass)
+{
+    (void)ctx;
+    atomic_store(&((slow *)pass)->stop, true);
+}
+
+static void slow_close(void *ctx, void *pass)
+{
+    (void)ctx;
+    free(pass);
+}
+
+static mr_code slow_save(void *ctx, void *pass, void **bytes, size_t *size, mr_status *st)
+{
+    (void)ctx;
+    *size = sizeof(int64_t);
+    *bytes = mr_malloc(*size);
+    if (!*bytes)
+        return mr_fail_memory(st, *size, "a position");
+    memcpy(*bytes, &((slow *)pass)->at, *size);
+    return MR_OK;
+}
+
+static mr_code slow_restore(void *ctx, void *pass, const void *bytes, size_t size, mr_status *st)
+{
+    (void)ctx, (void)st;
+    memcpy(&((slow *)pass)->at, bytes, size);
+    return MR_OK;
+}
+
+static void *interrupt_soon(void *it)
+{
+    usleep(20000);
+    mr_iterator_cancel(it);
+    return NULL;
+}
+
+MR_TEST(after_an_interruption_a_restored_position_loses_nothing)
+{
+    static atomic_bool blocks;
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    for (int form = 0; form < 4; form++) {
+        mr_status st;
+        mr_block b = MR_BLOCK_EMPTY;
+        pthread_t thread;
+        void *bytes;
+        size_t n;
+        mr_code rc;
+        int64_t next = 0;
+        mr_dataset *ds = mr_from_generator(&(mr_generator){.ctx = &blocks,
+                                                           .open = slow_open,
+                                                           .next = slow_next,
+                                                           .cancel = slow_cancel,
+                                                           .close = slow_close,
+                                                           .save = slow_save,
+                                                           .restore = slow_restore,
+                                                           .may_block = true},
+                                           spec);
+        mr_test_context("form %d", form);
+        if (form & 1)
+            ds = mr_prefetch(ds, 3);
+        if (form & 2)
+            ds = mr_map(ds, mr_fn_text("x => x"), &(mr_map_opts){.num_parallel_calls = 2});
+        mr_iterator *it = NULL;
+        mr_ok(mr_iterator_open(
+                  &it, ds,
+                  &(mr_iterator_opts){.positions = true, .has_threads = true, .threads = 2}, &st),
+              &st);
+        atomic_store(&blocks, true);
+        mr_check(pthread_create(&thread, NULL, interrupt_soon, it) == 0);
+        while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK)
+            mr_eq_i64(*(const int64_t *)b.columns[0].data, next++);
+        mr_code_is(rc, MR_CANCELLED, &st);
+        pthread_join(thread, NULL);
+        atomic_store(&blocks, false);
+        mr_ok(mr_iterator_rest(it, &st), &st);
+        mr_ok(mr_iterator_save(it, &bytes, &n, &st), &st);
+        mr_ok(mr_iterator_restore(it, bytes, n, &st), &st);
+        mr_free(bytes);
+        while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK)
+            mr_eq_i64(*(const int64_t *)b.columns[0].data, next++);
+        mr_code_is(rc, MR_END, &st);
+        mr_eq_i64(next, 12);
+        mr_block_reset(&b);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+    }
+    mr_spec_unref(spec);
 }
