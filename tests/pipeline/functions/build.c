@@ -259,7 +259,7 @@ static void release_values(void *ctx, void *data)
 
 MR_TEST(an_array_of_the_caller_is_not_copied_and_prints_as_a_reference)
 {
-    static float values[6] = {1, 2, 3, 4, 5, 6};
+    static float values[5] = {1, 2, 3, 4, 5};
     mr_status st;
     mr_dataset *ds = NULL, *again = NULL;
     mr_iterator *it = NULL;
@@ -272,7 +272,7 @@ MR_TEST(an_array_of_the_caller_is_not_copied_and_prints_as_a_reference)
                              .resident = true,
                              .rank = 2,
                              .rows = 1,
-                             .shape = {3, 2},
+                             .shape = {5, 1},
                              .data = values}};
     mr_ok(mr_buffer_wrap(&v.tensor.owner, values, sizeof values, true, release_values, NULL, &st),
           &st);
@@ -281,8 +281,8 @@ MR_TEST(an_array_of_the_caller_is_not_copied_and_prints_as_a_reference)
     mr_ok(mr_dataset_from_text(call, strlen(call), &env, &ds, &st), &st);
     mr_value_reset(&v);
     mr_ok(mr_dataset_to_text(ds, &text, &st), &st);
-    mr_has_str(text, "from_tensor_slices((array(\"float32[3, 2]\", \"");
-    mr_has_str(text, ".map((x, y) => x + array(\"float32[3, 2]\", \"");
+    mr_has_str(text, "from_tensor_slices((array(\"float32[5, 1]\", \"");
+    mr_has_str(text, ".map((x, y) => x + array(\"float32[5, 1]\", \"");
     mr_code_is(mr_dataset_from_text(text, strlen(text), NULL, &again, &st), MR_INVALID_ARGUMENT,
                &st);
     mr_ok(mr_dataset_to_proto(ds, &bytes, &n, &st), &st);
@@ -300,7 +300,7 @@ MR_TEST(an_array_of_the_caller_is_not_copied_and_prints_as_a_reference)
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(plain);
-    values[5] = 7;
+    values[4] = 7;
     mr_ok(mr_dataset_to_text(ds, &other, &st), &st);
     mr_check(strcmp(other, text) != 0); /* other values */
     mr_free(other);
