@@ -118,13 +118,13 @@ static mr_code warn_of_earlier(const char *path, mr_status *st)
 void mr__file_cache_init_shared(void *shared)
 {
     mr__file_cache_shared *s = shared;
-    pthread_mutex_init(&s->lock, NULL);
+    mr__lock_init(&s->lock);
 }
 
 void mr__file_cache_destroy_shared(void *shared)
 {
     mr__file_cache_shared *s = shared;
-    pthread_mutex_destroy(&s->lock);
+    mr__lock_destroy(&s->lock);
 }
 
 /* The file as it is now was checked. */
@@ -133,11 +133,11 @@ static bool was_checked(const mr__file_cache *c, const struct stat *is)
     mr__file_cache_shared *s = c->o.shared;
     if (!s)
         return false;
-    pthread_mutex_lock(&s->lock);
+    mr__lock_take(&s->lock);
     bool same = s->checked && s->device == is->st_dev && s->inode == is->st_ino &&
                 s->size == is->st_size && s->seconds == is->st_mtim.tv_sec &&
                 s->nanoseconds == is->st_mtim.tv_nsec;
-    pthread_mutex_unlock(&s->lock);
+    mr__lock_release(&s->lock);
     return same;
 }
 
@@ -146,14 +146,14 @@ static void set_checked(const mr__file_cache *c, const struct stat *is)
     mr__file_cache_shared *s = c->o.shared;
     if (!s)
         return;
-    pthread_mutex_lock(&s->lock);
+    mr__lock_take(&s->lock);
     s->checked = true;
     s->device = is->st_dev;
     s->inode = is->st_ino;
     s->size = is->st_size;
     s->seconds = is->st_mtim.tv_sec;
     s->nanoseconds = is->st_mtim.tv_nsec;
-    pthread_mutex_unlock(&s->lock);
+    mr__lock_release(&s->lock);
 }
 
 /* The complete file is of this graph and of the files as they are, which is checked once in a run;

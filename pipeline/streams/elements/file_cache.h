@@ -27,7 +27,7 @@ typedef enum mr__file_cache_mode {
 /* What the iterators of an op know of its file: that it was found to be of this graph and of the
  * inputs as they are. Looking at each of them in every repetition would cost much. */
 typedef struct mr__file_cache_shared {
-    pthread_mutex_t lock; /* guards the rest */
+    mr__lock lock; /* guards the rest */
     bool checked;
     uint64_t device, inode; /* of the file that was checked, and when it was last written */
     int64_t size, seconds, nanoseconds;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/service/client/registered.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "pipeline/system/name_scope.h"
 #include "transport/service/request.h"
 #include "transport/wire/token_file.h"
@@ -16,7 +16,7 @@ typedef struct known {
     mr_dataset *ds;
 } known;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static mr__lock lock = MR__LOCK_FREE;
 static known *all;
 
 static mr_code directory_of(const ProtobufCBinaryData *graph, char **out, mr_status *st)
@@ -89,9 +89,9 @@ mr_code mr__registered_dataset(const char *service, const char *id, double timeo
                                mr_dataset **out, const char **directory, mr_status *st)
 {
     const known *k = NULL;
-    pthread_mutex_lock(&lock);
+    mr__lock_take(&lock);
     mr_code rc = find(service, id, timeout, &k, st);
-    pthread_mutex_unlock(&lock);
+    mr__lock_release(&lock);
     if (rc == MR_OK) {
         *out = k->ds;
         *directory = k->directory;
