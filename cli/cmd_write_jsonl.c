@@ -127,7 +127,7 @@ static mr_code look_at(json_t *object, const char *key, json_t *value, unsigned 
     *kinds = 0;
     for (size_t i = 0, n = list ? json_array_size(value) : 1; i < n; i++) {
         json_t *item = list ? json_array_get(value, i) : value, *was = item;
-        unsigned kind;
+        unsigned kind = 0;
         MR_TRY(kind_of(key, &item, &kind, st));
         *kinds |= kind;
         if (item != was && (list ? json_array_set_new(value, i, item)

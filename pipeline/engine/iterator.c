@@ -275,10 +275,7 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
 {
     static const mr_iterator_opts defaults;
     opts = opts ? opts : &defaults;
-    mr__name_scope outer = mr__name_scope_get(), names = outer;
-    if (opts->directory)
-        names.directory = opts->directory;
-    mr__name_scope_set(names);
+    mr__name_scope outer = mr__name_scope_enter(opts->directory);
     mr_code rc = open_iterator(out, ds, opts, st);
     mr__name_scope_set(outer);
     return rc;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/system/name_scope.h"
 
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,9 +19,23 @@ MR_API mr__name_scope mr__name_scope_get(void)
     return scope;
 }
 
+MR_API mr__name_scope mr__name_scope_enter(const char *directory)
+{
+    mr__name_scope s = scope;
+    if (directory)
+        s.directory = directory;
+    return mr__name_scope_set(s);
+}
+
 MR_API bool mr__name_scope_here(char *out, size_t size)
 {
     return getcwd(out, size) != NULL;
+}
+
+MR_API bool mr__name_scope_is_here(const char *directory)
+{
+    char here[PATH_MAX];
+    return mr__name_scope_here(here, sizeof here) && strcmp(here, directory) == 0;
 }
 
 static bool is_of_process(const char *name)

@@ -20,8 +20,12 @@ typedef struct mr__name_scope {
 /* Returns the previous one. */
 mr__name_scope mr__name_scope_set(mr__name_scope s);
 mr__name_scope mr__name_scope_get(void);
-/* out = this process's working directory. false: the system does not tell it. */
+/* Changes the directory alone, which is borrowed; NULL: not even that. Returns the previous scope. */
+mr__name_scope mr__name_scope_enter(const char *directory);
+/* out = this process's working directory. false, errno: the system does not tell it. */
 bool mr__name_scope_here(char *out, size_t size);
+/* True if the directory is known to be this process's working directory. */
+bool mr__name_scope_is_here(const char *directory);
 /* errors   MR_INVALID_ARGUMENT: the scope is a service's, and the name means standard input or
  *          another open descriptor of this process */
 mr_code mr__name_scope_check(mr__name_scope s, const char *name, mr_status *st) MR_NODISCARD;

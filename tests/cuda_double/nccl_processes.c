@@ -239,8 +239,9 @@ bool cd_peers_reduce(cd_peers *p, const cd_peers_sum *s, const void **in, reduce
                      const void *arg, void *result)
 {
     pthread_mutex_lock(&p->lock);
-    bool well =
-        listens(p) ? reduce_here(p, s, in, reduce, arg, result) : reduce_there(p, s, in, result);
+    /* It may have been aborted since the last rank of this process came: its sockets are closed. */
+    bool well = !gives_up(p) && (listens(p) ? reduce_here(p, s, in, reduce, arg, result)
+                                            : reduce_there(p, s, in, result));
     pthread_mutex_unlock(&p->lock);
     return well;
 }

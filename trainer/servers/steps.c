@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/servers/steps.h"
 #include <inttypes.h>
-#include <limits.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/name_scope.h"
@@ -436,9 +435,7 @@ mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call, mr
     const json_t *setup = call->kind == MR__CALL_SETUP ? call->text : x->setup;
     mr__name_scope names = {.directory = json_string_value(json_object_get(setup, "directory")),
                             .of_service = true};
-    char here[PATH_MAX];
-    if (names.directory && mr__name_scope_here(here, sizeof here) &&
-        strcmp(here, names.directory) == 0)
+    if (names.directory && mr__name_scope_is_here(names.directory))
         names.directory = NULL;
     mr__name_scope outer = mr__name_scope_set(names);
     mr_code rc = take(x, c, call, st);

@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "pipeline/files/glob.h"
 #include "pipeline/formats/shards/data_files.h"
@@ -128,7 +127,7 @@ mr_code mr__job_here(const char *directory, char **out, mr_status *st)
     if (!directory)
         directory = mr__name_scope_get().directory;
     bool whole = directory && *directory == '/';
-    if (!whole && !getcwd(here, sizeof here))
+    if (!whole && !mr__name_scope_here(here, sizeof here))
         return mr_fail_errno(st, errno,
                              "cannot determine the working directory, in which workers look up "
                              "relative file names");
@@ -174,12 +173,10 @@ mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **ou
 
 const char *mr__job_directory(const Mr__Wire__Job *job)
 {
-    char here[PATH_MAX];
     if (!*job->directory)
         return NULL;
     /* Without a directory an iterator has that of the one around it. */
-    if (!mr__name_scope_get().directory && getcwd(here, sizeof here) &&
-        strcmp(here, job->directory) == 0)
+    if (!mr__name_scope_get().directory && mr__name_scope_is_here(job->directory))
         return NULL;
     return job->directory;
 }

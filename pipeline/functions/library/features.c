@@ -490,7 +490,8 @@ mr_code mr__sheet_put_bytes(mr__sheet *s, size_t i, const char *v, size_t n, mr_
 {
     if (n > SIZE_MAX / 4 - s->n_text)
         return mr_fail_memory(st, n, "strings");
-    MR_TRY(MR_GROW(s->text, s->text_capacity, s->n_text + n, SIZE_MAX / 4, "strings", st));
+    /* One more, so that s->text is not NULL if all strings are empty. */
+    MR_TRY(MR_GROW(s->text, s->text_capacity, s->n_text + n + 1, SIZE_MAX / 4, "strings", st));
     const mr_bytes b = {(const char *)(uintptr_t)s->n_text, n};
     MR_TRY(mr__sheet_put(s, i, &b, st));
     if (n)

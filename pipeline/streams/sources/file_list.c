@@ -132,7 +132,21 @@ static mr_code match(mr_iter *it, const mr_strs *names, bool all, mr__file_list 
 
 mr_code mr__file_list_look(const mr_strs *names, mr__file_list **out, mr_status *st)
 {
-    return match(NULL, names, false, out, st);
+    mr__file_list *l = NULL;
+    mr_code rc = match(NULL, names, false, &l, st);
+    for (size_t i = 0; rc == MR_OK && i < l->n; i++) {
+        char *name = l->paths[i];
+        rc = mr__file_name(name, &l->paths[i], st);
+        if (rc == MR_OK)
+            mr_free(name);
+        else
+            l->paths[i] = name;
+    }
+    if (rc == MR_OK)
+        *out = l;
+    else
+        mr__file_list_unref(l);
+    return rc;
 }
 
 /* The state shared by the iterators of one dataset. */

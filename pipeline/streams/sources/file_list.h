@@ -31,7 +31,8 @@ void mr__file_list_unref(mr__file_list *l);         /* NULL: nothing */
 mr_code mr__file_list_match(mr_iter *it, const mr_strs *names, bool all, mr__file_list **out,
                             mr_status *st) MR_NODISCARD;
 /* The list as it would be matched now, without an iterator: to analyse a graph before it runs. *out
- * is owned. */
+ * is owned; its paths are those to open in this thread's scope (file_name.h).
+ * errors   those of mr_data_files and mr__file_name */
 mr_code mr__file_list_look(const mr_strs *names, mr__file_list **out, mr_status *st) MR_NODISCARD;
 /* The indexes of the files that an iterator reads, opened once for all iterators of its dataset.
  * paths: the dataset's n paths. *out is a new reference.

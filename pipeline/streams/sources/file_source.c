@@ -4,7 +4,6 @@
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_source.h"
-#include "pipeline/files/file_name.h"
 #include "pipeline/files/read_ahead.h"
 #include "pipeline/log.h"
 
@@ -425,10 +424,7 @@ int64_t mr__file_source_cardinality(const mr_dataset *self, const void *params, 
         return MR_UNKNOWN_COUNT;
     size_t i = 0;
     for (; i < l->n; i++) {
-        char *path = NULL;
-        mr_record_index *index =
-            mr__file_name(l->paths[i], &path, NULL) == MR_OK ? try_index(path) : NULL;
-        mr_free(path);
+        mr_record_index *index = try_index(l->paths[i]);
         if (!index)
             break;
         total += (uint64_t)mr_record_index_count(index);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/sources/npy_source.h"
 
-#include "pipeline/files/file_name.h"
 #include "pipeline/params/spec_text.h"
 
 /* The params of either op, borrowed. */
@@ -75,14 +74,10 @@ int64_t mr__npy_cardinality(const mr_dataset *self, const void *params, const in
     (void)in;
     if (mr__file_list_look(&p.files, &l, NULL) != MR_OK)
         return MR_UNKNOWN_COUNT;
-    for (size_t i = 0; i < l->n && total >= 0; i++) {
-        char *path = NULL;
-        if (mr__file_name(l->paths[i], &path, NULL) != MR_OK ||
-            mr__npy_file_count(kind->format, path, &p.columns, &rows, NULL) != MR_OK ||
+    for (size_t i = 0; i < l->n && total >= 0; i++)
+        if (mr__npy_file_count(kind->format, l->paths[i], &p.columns, &rows, NULL) != MR_OK ||
             __builtin_add_overflow(total, rows, &total))
             total = MR_UNKNOWN_COUNT;
-        mr_free(path);
-    }
     mr__file_list_unref(l);
     return total;
 }

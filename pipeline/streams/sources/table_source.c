@@ -180,13 +180,9 @@ int64_t mr__table_cardinality(const mr__table_params *p, mr__table_count count)
     int64_t total = 0, rows;
     if (mr__file_list_look(&p->files, &l, NULL) != MR_OK)
         return MR_UNKNOWN_COUNT;
-    for (size_t i = 0; i < l->n && total >= 0; i++) {
-        char *path = NULL;
-        if (mr__file_name(l->paths[i], &path, NULL) != MR_OK || count(path, &rows, NULL) != MR_OK ||
-            __builtin_add_overflow(total, rows, &total))
+    for (size_t i = 0; i < l->n && total >= 0; i++)
+        if (count(l->paths[i], &rows, NULL) != MR_OK || __builtin_add_overflow(total, rows, &total))
             total = MR_UNKNOWN_COUNT;
-        mr_free(path);
-    }
     mr__file_list_unref(l);
     return total;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Errors of the environment end the pipeline, whatever ops follow; errors of elements do not. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,7 +237,7 @@ MR_TEST(a_forbidden_file_is_as_a_missing_one)
 
 /* ---- what the system lacks ---- */
 
-static int lacks;
+static atomic_int lacks; /* other threads read it */
 static const char *lacks_at;
 
 static int scarce_open(const char *path, int flags, mode_t mode)
@@ -304,10 +305,11 @@ MR_TEST(a_full_disk_ends_the_pipeline)
 static mr_code scarce(void *ctx, const mr_block *in, mr_block *out, mr_status *st)
 {
     const int64_t *x = in->columns[0].data;
+    int lack = lacks;
     (void)ctx;
     for (size_t i = 0; i < in->rows; i++)
-        if (lacks && x[i] == 5)
-            return mr_fail_errno(st, lacks, "no room for %d", 5);
+        if (lack && x[i] == 5)
+            return mr_fail_errno(st, lack, "no room for %d", 5);
     return mr_block_slice(out, in, 0, in->rows, st);
 }
 
@@ -318,8 +320,9 @@ static mr_code scarce_next(void *ctx, void *pass, size_t max_rows, mr_block *out
     (void)max_rows;
     if (*at == 9)
         return MR_END;
-    if (lacks && *at == 5)
-        return mr_fail_errno(st, lacks, "no room for %d", 5);
+    int lack = lacks;
+    if (lack && *at == 5)
+        return mr_fail_errno(st, lack, "no room for %d", 5);
     MR_TRY(mr_block_prepare(out, 1, st));
     MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, 1, st));
     *(int64_t *)out->columns[0].data = (*at)++;

@@ -301,23 +301,13 @@ static int64_t count(const mr_dataset *self, const distribute_params *p, mr_data
     return sum;
 }
 
-/* From now on this thread looks up names in the directory, unless it is NULL. Returns the previous
- * scope. */
-static mr__name_scope enter(const char *directory)
-{
-    mr__name_scope names = mr__name_scope_get();
-    if (directory)
-        names.directory = directory;
-    return mr__name_scope_set(names);
-}
-
 static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
 {
     mr_dataset *input;
     const char *directory;
     if (graph_of(self, &input, &directory, NULL) != MR_OK)
         return MR_UNKNOWN_COUNT;
-    mr__name_scope outer = enter(directory);
+    mr__name_scope outer = mr__name_scope_enter(directory);
     int64_t n = count(self, params, input, in);
     mr__name_scope_set(outer);
     return n;
@@ -334,7 +324,7 @@ static int64_t streams_read(const mr_dataset *self, const distribute_params *p)
     if (streams <= 0) {
         if (graph_of(self, &input, &directory, NULL) != MR_OK)
             return MR_AUTO_STREAMS;
-        mr__name_scope outer = enter(directory);
+        mr__name_scope outer = mr__name_scope_enter(directory);
         mr_code rc = mr_count_streams(input, NULL, &streams, NULL);
         mr__name_scope_set(outer);
         if (rc != MR_OK)
