@@ -5,8 +5,11 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "pipeline/system/fork.h"
+
 /* The lock keeps fn and ctx consistent; messages are rare enough. The level is read without it. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+MR__AROUND_FORK(log_lock, NULL)
 static mr_log_fn log_fn;
 static void *log_ctx;
 static _Atomic int log_least = MR_LOG_ERROR + 1;

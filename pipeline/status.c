@@ -256,6 +256,12 @@ static const char *place_shown(const char *message)
     return line && *line == '\n' ? line : NULL;
 }
 
+const char *mr_status_place(const mr_status *st)
+{
+    const char *place = st->code < 0 ? place_shown(st->message) : NULL;
+    return place ? place + 1 : NULL;
+}
+
 size_t mr_status_format(const mr_status *st, char *buf, size_t size)
 {
     char where[64] = "", element[40] = "", op[4 * sizeof st->op], file[4 * sizeof st->file];

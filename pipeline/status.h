@@ -117,6 +117,11 @@ MR_API void mr_status_set_op(mr_status *st, const char *op_path);
  * more lines: the source line and a caret. All of it is printable (see mr_text_visible). */
 MR_API size_t mr_status_format(const mr_status *st, char *buf, size_t size);
 
+/* The two lines at the end of the message that show a line of the graph's text and a caret below
+ * the place of the error; NULL if it has none. With them, `offset` is that of a byte in the text,
+ * not in a file, and the message begins with "line L, column C: ". Borrowed from st. since 0.2 */
+MR_API const char *mr_status_place(const mr_status *st);
+
 /* Copies text with its control bytes written as \xHH (newlines too, unless `lines`), so that a file
  * name cannot control the terminal it is printed on. mr_status_format and mr_log use it. buf and
  * the result are as in mr_status_format; a buffer of 4 * strlen(text) + 1 bytes suffices. */

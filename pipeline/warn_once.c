@@ -6,11 +6,14 @@
 
 #include "pipeline/fnv.h"
 #include "pipeline/log.h"
+#include "pipeline/system/fork.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+MR__AROUND_FORK(lock, NULL)
 
 void mr__warn_once(const char *text)
 {
     enum { MOST = 64 }; /* later warnings are logged each time */
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static uint64_t said[MOST];
     static size_t n;
     uint64_t h = mr__fnv1a(MR__FNV_BASIS, text, strlen(text));

@@ -11,6 +11,7 @@
 #include "pipeline/engine/work_clock.h"
 #include "pipeline/log.h"
 #include "pipeline/system/cgroup.h"
+#include "pipeline/system/fork.h"
 #include "pipeline/system/spin_once.h"
 #include "pipeline/wait/wait.h"
 
@@ -38,6 +39,7 @@ struct mr_executor {
     int n_threads;     /* maximum number that may run tasks at once */
     int n_started, most_started;
     int n_coming;         /* started, and have not checked the queues yet */
+    unsigned forks;       /* mr__forks() where it was made */
     atomic_int n_callers; /* threads that pull and are awake; not guarded */
     pthread_t threads[];
 };
@@ -201,6 +203,7 @@ mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st)
     pthread_cond_init(&ex->work, NULL);
     pthread_cond_init(&ex->gone, NULL);
     ex->most_started = most;
+    ex->forks = mr__forks();
     int err = 0;
     pthread_mutex_lock(&ex->lock);
     while (ex->n_started < n_threads && !err)
@@ -214,9 +217,14 @@ mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st)
     return MR_OK;
 }
 
+unsigned mr__executor_forks(const mr_executor *ex)
+{
+    return ex->forks;
+}
+
 void mr_executor_free(mr_executor *ex)
 {
-    if (!ex)
+    if (!ex || ex->forks != mr__forks()) /* a child has no thread to join, and no lock to trust */
         return;
     pthread_mutex_lock(&ex->lock);
     ex->stop = true;
@@ -241,11 +249,20 @@ int mr_usable_cpus(void)
     return n > 0 ? n : 1;
 }
 
+static mr_executor none = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                           .work = PTHREAD_COND_INITIALIZER,
+                           .gone = PTHREAD_COND_INITIALIZER};
+
+/* The tasks in its queue are the parent's. */
+static void empty_in_child(void)
+{
+    none.heavy = none.light = (tasks){0};
+    atomic_store(&none.n_callers, 0);
+}
+MR__AROUND_FORK(none.lock, empty_in_child)
+
 mr_executor *mr__executor_none(void)
 {
-    static mr_executor none = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                               .work = PTHREAD_COND_INITIALIZER,
-                               .gone = PTHREAD_COND_INITIALIZER};
     return &none;
 }
 

@@ -61,6 +61,8 @@ mr_executor *mr__executor_none(void);
  * result of mr__executor_enter. */
 mr__sleep_watch mr__executor_enter(mr_executor *ex);
 void mr__executor_leave(mr_executor *ex, mr__sleep_watch before);
+/* mr__forks() of the process that made it, in which its threads are. */
+unsigned mr__executor_forks(const mr_executor *ex);
 /* Threads in the pool. */
 int mr__executor_threads(const mr_executor *ex);
 /* From now on a sleeping task keeps its place, so that no more tasks are started than there are

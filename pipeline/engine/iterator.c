@@ -28,16 +28,20 @@
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/functions/compiler/draws.h"
 #include "pipeline/log.h"
+#include "pipeline/system/fork.h"
 
 struct mr_iterator {
     mr_run run;
+    mr_cancel *cancel; /* of all passes; run.cancel, which it triggers, is that of one */
     mr_dataset *instance;
-    mr_iter *root;
+    mr_iter *root;   /* NULL: it rests, or its next pass could not be opened */
+    bool replays;    /* without a root: the rows after the last position can be made again */
     bool settles;    /* the last pull gave rows: what it left open may be settled */
     char *signature; /* made when first needed */
     mr__watched watched;
     mr_buffer *before; /* state before and after the last block, if positions are on */
     mr_buffer *after;
+    size_t rows_after;    /* rows delivered after `after` */
     mr_status save_error; /* why there is no `after` */
 };
 
@@ -68,10 +72,19 @@ static mr_code find_options(const mr_dataset *ds, int *deterministic, int64_t *m
     return rc;
 }
 
+mr_code mr_iterator_check(const mr_iterator *it, mr_status *st)
+{
+    return mr__check_process(it->run.forks, "the iterator", st);
+}
+
 static mr_code open_root(mr_iterator *it, mr_status *st)
 {
     mr_iter_close(it->root);
     it->root = NULL;
+    if (!it->run.cancel)
+        MR_TRY(mr_cancel_new(it->cancel, &it->run.cancel, st));
+    if (it->run.opts.watch && !it->watched.run)
+        mr__watch_start(&it->watched, &it->run, it->run.graph);
     const mr__place place = {.seed = 0x6d696c6c72616365u,
                              .scope = it->run.opts.identities ? &it->run.scope : NULL};
     return mr__iter_open(&it->run, &place, it->instance, &it->root, st);
@@ -116,15 +129,39 @@ static void settle(mr_iterator *it)
     mr__state_w_reset(&w);
 }
 
-static void keep_position(mr_iterator *it)
+/* true: what is pulled may have effects on the next pass, which may begin before the end of this
+ * one. */
+static bool pulls_count(const mr_iterator *it)
 {
-    mr_buffer_unref(it->before);
-    it->before = it->after;
-    it->after = NULL;
+    if (!it->root)
+        return false;
+    uint32_t props = mr__dataset_all_props(it->instance);
+    /* Relaxed: set by pulls that have returned. */
+    return it->run.internal.opened_again &&
+           ((props & MR__OPENS_RANDOM) ||
+            ((props & MR_OP_REMEMBERS) &&
+             atomic_load_explicit(&it->root->priv->recording, memory_order_relaxed) > 0));
+}
+
+/* Keeps the position after the `rows` rows that are being delivered. If a wait was cancelled in the
+ * middle of a call, an op may have no position now: then it is the last one, and the number of rows
+ * after it. */
+static void keep_position(mr_iterator *it, size_t rows)
+{
+    mr_buffer *now = NULL;
     mr_status_init(&it->save_error);
     /* If an op cannot save, mr_iterator_save reports it, not mr_iterator_next. */
-    if (mr_iter_position(it->root, &it->after, &it->save_error) != MR_OK)
-        it->after = NULL;
+    if (mr_iter_position(it->root, &now, &it->save_error) != MR_OK)
+        now = NULL;
+    if (!now && it->after && mr_cancel_is_cancelled(it->run.cancel) && mr_iter_replays(it->root) &&
+        !pulls_count(it)) {
+        it->rows_after += rows;
+        return;
+    }
+    mr_buffer_unref(it->before);
+    it->before = it->after;
+    it->after = now;
+    it->rows_after = 0;
 }
 
 mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
@@ -140,9 +177,12 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     if (opts->has_threads && (opts->threads < 0 || opts->threads > 1024))
         return mr_fail(st, MR_INVALID_ARGUMENT, "threads must be 0 to 1024, not %" PRId64,
                        opts->threads);
+    if (opts->executor)
+        MR_TRY(mr__check_process(mr__executor_forks(opts->executor), "the executor", st));
     mr_iterator *it = mr_calloc(1, sizeof *it);
     if (!it)
         return mr_fail_memory(st, sizeof *it, "an iterator");
+    it->run.forks = mr__forks();
     it->run.opts = *opts;
     it->run.internal = *mr__iterator_internal_of(opts);
     it->run.opts.internal = &it->run.internal;
@@ -154,7 +194,7 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
     it->run.graph = mr_dataset_ref(ds);
     int deterministic = 1;
     int64_t memory_limit = 0;
-    mr_code rc = mr_cancel_new(opts->cancel, &it->run.cancel, st);
+    mr_code rc = mr_cancel_new(opts->cancel, &it->cancel, st);
     if (rc == MR_OK && opts->trace_spans)
         rc = mr__stats_trace(&it->run.stats, opts->trace_spans, st);
     if (rc == MR_OK)
@@ -182,9 +222,7 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
         return rc;
     }
     if (opts->positions)
-        keep_position(it);
-    if (opts->watch)
-        mr__watch_start(&it->watched, &it->run, it->run.graph);
+        keep_position(it, 0);
     *out = it;
     return MR_OK;
 }
@@ -223,20 +261,17 @@ static mr_code enter_rows(mr_ledger *ledger, const mr_block *b, mr_status *st)
     return MR_OK;
 }
 
-/* true: what is pulled may have effects on the next pass, which may begin before the end of this
- * one. */
-static bool pulls_count(const mr_iterator *it)
-{
-    uint32_t props = mr__dataset_all_props(it->instance);
-    /* Relaxed: set by pulls that have returned. */
-    return it->run.internal.opened_again &&
-           ((props & MR__OPENS_RANDOM) ||
-            ((props & MR_OP_REMEMBERS) &&
-             atomic_load_explicit(&it->root->priv->recording, memory_order_relaxed) > 0));
-}
-
 mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *st)
 {
+    if (it->run.forks != mr__forks()) {
+        mr_block_clear(b);
+        return mr_iterator_check(it, st);
+    }
+    if (!it->root) {
+        mr_block_clear(b);
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the iterator rests; rewind it for the next pass, or restore a position");
+    }
     if (pulls_count(it))
         want = 1;                 /* the rest of a block might never be used */
     if (it->root->priv->failed) { /* reported; a consumer that continues must not get it forever */
@@ -255,8 +290,8 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
     bool given_up =
         (rc == MR_CANCELLED && mr_cancel_is_cancelled(it->run.cancel)) || it->root->priv->failed;
     if (it->run.opts.positions && !given_up) {
-        keep_position(it);
-        if (rc == MR_OK && it->after)
+        keep_position(it, b->rows);
+        if (rc == MR_OK && it->after && !it->rows_after)
             b->position = mr_buffer_ref(it->after);
     }
     return rc;
@@ -264,10 +299,34 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
 
 mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
 {
+    MR_TRY(mr_iterator_check(it, st));
     settle(it);
     MR_TRY(open_root(it, st));
     if (it->run.opts.positions)
-        keep_position(it);
+        keep_position(it, 0);
+    return MR_OK;
+}
+
+mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
+{
+    MR_TRY(mr_iterator_check(it, st));
+    if (!it->root)
+        return MR_OK;
+    mr__watch_stop(&it->watched);
+    settle(it);
+    it->settles = false;
+    it->replays = mr_iter_replays(it->root) && !pulls_count(it);
+    mr_cancel_trigger(it->run.cancel); /* the waits of what was read ahead */
+    mr_iter_close(it->root);
+    it->root = NULL;
+    mr_cancel_unref(it->run.cancel);
+    it->run.cancel = NULL;
+    mr__cancel_forget(it->cancel);
+    if (it->run.own_executor) {
+        mr_executor_free(it->run.executor);
+        it->run.executor = NULL;
+        it->run.own_executor = false;
+    }
     return MR_OK;
 }
 
@@ -316,6 +375,7 @@ static mr_code sign(mr_iterator *it, mr_status *st)
 static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_block *b,
                               size_t rows, void **bytes, size_t *size, mr_status *st)
 {
+    MR_TRY(mr_iterator_check(it, st));
     if (!it->run.opts.positions)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "positions are off; open the iterator with .positions = true");
@@ -356,7 +416,7 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
 
 mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size, mr_status *st)
 {
-    return write_position(it, it->after, NULL, 0, bytes, size, st);
+    return write_position(it, it->after, NULL, it->rows_after, bytes, size, st);
 }
 
 mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, void **bytes,
@@ -366,7 +426,10 @@ mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, voi
         return mr_fail(st, MR_INVALID_ARGUMENT, "row %zu of a block of %zu", rows, b->rows);
     if (rows == b->rows)
         return mr_iterator_save(it, bytes, size, st);
-    if (mr_iter_replays(it->root) && !pulls_count(it))
+    if (it->rows_after >= b->rows && it->rows_after > 0)
+        return write_position(it, it->after, NULL, it->rows_after - b->rows + rows, bytes, size,
+                              st);
+    if (it->root ? mr_iter_replays(it->root) && !pulls_count(it) : it->replays)
         return write_position(it, it->before, NULL, rows, bytes, size, st);
     return write_position(it, it->after, b, rows, bytes, size, st);
 }
@@ -408,6 +471,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
 {
     const unsigned char *p = bytes;
     unsigned char sum[4];
+    MR_TRY(mr_iterator_check(it, st));
     if (size < 8 || memcmp(p, magic, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP4");
     MR_TRY(mr__zlib_need(st));
@@ -427,6 +491,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
     if (skip > INT32_MAX || (skip && r.at != r.end))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: out of range");
     it->settles = false;
+    it->rows_after = 0;
     MR_TRY(open_root(it, st));
     MR_TRY(mr_iter_restore_position(it->root, state, state_size, st));
     mr_block b = MR_BLOCK_EMPTY;
@@ -439,27 +504,44 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
     if (rc == MR_END)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "the position lies after the end of the data");
     if (rc == MR_OK && it->run.opts.positions)
-        keep_position(it);
+        keep_position(it, 0);
     return rc;
 }
 
 void mr_iterator_cancel(mr_iterator *it)
 {
-    mr_cancel_trigger(it->run.cancel);
+    mr_cancel_trigger(it->cancel);
+}
+
+/* In a child of the process that opened it, its threads do not exist, and the kernel's and other
+ * processes' state of it (io_uring, locks and temporary files, connections) is in use by the
+ * parent. So only memory that no op refers to is freed, and the rest remains. */
+static void leave(mr_iterator *it)
+{
+    mr_buffer_unref(it->before);
+    mr_buffer_unref(it->after);
+    mr_free(it->signature);
+    it->before = it->after = NULL;
+    it->signature = NULL;
 }
 
 void mr_iterator_close(mr_iterator *it)
 {
     if (!it)
         return;
+    if (it->run.forks != mr__forks()) {
+        leave(it);
+        return;
+    }
     mr__watch_stop(&it->watched);
     settle(it);
-    if (it->run.cancel)
+    if (it->cancel)
         mr_iterator_cancel(it);
     mr_iter_close(it->root);
     if (it->run.own_executor)
         mr_executor_free(it->run.executor);
     mr_cancel_unref(it->run.cancel);
+    mr_cancel_unref(it->cancel);
     mr_dataset_unref(it->instance);
     mr_dataset_unref(it->run.graph);
     mr__stats_reset(&it->run.stats);
@@ -474,21 +556,28 @@ void mr_iterator_close(mr_iterator *it)
 
 const mr_spec *mr_iterator_spec(const mr_iterator *it)
 {
-    return it->root->spec;
+    return mr_dataset_spec(it->instance);
 }
 
 size_t mr_iterator_stats(mr_iterator *it, mr_op_stats *out, size_t capacity)
 {
+    if (it->run.forks != mr__forks())
+        return 0;
     return mr__stats_read(&it->run.stats, out, capacity);
 }
 
 size_t mr_iterator_tuning(mr_iterator *it, mr_op_tuning *out, size_t capacity)
 {
+    if (it->run.forks != mr__forks())
+        return 0;
     return mr__stats_read_tuning(&it->run.stats, out, capacity);
 }
 
 size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity, double *left_out)
 {
+    *left_out = 0;
+    if (it->run.forks != mr__forks())
+        return 0;
     return mr__stats_read_trace(&it->run.stats, out, capacity, left_out);
 }
 

@@ -17,6 +17,12 @@
  * position saved after it is that of the last block delivered, so that a restored iterator tries
  * again. Only a lack of memory (sys_errno ENOMEM) does not end the pass. MR_END is sticky.
  *
+ * After fork, an iterator works only in the process that opened it. In the child every function
+ * with a status fails with MR_FAILED_PRECONDITION, statistics are empty, and mr_iterator_close
+ * returns at once; most of the iterator's memory and its files remain until the child ends or calls
+ * exec. The parent's iterator is not affected. Datasets and blocks work in both processes, and so
+ * do iterators that the child opens.
+ *
  * thread   one at a time per iterator; mr_iterator_cancel from any
  * since    0.1 */
 #include "../wait/cancel.h"
@@ -36,7 +42,8 @@ typedef struct mr_executor mr_executor;
  * errors   MR_INVALID_ARGUMENT: n_threads is not 0 to 1024; MR_RESOURCE_EXHAUSTED: out of memory */
 MR_API mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st) MR_NODISCARD;
 MR_API int mr_executor_threads(const mr_executor *ex); /* number of its threads */
-MR_API void mr_executor_free(mr_executor *ex); /* after all iterators that use it are closed */
+MR_API void mr_executor_free(mr_executor *ex); /* after all iterators that use it are closed; in a
+                                                  forked child of its process it does nothing */
 
 /* The number of processors that this thread may use: by its affinity and by the control group's
  * cpu.max, rounded up; at least 1. since 0.2 */
@@ -129,14 +136,26 @@ MR_API int64_t mr_iterator_take_slots(mr_iterator *it, int64_t most);
  * reached its memory limit. thread any */
 MR_API bool mr_iterator_has_memory(mr_iterator *it, size_t bytes);
 
+/* MR_OK if the iterator works in this process. since 0.2
+ * errors   MR_FAILED_PRECONDITION: it was opened before the fork that made this process */
+MR_API mr_code mr_iterator_check(const mr_iterator *it, mr_status *st) MR_NODISCARD;
+
 /* Up to `want` (at least 1) next elements into *b, whose earlier content is released.
  * returns  MR_OK with 1..want rows, MR_END, or an error, which is reported once */
 MR_API mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b,
                                 mr_status *st) MR_NODISCARD;
 
 /* Starts the next pass. State that lasts across epochs is kept (shuffle's generator, a memory
- * cache). */
+ * cache). If that fails, the iterator rests. */
 MR_API mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st) MR_NODISCARD;
+
+/* Ends the pass, and then the threads of its separate executor; closes its files and connections.
+ * What lasts across epochs is kept until mr_iterator_rewind or mr_iterator_restore starts a pass
+ * again, with new threads. Until then mr_iterator_next fails with MR_FAILED_PRECONDITION, and
+ * mr_iterator_save returns the position after the last element delivered. Resting again does
+ * nothing. It also ends what mr_iterator_cancel did, but not a cancellation of opts.cancel: after
+ * MR_CANCELLED save, rest and restore continue where the wait began. since 0.2 */
+MR_API mr_code mr_iterator_rest(mr_iterator *it, mr_status *st) MR_NODISCARD;
 
 /* The state after the last element delivered, for mr_iterator_restore on an iterator of an equal
  * graph, in any process. Needs opts.positions. bytes owned: mr_free.
@@ -154,8 +173,8 @@ MR_API mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t ro
 MR_API mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size,
                                    mr_status *st) MR_NODISCARD;
 
-/* Ends every wait of the iterator with MR_CANCELLED, now and later. thread any, also a signal
- * handler */
+/* Ends every wait of the iterator with MR_CANCELLED, now and until mr_iterator_rest. thread any,
+ * also a signal handler */
 MR_API void mr_iterator_cancel(mr_iterator *it);
 /* Cancels, joins what was started, frees. NULL: nothing. */
 MR_API void mr_iterator_close(mr_iterator *it);

@@ -20,6 +20,7 @@
 #include "pipeline/memory/buffer.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/system/cgroup.h"
+#include "pipeline/system/fork.h"
 #include "pipeline/system/system.h"
 
 #define MIB ((int64_t)1 << 20)
@@ -252,6 +253,15 @@ static struct {
         process; /* the process's needs without them: the minimum observed; 0: not observed yet */
     int64_t graphs; /* what all of them need */
 } beside = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The parent's runs do not continue in a child. */
+static void forget_runs(void)
+{
+    beside.n = 0;
+    beside.graphs = 0;
+    mr__buffer_pool_limit(-mr__buffer_pool_limits(), 0);
+}
+MR__AROUND_FORK(beside.lock, forget_runs)
 
 static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                             int64_t limit, int64_t *needed, mr_status *st)

@@ -41,6 +41,7 @@ struct mr_run {
     mr_iterator_opts opts;
     mr__iterator_internal internal; /* opts.internal points to it */
     bool deterministic;
+    unsigned forks;    /* mr__forks() of the process that it belongs to */
     mr_cancel *cancel; /* the iterator's own; opts.cancel triggers it too */
     mr__stats stats;
     mr__memory memory;

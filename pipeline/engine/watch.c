@@ -32,6 +32,25 @@ static struct {
     pthread_t thread;
 } watch = {.turn = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* A child has no thread, and its parent's iterators do not work there. It closes the sockets, or
+ * else their name would outlive the parent. */
+static void empty_in_child(void)
+{
+    pthread_mutex_init(&watch.turn, NULL);
+    pthread_mutex_init(&watch.lock, NULL);
+    watch.first = NULL;
+    if (watch.serves) {
+        mr__sys->close(watch.stop);
+        mr__sys->close(watch.fd);
+    }
+    watch.serves = false;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, empty_in_child);
+}
+
 /* ---- a report ---- */
 
 static mr_code put_op(mr__text *t, const mr_op_stats *s, mr_status *st)
@@ -255,8 +274,8 @@ void mr__watch_stop(mr__watched *w)
     bool last = !watch.first;
     pthread_mutex_unlock(&watch.lock);
     if (last && watch.serves) {
+        watch.serves = false; /* before the sockets are closed, which a child would close too */
         end_thread();
-        watch.serves = false;
     }
     pthread_mutex_unlock(&watch.turn);
 }

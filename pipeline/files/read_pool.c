@@ -25,6 +25,22 @@ static struct {
  * user are joined. Lock order: before pool.lock. */
 static pthread_mutex_t lifetime = PTHREAD_MUTEX_INITIALIZER;
 
+/* A child has none of the threads, and no file that waits for them. */
+static void empty_in_child(void)
+{
+    pthread_mutex_init(&lifetime, NULL);
+    pthread_mutex_init(&pool.lock, NULL);
+    pthread_cond_init(&pool.work, NULL);
+    pool.first = NULL;
+    pool.n_threads = pool.users = 0;
+    pool.stopping = false;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, empty_in_child);
+}
+
 static void *run(void *unused)
 {
     (void)unused;

@@ -10,7 +10,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "pipeline/params/params.h"
 #include "pipeline/memory/object.h"
 #include "pipeline/params/infer.h"
+#include "pipeline/system/fork.h"
 
 /* The number of elements was not requested yet; counting them reads files. */
 #define NOT_COUNTED INT64_MIN
@@ -44,7 +44,7 @@ struct mr_dataset {
     size_t n_inputs;
     uint64_t n_sources, *sources_before; /* one entry per input, allocated with `inputs` */
     uint32_t all_props;                  /* of its op and all below */
-    pthread_mutex_t lock;                /* guards the next two fields */
+    mr__lock lock;                       /* guards the next two fields */
     void *shared;
     void (*destroy_shared)(void *);
     mr_dataset *next_dead;
@@ -76,7 +76,7 @@ static void free_node(mr_dataset *ds)
         mr_dataset_unref(ds->inputs[i]);
     mr_free(ds->inputs);
     mr__object_unref(&ds->body->obj);
-    pthread_mutex_destroy(&ds->lock);
+    mr__lock_destroy(&ds->lock);
     mr_free(ds);
 }
 
@@ -126,7 +126,7 @@ static struct body no_memory_body = {
 /* The dataset that is returned if a failed one cannot be allocated either. Its count starts so high
  * that no number of refs and unrefs brings it to zero. */
 static mr_dataset no_memory = {
-    .obj = {.refs = SIZE_MAX / 2}, .body = &no_memory_body, .lock = PTHREAD_MUTEX_INITIALIZER};
+    .obj = {.refs = SIZE_MAX / 2}, .body = &no_memory_body, .lock = MR__LOCK_FREE};
 
 /* Makes a node with a body (whose reference it takes, also on failure) and room for n_inputs
  * inputs; NULL if out of memory. */
@@ -135,12 +135,13 @@ static mr_dataset *new_node(struct body *body, size_t n_inputs)
     mr_dataset *ds = mr_calloc(1, sizeof *ds);
     size_t room = sizeof(mr_dataset *) + sizeof(uint64_t);
     mr_dataset **inputs = n_inputs ? mr_calloc(n_inputs, room) : NULL;
-    if (!ds || (n_inputs && !inputs) || pthread_mutex_init(&ds->lock, NULL) != 0) {
+    if (!ds || (n_inputs && !inputs)) {
         mr_free(inputs);
         mr_free(ds);
         mr__object_unref(&body->obj);
         return NULL;
     }
+    mr__lock_init(&ds->lock);
     mr__object_init(&ds->obj, destroy);
     ds->body = body;
     ds->inputs = inputs;
@@ -673,7 +674,7 @@ mr_code mr__dataset_shared(mr_dataset *ds, size_t size, void (*init)(void *),
                            void (*destroy_state)(void *), void **out, mr_status *st)
 {
     mr_code rc = MR_OK;
-    pthread_mutex_lock(&ds->lock);
+    mr__lock_take(&ds->lock);
     if (!ds->shared) {
         ds->shared = mr_calloc(1, size);
         if (!ds->shared)
@@ -686,6 +687,6 @@ mr_code mr__dataset_shared(mr_dataset *ds, size_t size, void (*init)(void *),
     }
     if (rc == MR_OK)
         *out = ds->shared;
-    pthread_mutex_unlock(&ds->lock);
+    mr__lock_release(&ds->lock);
     return rc;
 }

@@ -8,19 +8,17 @@ static void destroy_cache(mr__object *o)
     struct mr_fn_cache *c = (struct mr_fn_cache *)o;
     mr_spec_unref(c->in);
     mr__object_unref(c->program);
-    pthread_mutex_destroy(&c->lock);
+    mr__lock_destroy(&c->lock);
     mr_free(c);
 }
 
 static struct mr_fn_cache *new_cache(void)
 {
     struct mr_fn_cache *c = mr_calloc(1, sizeof *c);
-    if (c && pthread_mutex_init(&c->lock, NULL) != 0) {
-        mr_free(c);
-        return NULL;
-    }
-    if (c)
+    if (c) {
+        mr__lock_init(&c->lock);
         mr__object_init(&c->obj, destroy_cache);
+    }
     return c;
 }
 

@@ -9,11 +9,11 @@
  * instance that a call makes they are known.
  *
  * thread   any: immutable, except for `cache`, which has a lock */
-#include <pthread.h>
 #include "../memory/block.h"
 #include "../memory/object.h"
 #include "dataset.h"
 #include "../params/expr.h"
+#include "../system/fork.h"
 
 typedef enum mr__fn_kind { MR_FN_EXPR, MR_FN_BLOCK, MR_FN_ELEMENT } mr__fn_kind;
 
@@ -71,7 +71,7 @@ bool mr__expr_calls(const mr_expr *e, bool (*is)(const char *function));
 /* The compiled form for one input spec; program is an owned reference. */
 struct mr_fn_cache {
     mr__object obj;
-    pthread_mutex_t lock; /* guards the fields below */
+    mr__lock lock; /* guards the fields below */
     mr_spec *in;
     mr__object *program;
 };

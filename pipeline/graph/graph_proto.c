@@ -211,6 +211,7 @@ static mr_code write_content(struct writer *w, const mr_value *v, Mr__Graph__Val
         to->s.len = v->size;
         break;
     case MR_V_TENSOR:
+        to->resident = v->tensor.resident;
         return write_tensor(w, &v->tensor, to);
     case MR_V_LIST:
     case MR_V_TUPLE:

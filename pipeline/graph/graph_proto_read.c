@@ -235,7 +235,9 @@ static mr_code make_content(struct reader *r, const Mr__Graph__Value *v, mr_valu
         to->s = mr_strndup(v->s.len ? (const char *)v->s.data : "", v->s.len);
         return to->s ? MR_OK : mr_fail_memory(r->st, v->s.len + 1, "a string");
     case MR_V_TENSOR:
-        return make_tensor(r, v, &to->tensor);
+        MR_TRY(make_tensor(r, v, &to->tensor));
+        to->tensor.resident = v->resident;
+        return MR_OK;
     case MR_V_RECORD:
         MR_TRY(mr__name_twice(v->names, v->n_names, &twice, r->st));
         if (twice)

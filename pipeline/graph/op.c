@@ -6,6 +6,7 @@
 
 #include "pipeline/graph/node.h"
 #include "pipeline/params/params.h"
+#include "pipeline/system/fork.h"
 
 #define MR_OP(name) extern const mr_op mr_op_##name;
 #include "pipeline/ops/ops.def"
@@ -26,6 +27,7 @@ static struct {
     const mr_op **v;      /* sorted by name */
     size_t n, capacity;
 } registered = {.lock = PTHREAD_MUTEX_INITIALIZER};
+MR__AROUND_FORK(registered.lock, NULL)
 
 static int compare(const mr_op *op, const char *name, size_t n)
 {

@@ -549,6 +549,30 @@ mr_code mr_array_ungroup(mr_array *dst, const mr_array *src, size_t i, mr_status
     return MR_OK;
 }
 
+/* True if no other row of a RAGGED array has values in [p, p + n). */
+static bool row_is_apart(const mr_array *a, size_t row, uintptr_t p, size_t n)
+{
+    for (size_t i = 0; i < a->rows; i++) {
+        uintptr_t other = (uintptr_t)row_at(a, i)->data;
+        size_t bytes = row_values(row_at(a, i), a->rank) * mr_dtype_size(a->dtype);
+        if (i != row && bytes && other < p + n && p < other + bytes)
+            return false;
+    }
+    return true;
+}
+
+bool mr_array_writable(const mr_array *a, size_t row)
+{
+    bool ragged = a->storage == MR_RAGGED;
+    if ((!ragged && a->storage != MR_DENSE) || a->dtype == MR_STRING || a->resident || !a->owner)
+        return false;
+    const void *p = ragged ? row_at(a, row)->data : a->data;
+    size_t n = ragged ? row_values(row_at(a, row), a->rank) * mr_dtype_size(a->dtype)
+                      : a->rows * mr_array_row_bytes(a);
+    return mr_buffer_is_sole_way(a->owner, p, n) &&
+           (!ragged || row_is_apart(a, row, (uintptr_t)p, n));
+}
+
 const int64_t *mr_array_row_shape(const mr_array *a, size_t i)
 {
     return a->storage == MR_RAGGED ? row_at(a, i)->shape : a->shape;

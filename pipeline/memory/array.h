@@ -45,7 +45,8 @@ typedef enum mr_storage { MR_DENSE, MR_BYTES, MR_RAGGED, MR_DATASETS, MR_PLACED 
 typedef struct mr_array {
     mr_dtype dtype;
     mr_storage storage;
-    bool resident; /* data lives as long as the dataset, so keeping a view of it costs nothing */
+    bool resident; /* data lives as long as the dataset, so keeping a view of it costs nothing. Set
+                      in a constant of a graph, it makes text show the array as a reference */
     int8_t rank;
     size_t rows;
     int64_t shape[MR_MAX_RANK]; /* of one row; unused for RAGGED */
@@ -75,6 +76,12 @@ MR_API mr_code mr_array_alloc_datasets(mr_array *a, size_t rows, mr_status *st) 
 /* Space for the shape of row i in the buffer of an array from mr_array_alloc_ragged: rank values.
  * The caller still sets the row's shape pointer. */
 MR_API int64_t *mr_array_shape_slot(const mr_array *a, size_t i);
+
+/* True if the holder of `a` may write the values of row `row` (of a DENSE array: of all rows),
+ * since nothing else can see them: the memory is not wrapped read-only, resident, or lent to
+ * another process, no other array, block or cache has a reference to it, and no other row shares
+ * it. False for BYTES, DATASETS and PLACED, and where this is not known. since 0.2 */
+MR_API bool mr_array_writable(const mr_array *a, size_t row);
 
 /* Makes dst a view of rows [from, from + n) of src, with its own reference. dst is overwritten. */
 MR_API void mr_array_slice(mr_array *dst, const mr_array *src, size_t from, size_t n);

@@ -102,6 +102,23 @@ static atomic_size_t pool_free;  /* bytes of all free buffers */
 static atomic_uint victim;       /* class that frees a buffer next */
 static atomic_size_t huge_slabs;
 
+static void take_before_fork(void)
+{
+    for (unsigned c = 0; c < N_CLASSES; c++)
+        pthread_mutex_lock(&pool[c].lock);
+}
+
+static void release_after_fork(void)
+{
+    for (unsigned c = 0; c < N_CLASSES; c++)
+        pthread_mutex_unlock(&pool[c].lock);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(take_before_fork, release_after_fork, release_after_fork);
+}
+
 static size_t class_bytes(unsigned c)
 {
     size_t power = (size_t)CLASS_MIN << (c / 2);
@@ -489,6 +506,24 @@ static const mr_buffer *owning(const mr_buffer *b, uintptr_t p, size_t n, int de
     for (size_t i = 0; i < b->n_held && !found && depth > 0; i++)
         found = owning(b->held[i], p, n, depth - 1);
     return found;
+}
+
+static bool is_sole_way(const mr_buffer *b, uintptr_t p, size_t n, int depth)
+{
+    uintptr_t at = p - (uintptr_t)b->data;
+    if (!mr_buffer_writable(b))
+        return false;
+    if (at < b->size && n <= b->size - at)
+        return true;
+    bool found = false;
+    for (size_t i = 0; i < b->n_held && !found && depth > 0; i++)
+        found = is_sole_way(b->held[i], p, n, depth - 1);
+    return found;
+}
+
+bool mr_buffer_is_sole_way(const mr_buffer *b, const void *p, size_t n)
+{
+    return is_sole_way(b, (uintptr_t)p, n, MAX_HELD_DEPTH);
 }
 
 MR_API mr_buffer *mr__buffer_owning(const mr_buffer *b, const void *p, size_t n)

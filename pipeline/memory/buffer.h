@@ -52,6 +52,9 @@ MR_API void mr_buffer_unref(mr_buffer *b);     /* NULL: no-op */
 MR_API void *mr_buffer_data(const mr_buffer *b);
 MR_API size_t mr_buffer_size(const mr_buffer *b); /* as requested, in bytes */
 MR_API bool mr_buffer_writable(const mr_buffer *b);
+/* True if [p, p + n) lies in b or in a buffer that b holds, and this reference to b is the only way
+ * to it: every buffer from b to the one that contains it is writable. since 0.2 */
+MR_API bool mr_buffer_is_sole_way(const mr_buffer *b, const void *p, size_t n);
 
 /* Makes b keep `other` alive until b is freed; the caller must have the only reference to b.
  * Holding the same buffer again costs nothing. mr_buffer_hold_all makes b keep alive what `views`

@@ -78,9 +78,18 @@ static void delete_tensor(void *ctx, void *data)
         t->deleter(t);
 }
 
-mr_code mr_import_dlpack(mr_array *out, mr_dl_managed_tensor *tensor, mr_status *st)
+static void delete_versioned(void *ctx, void *data)
 {
-    const mr_dl_tensor *t = &tensor->tensor;
+    mr_dl_versioned_tensor *t = ctx;
+    (void)data;
+    if (t->deleter)
+        t->deleter(t);
+}
+
+/* Calls release(tensor, NULL) when the values are no longer needed. */
+static mr_code import_tensor(mr_array *out, const mr_dl_tensor *t, void (*release)(void *, void *),
+                             void *tensor, mr_status *st)
+{
     mr_array a = {.storage = MR_DENSE};
     size_t bytes = 0;
     MR_TRY(check(t, &a.dtype, &bytes, st));
@@ -90,7 +99,7 @@ mr_code mr_import_dlpack(mr_array *out, mr_dl_managed_tensor *tensor, mr_status 
     a.rank = (int8_t)(t->ndim - 1);
     memcpy(a.shape, t->shape + 1, (size_t)a.rank * sizeof *a.shape);
     if (!bytes || (a.dtype != MR_BOOL && is_dense(t) && (uintptr_t)data % size == 0)) {
-        MR_TRY(mr_buffer_wrap(&a.owner, data, bytes, true, delete_tensor, tensor, st));
+        MR_TRY(mr_buffer_wrap(&a.owner, data, bytes, true, release, tensor, st));
         a.data = data;
     } else {
         MR_TRY(mr_buffer_alloc(&a.owner, bytes, st));
@@ -101,8 +110,23 @@ mr_code mr_import_dlpack(mr_array *out, mr_dl_managed_tensor *tensor, mr_status 
             gather(t, 0, data, a.data, size);
         for (size_t i = 0; a.dtype == MR_BOOL && i < bytes; i++) /* any nonzero byte is true */
             ((uint8_t *)a.data)[i] = ((uint8_t *)a.data)[i] != 0;
-        delete_tensor(tensor, NULL);
+        release(tensor, NULL);
     }
     *out = a;
     return MR_OK;
+}
+
+mr_code mr_import_dlpack(mr_array *out, mr_dl_managed_tensor *tensor, mr_status *st)
+{
+    return import_tensor(out, &tensor->tensor, delete_tensor, tensor, st);
+}
+
+mr_code mr_import_dlpack_versioned(mr_array *out, mr_dl_versioned_tensor *tensor, mr_status *st)
+{
+    if (tensor->major != 1)
+        return mr_fail(st, MR_UNIMPLEMENTED,
+                       "expected a tensor of version 1 of DLPack, found version %" PRIu32
+                       ".%" PRIu32,
+                       tensor->major, tensor->minor);
+    return import_tensor(out, &tensor->tensor, delete_versioned, tensor, st);
 }

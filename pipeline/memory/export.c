@@ -10,16 +10,28 @@
 /* DLPack */
 
 typedef struct exported_tensor {
-    mr_dl_managed_tensor managed;
+    union {
+        mr_dl_managed_tensor managed;
+        mr_dl_versioned_tensor versioned;
+    } as;
     int64_t shape[MR_MAX_RANK + 1], strides[MR_MAX_RANK + 1];
     mr_buffer *owner;
 } exported_tensor;
 
-static void delete_tensor(mr_dl_managed_tensor *self)
+static void free_tensor(exported_tensor *t)
 {
-    exported_tensor *t = self->manager_ctx;
     mr_buffer_unref(t->owner);
     mr_free(t);
+}
+
+static void delete_managed(mr_dl_managed_tensor *self)
+{
+    free_tensor(self->manager_ctx);
+}
+
+static void delete_versioned(mr_dl_versioned_tensor *self)
+{
+    free_tensor(self->manager_ctx);
 }
 
 static uint8_t dlpack_code(mr_dtype t)
@@ -33,7 +45,8 @@ static uint8_t dlpack_code(mr_dtype t)
     return t >= MR_UINT8;
 }
 
-mr_code mr_export_dlpack(mr_dl_managed_tensor **out, const mr_array *a, mr_status *st)
+static mr_code export_tensor(exported_tensor **out, mr_dl_tensor *tensor, const mr_array *a,
+                             mr_status *st)
 {
     if (a->storage != MR_DENSE)
         return mr_fail(st, MR_INVALID_ARGUMENT,
@@ -52,19 +65,36 @@ mr_code mr_export_dlpack(mr_dl_managed_tensor **out, const mr_array *a, mr_statu
         t->strides[i] = stride;
         stride *= t->shape[i];
     }
-    t->managed = (mr_dl_managed_tensor){
-        .tensor = {.data = a->data,
-                   .device_type = 1,
-                   .ndim = ndim,
-                   .code = dlpack_code(a->dtype),
-                   .bits = (uint8_t)(8 * mr_dtype_size(a->dtype)),
-                   .lanes = 1,
-                   .shape = t->shape,
-                   .strides = t->strides},
-        .manager_ctx = t,
-        .deleter = delete_tensor,
-    };
-    *out = &t->managed;
+    *tensor = (mr_dl_tensor){.data = a->data,
+                             .device_type = 1,
+                             .ndim = ndim,
+                             .code = dlpack_code(a->dtype),
+                             .bits = (uint8_t)(8 * mr_dtype_size(a->dtype)),
+                             .lanes = 1,
+                             .shape = t->shape,
+                             .strides = t->strides};
+    *out = t;
+    return MR_OK;
+}
+
+mr_code mr_export_dlpack(mr_dl_managed_tensor **out, const mr_array *a, mr_status *st)
+{
+    exported_tensor *t;
+    mr_dl_tensor tensor;
+    MR_TRY(export_tensor(&t, &tensor, a, st));
+    t->as.managed = (mr_dl_managed_tensor){tensor, t, delete_managed};
+    *out = &t->as.managed;
+    return MR_OK;
+}
+
+mr_code mr_export_dlpack_versioned(mr_dl_versioned_tensor **out, const mr_array *a, mr_status *st)
+{
+    exported_tensor *t;
+    mr_dl_tensor tensor;
+    uint64_t flags = mr_array_writable(a, 0) ? 0 : MR_DL_READ_ONLY;
+    MR_TRY(export_tensor(&t, &tensor, a, st));
+    t->as.versioned = (mr_dl_versioned_tensor){1, 0, t, delete_versioned, flags, tensor};
+    *out = &t->as.versioned;
     return MR_OK;
 }
 

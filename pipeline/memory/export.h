@@ -16,12 +16,12 @@
  * If elements may differ in shape, a block whose elements do not differ is DENSE or BYTES. Apply
  * mr_array_to_ragged first to export all blocks of the component with the same Arrow type.
  *
- * A column exported without a copy is shared with all its other users. Neither interface can mark
- * it read-only, but the consumer must not write to it. The values of a whole column start 64-byte
- * aligned, those of a slice at any row.
+ * A column exported without a copy is shared with all its other users. The consumer must not write
+ * to it, except to a DLPack tensor of version 1 without MR_DL_READ_ONLY. The values of a whole
+ * column start 64-byte aligned, those of a slice at any row.
  *
  * thread   any; exported objects may be released from any thread
- * source   DLPack 0.8 (dlpack.h), Arrow columnar format 1.0 (C data interface)
+ * source   DLPack 0.8 and 1.1 (dlpack.h), Arrow columnar format 1.0 (C data interface)
  * since    0.1 */
 #include "array.h"
 
@@ -29,7 +29,8 @@
 extern "C" {
 #endif
 
-/* These have the memory layout of DLPack's DLTensor and DLManagedTensor; pointers may be cast. */
+/* These have the memory layout of DLPack's DLTensor, DLManagedTensor and DLManagedTensorVersioned;
+ * pointers may be cast. */
 typedef struct mr_dl_tensor {
     void *data;
     int32_t device_type; /* 1: host */
@@ -48,6 +49,18 @@ struct mr_dl_managed_tensor {
     mr_dl_tensor tensor;
     void *manager_ctx;
     void (*deleter)(mr_dl_managed_tensor *self); /* the consumer calls it once */
+};
+
+#define MR_DL_READ_ONLY UINT64_C(1) /* a flag: the consumer must not write the values */
+#define MR_DL_IS_COPIED UINT64_C(2)
+
+typedef struct mr_dl_versioned_tensor mr_dl_versioned_tensor;
+struct mr_dl_versioned_tensor {
+    uint32_t major, minor; /* version of DLPack: 1.0; the rest is read only if major is known */
+    void *manager_ctx;
+    void (*deleter)(mr_dl_versioned_tensor *self); /* the consumer calls it once; may be NULL */
+    uint64_t flags;
+    mr_dl_tensor tensor;
 };
 
 /* Layout, names and include guards are those of the Arrow specification, so the definitions of
@@ -93,6 +106,12 @@ struct ArrowArrayStream {
  *          MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_export_dlpack(mr_dl_managed_tensor **out, const mr_array *a,
                                 mr_status *st) MR_NODISCARD;
+
+/* The same as version 1.0 of DLPack, which "dltensor_versioned" capsules contain. The flags have
+ * MR_DL_READ_ONLY unless the column is writable (mr_array_writable) before the call; the caller
+ * then no longer reads it. since 0.2 */
+MR_API mr_code mr_export_dlpack_versioned(mr_dl_versioned_tensor **out, const mr_array *a,
+                                          mr_status *st) MR_NODISCARD;
 
 /* Exports a column to *array and *schema, each released through its own callback. name (NULL: "")
  * is copied. A row of rank 0 is one value, a row of rank r a list of lists nested r deep. If an

@@ -24,7 +24,7 @@
  * mr_from_arrow (ops/sources.h) makes a dataset of an Arrow stream, mr_from_arrays one of columns.
  *
  * thread   any; the thread that releases the last view releases the imported object
- * source   DLPack 0.8 (dlpack.h), Arrow columnar format 1.0 (C data interface)
+ * source   DLPack 0.8 and 1.1 (dlpack.h), Arrow columnar format 1.0 (C data interface)
  * since    0.1 */
 #include "export.h"
 
@@ -38,6 +38,11 @@ extern "C" {
  *          MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_import_dlpack(mr_array *out, mr_dl_managed_tensor *tensor,
                                 mr_status *st) MR_NODISCARD;
+
+/* The same for a tensor of version 1 of DLPack. since 0.2
+ * errors   as above; MR_UNIMPLEMENTED: another major version */
+MR_API mr_code mr_import_dlpack_versioned(mr_array *out, mr_dl_versioned_tensor *tensor,
+                                          mr_status *st) MR_NODISCARD;
 
 /* Imports each entry of *array, which has the type *schema, as a row of *out. The array is moved:
  * its release is NULL afterwards. On failure the caller keeps it. The caller always keeps schema.

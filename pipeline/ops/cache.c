@@ -11,7 +11,6 @@
  * With a file name, streams/file_cache.c does all of this. */
 #include "pipeline/ops/sequence.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "pipeline/engine/op_source.h"
@@ -19,6 +18,7 @@
 #include "pipeline/log.h"
 #include "pipeline/streams/elements/file_cache.h"
 #include "pipeline/streams/read_ahead_queue.h"
+#include "pipeline/system/fork.h"
 
 struct params {
     char *filename; /* NULL or empty: in memory */
@@ -37,7 +37,7 @@ struct record {
 };
 
 struct shared {
-    pthread_mutex_t lock; /* guards the rest */
+    mr__lock lock; /* guards the rest */
     bool complete;
     bool lost; /* complete, but must be read again from record.position before use */
     struct record record;
@@ -58,7 +58,7 @@ enum { MAX_BLOCKS = 1 << 28, MOST_BYTES = 32 << 20 /* of a large block */ };
 static void init_shared(void *p)
 {
     struct shared *c = p;
-    pthread_mutex_init(&c->lock, NULL);
+    mr__lock_init(&c->lock);
 }
 
 static void reset_record(struct record *r)
@@ -74,7 +74,7 @@ static void destroy_shared(void *p)
 {
     struct shared *c = p;
     reset_record(&c->record);
-    pthread_mutex_destroy(&c->lock);
+    mr__lock_destroy(&c->lock);
 }
 
 static mr_code shared_of(mr_iter *it, struct shared **c, mr_status *st)
@@ -153,7 +153,7 @@ static mr_code publish(mr_iter *it, mr_status *st)
         mr_buffer_unref(s->record.position);
         s->record.position = NULL;
     }
-    pthread_mutex_lock(&c->lock);
+    mr__lock_take(&c->lock);
     if (!c->complete) {
         struct record old = c->record;
         c->record = s->record;
@@ -161,7 +161,7 @@ static mr_code publish(mr_iter *it, mr_status *st)
         c->complete = true;
         c->lost = false;
     }
-    pthread_mutex_unlock(&c->lock);
+    mr__lock_release(&c->lock);
     s->published = true;
     mr_iter_set_records(it, false);
     reset_record(&s->record);
@@ -243,11 +243,11 @@ static mr_code record_again(mr_iter *it, const void *position, size_t n, uint64_
 static mr_code refill(mr_iter *it, struct shared *c, mr_status *st)
 {
     struct state *s = it->state;
-    pthread_mutex_lock(&c->lock);
+    mr__lock_take(&c->lock);
     bool lost = c->lost;
     mr_buffer *position = lost ? mr_buffer_ref(c->record.position) : NULL;
     uint64_t rows = c->record.rows, errors = c->record.errors;
-    pthread_mutex_unlock(&c->lock);
+    mr__lock_release(&c->lock);
     if (!lost)
         return MR_OK;
     mr_code rc =
@@ -255,11 +255,11 @@ static mr_code refill(mr_iter *it, struct shared *c, mr_status *st)
     mr_buffer_unref(position);
     mr_iter_close_input(it, 0);
     if (rc == MR_OK) {
-        pthread_mutex_lock(&c->lock);
+        mr__lock_take(&c->lock);
         struct record old = c->record;
         c->record = s->record;
         c->lost = false;
-        pthread_mutex_unlock(&c->lock);
+        mr__lock_release(&c->lock);
         s->record = old;
     }
     reset_record(&s->record);
@@ -303,9 +303,9 @@ static mr_code open(mr_iter *it, mr_status *st)
     if (in_file(it))
         return open_file(it, st);
     MR_TRY(shared_of(it, &c, st));
-    pthread_mutex_lock(&c->lock);
+    mr__lock_take(&c->lock);
     s->reading = c->complete;
-    pthread_mutex_unlock(&c->lock);
+    mr__lock_release(&c->lock);
     return s->reading ? MR_OK : begin(it, st);
 }
 
@@ -411,9 +411,9 @@ static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
     void *p;
     MR_TRY(mr_node_shared(node, sizeof(struct shared), init_shared, destroy_shared, &p, st));
     struct shared *c = p;
-    pthread_mutex_lock(&c->lock);
+    mr__lock_take(&c->lock);
     bool complete = c->complete;
-    pthread_mutex_unlock(&c->lock);
+    mr__lock_release(&c->lock);
     MR_TRY(mr_state_put_u64(w, complete, st));
     return complete ? save_record(&c->record, true, w, st) : MR_OK;
 }
@@ -433,12 +433,12 @@ static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
         reset_record(&fresh);
         return rc;
     }
-    pthread_mutex_lock(&c->lock);
+    mr__lock_take(&c->lock);
     struct record old = c->record;
     c->record = fresh;
     c->complete = complete;
     c->lost = complete && fresh.position;
-    pthread_mutex_unlock(&c->lock);
+    mr__lock_release(&c->lock);
     reset_record(&old);
     return MR_OK;
 }

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/fnv.h"
 #include "pipeline/params/expr.h"
 #include "pipeline/params/float_digits.h"
+#include "pipeline/splitmix.h"
 #include "pipeline/utf8.h"
 
 /* ---- growing text ---- */
@@ -281,8 +283,52 @@ static mr_code put_empty(mr__text *t, const mr_array *a, mr_status *st)
     return mr__text_puts(t, "\")", st);
 }
 
+static uint64_t add_bytes(uint64_t h, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    uint64_t word;
+    for (; n >= sizeof word; n -= sizeof word, p += sizeof word) {
+        memcpy(&word, p, sizeof word);
+        h = (h ^ word) * MR__GOLDEN;
+        h ^= h >> 29;
+    }
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * MR__GOLDEN;
+    return mr__splitmix(h);
+}
+
+/* A resident tensor is memory of the caller: its type, shape and a hash of its values stand for it,
+ * so that a position and a cache notice other values. */
+static mr_code put_reference(mr__text *t, const mr_array *a, mr_status *st)
+{
+    char hash[24];
+    const int64_t *splits = a->storage == MR_RAGGED ? ((const mr_row *)a->data)->splits : NULL;
+    size_t n = count_values(a);
+    uint64_t h = MR__FNV_BASIS;
+    if (splits) {
+        n = (size_t)splits[mr_array_row_shape(a, 0)[0]];
+        for (int d = 2; d < a->rank; d++)
+            n *= (size_t)mr_array_row_shape(a, 0)[d];
+        h = add_bytes(h, splits, ((size_t)mr_array_row_shape(a, 0)[0] + 1) * sizeof *splits);
+    }
+    if (a->dtype == MR_STRING) {
+        const mr_bytes *b = mr__literal_values(a);
+        for (size_t i = 0; i < n; i++)
+            h = add_bytes(h ^ b[i].size, b[i].data, b[i].size);
+    } else
+        h = add_bytes(h, mr__literal_values(a), n * mr_dtype_size(a->dtype));
+    MR_TRY(mr__text_puts(t, "array(\"", st));
+    MR_TRY(mr__text_puts(t, mr_dtype_name(a->dtype), st));
+    if (a->rank)
+        MR_TRY(put_shape(t, a, st));
+    snprintf(hash, sizeof hash, "\", \"%016" PRIx64 "\")", h);
+    return mr__text_puts(t, hash, st);
+}
+
 mr_code mr__literal_tensor(mr__text *t, const mr_array *a, mr_status *st)
 {
+    if (a->resident)
+        return put_reference(t, a, st);
     if (a->storage == MR_RAGGED && ((const mr_row *)a->data)->splits)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a ragged tensor has no text form; the graph can be sent as protobuf");

@@ -20,7 +20,8 @@ mr_code mr__text_finish(mr__text *t, char **out, mr_status *st) MR_NODISCARD;
 void mr__literal_double(double f, char *buf);
 void mr__literal_float(float f, char *buf);
 mr_code mr__literal_string(mr__text *t, const char *s, size_t n, mr_status *st) MR_NODISCARD;
-/* Prints a tensor of one row: nested lists, in a cast() unless literals have its dtype.
+/* Prints a tensor of one row: nested lists, in a cast() unless literals have its dtype; if it is
+ * resident, a reference, which does not parse: array("float32[2, 3]", "hash of the values").
  * errors   MR_FAILED_PRECONDITION: ragged */
 mr_code mr__literal_tensor(mr__text *t, const mr_array *a, mr_status *st) MR_NODISCARD;
 

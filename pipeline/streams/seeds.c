@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/seeds.h"
 
-#include <pthread.h>
-
 #include "pipeline/engine/philox.h"
+#include "pipeline/system/fork.h"
 
 struct shared {
-    pthread_mutex_t lock; /* guards the rest */
+    mr__lock lock; /* guards the rest */
     bool seeded;
     uint64_t pair[2];
     mr__philox generator;
@@ -16,13 +15,13 @@ struct shared {
 static void init(void *p)
 {
     struct shared *c = p;
-    pthread_mutex_init(&c->lock, NULL);
+    mr__lock_init(&c->lock);
 }
 
 static void destroy(void *p)
 {
     struct shared *c = p;
-    pthread_mutex_destroy(&c->lock);
+    mr__lock_destroy(&c->lock);
 }
 
 static mr_code shared_of(mr_dataset *node, struct shared **c, mr_status *st)
@@ -46,7 +45,7 @@ mr_code mr__seeds_draw(mr_iter *it, const int64_t *seed, bool again, uint64_t pa
     struct shared *c;
     MR_TRY(shared_of(it->node, &c, st));
     uint64_t fresh = seed ? 0 : mr_iter_fresh_seed(it);
-    pthread_mutex_lock(&c->lock);
+    mr__lock_take(&c->lock);
     if (!c->seeded) {
         if (seed)
             mr__seed_pair(*seed, c->pair);
@@ -59,7 +58,7 @@ mr_code mr__seeds_draw(mr_iter *it, const int64_t *seed, bool again, uint64_t pa
     pair[0] = again ? mr__philox_next(&c->generator) : c->pair[0];
     pair[1] = again ? mr__philox_next(&c->generator) : c->pair[1];
     c->drawn += again ? 2 : 0;
-    pthread_mutex_unlock(&c->lock);
+    mr__lock_release(&c->lock);
     return MR_OK;
 }
 
@@ -68,10 +67,10 @@ mr_code mr__seeds_save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
 {
     struct shared *c;
     MR_TRY(shared_of(node, &c, st));
-    pthread_mutex_lock(&c->lock);
+    mr__lock_take(&c->lock);
     bool seeded = c->seeded;
     uint64_t pair[2] = {c->pair[0], c->pair[1]}, drawn = c->drawn;
-    pthread_mutex_unlock(&c->lock);
+    mr__lock_release(&c->lock);
     MR_TRY(mr_state_put_u64(w, seeded, st));
     if (!seeded)
         return MR_OK;
@@ -91,13 +90,13 @@ mr_code mr__seeds_restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
         MR_TRY(mr_state_get_u64(r, &pair[1], st));
         MR_TRY(mr_state_get_u64(r, &drawn, st));
     }
-    pthread_mutex_lock(&c->lock);
+    mr__lock_take(&c->lock);
     c->pair[0] = pair[0];
     c->pair[1] = pair[1];
     c->drawn = drawn;
     c->seeded = false;
     if (seeded)
         start_generator(c);
-    pthread_mutex_unlock(&c->lock);
+    mr__lock_release(&c->lock);
     return MR_OK;
 }

@@ -4,6 +4,12 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "pipeline/system/fork.h"
+
+/* Libraries are opened one at a time, and not during a fork. */
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+MR__AROUND_FORK(opening, NULL)
+
 static mr_code fail(const mr__late_library *l, mr_code code, const char *why, mr_status *st)
 {
     mr_fail(st, code, "%s by %s, which cannot be loaded (%s); install %s", l->what, l->soname, why,
@@ -36,8 +42,8 @@ mr_code mr__late_library_need(mr__late_library *l, mr_status *st)
 {
     if (atomic_load_explicit(&l->open, memory_order_acquire))
         return MR_OK;
-    pthread_mutex_lock(&l->lock);
+    pthread_mutex_lock(&opening);
     mr_code rc = atomic_load_explicit(&l->open, memory_order_relaxed) ? MR_OK : open_library(l, st);
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_unlock(&opening);
     return rc;
 }

@@ -14,7 +14,6 @@
  *     spng.spng_ctx_free(png);
  *
  * thread   any */
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "pipeline/status.h"
@@ -25,8 +24,7 @@ typedef struct mr__late_library {
     const char *package; /* Debian package */
     const char *names;   /* NUL-terminated names of the functions; an empty one ends the list */
     void *table;         /* of pointers to them, in that order */
-    pthread_mutex_t lock;
-    atomic_bool open; /* the table is filled and stays so */
+    atomic_bool open;    /* the table is filled and stays so */
 } mr__late_library;
 
 #define MR__LATE_MEMBER(function) __typeof__(function) *function;
@@ -35,8 +33,7 @@ typedef struct mr__late_library {
 #define MR__LATE_TEXT(function) #function "\0"
 #define MR__LATE_LIBRARY(what, soname, package, FUNCTIONS, table)                                  \
     {                                                                                              \
-        what, soname, package, FUNCTIONS(MR__LATE_NAME), &(table), PTHREAD_MUTEX_INITIALIZER,      \
-            false                                                                                  \
+        what, soname, package, FUNCTIONS(MR__LATE_NAME), &(table), false                           \
     }
 
 /* Loads the library and fills the table, unless it is filled. After a failure, the next call tries

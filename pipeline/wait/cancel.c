@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signals are blocked while the lock is held: a handler that triggers cannot have interrupted the
- * holder, so it may wait for the lock. */
+ * holder, so it may wait for the lock.
+ *
+ * In a forked child the waiters of an object are threads of the parent, and its descriptor wakes
+ * them: the first use there forgets both. */
 #include "pipeline/wait/cancel.h"
 
 #include <errno.h>
@@ -11,7 +14,10 @@
 #include <sys/eventfd.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
+#include "pipeline/system/spin_once.h"
 #include "pipeline/system/system.h"
+#include "pipeline/wait/wait.h"
 
 struct mr_cancel {
     atomic_size_t refs;
@@ -20,7 +26,9 @@ struct mr_cancel {
     mr_cancel_waiter link; /* registered with parent. Lock order: the parent's first */
     pthread_mutex_t lock;  /* guards the fields below */
     mr_cancel_waiter *first;
-    int fd; /* -1: not yet requested */
+    int fd;             /* -1: not yet requested */
+    bool has_forgotten; /* waiters of a parent may unregister although they are not listed */
+    atomic_uint forks;  /* twice mr__forks() of its last use; odd: it is being renewed */
 };
 
 static void wake_child(mr_cancel_waiter *w)
@@ -35,6 +43,7 @@ mr_code mr_cancel_new(mr_cancel *parent, mr_cancel **out, mr_status *st)
         return mr_fail_memory(st, sizeof *c, "a cancel object");
     atomic_init(&c->refs, 1);
     pthread_mutex_init(&c->lock, NULL);
+    atomic_init(&c->forks, 2 * mr__forks());
     c->fd = -1;
     if (parent) {
         c->parent = mr_cancel_ref(parent);
@@ -67,11 +76,35 @@ void mr_cancel_unref(mr_cancel *c)
     mr_free(c);
 }
 
+/* Signals are blocked. */
+static void renew(mr_cancel *c)
+{
+    unsigned now = 2 * mr__forks();
+    /* Acquire, release: a thread that finds the number new finds the rest new. */
+    unsigned seen = atomic_load_explicit(&c->forks, memory_order_acquire);
+    while (seen != now) {
+        if (seen == now + 1) { /* another thread renews it */
+            mr__spin_once();
+            seen = atomic_load_explicit(&c->forks, memory_order_acquire);
+        } else if (atomic_compare_exchange_weak(&c->forks, &seen, now + 1)) {
+            pthread_mutex_init(&c->lock, NULL);
+            c->first = NULL;
+            c->has_forgotten = true;
+            if (c->fd >= 0)
+                mr__sys->close(c->fd);
+            c->fd = -1;
+            atomic_store_explicit(&c->forks, now, memory_order_release);
+            break;
+        }
+    }
+}
+
 static void lock(mr_cancel *c, sigset_t *old)
 {
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, old);
+    renew(c);
     pthread_mutex_lock(&c->lock);
 }
 
@@ -104,6 +137,19 @@ void mr_cancel_trigger(mr_cancel *c)
     errno = err;
 }
 
+void mr__cancel_forget(mr_cancel *c)
+{
+    sigset_t old;
+    lock(c, &old);
+    if (!mr_cancel_is_cancelled(c->parent)) {
+        if (c->fd >= 0)
+            mr__sys->close(c->fd);
+        c->fd = -1;
+        atomic_store(&c->cancelled, false);
+    }
+    unlock(c, &old);
+}
+
 bool mr_cancel_is_cancelled(const mr_cancel *c)
 {
     return c && atomic_load(&c->cancelled);
@@ -129,11 +175,18 @@ void mr_cancel_unregister(mr_cancel *c, mr_cancel_waiter *w)
 {
     sigset_t old;
     lock(c, &old);
-    if (w->prev)
+    bool listed = true;
+    if (c->has_forgotten) {
+        mr_cancel_waiter *x = c->first;
+        while (x && x != w)
+            x = x->next;
+        listed = x != NULL;
+    }
+    if (listed && w->prev)
         w->prev->next = w->next;
-    else
+    else if (listed)
         c->first = w->next;
-    if (w->next)
+    if (listed && w->next)
         w->next->prev = w->prev;
     unlock(c, &old);
 }

@@ -18,6 +18,7 @@
 #include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "shard/distribute/dist_impl.h"
 
 #include <inttypes.h>
@@ -46,6 +47,7 @@ struct mr_dist_iterator {
     mr_segment *segments; /* the rest of the caller's slots, for one call */
     size_t segments_capacity;
     int64_t step, pass;
+    unsigned forks;     /* mr__forks() of the process that it belongs to */
     mr_identity *entry; /* of the ledger */
     size_t entry_room;
     bool done;
@@ -95,6 +97,7 @@ mr_code mr_dist_iterator_open(mr_dist_iterator **out, const mr_dist_dataset *dd,
     if (!it)
         return mr_fail_memory(st, sizeof *it, "a distributed iterator");
     it->dd = dd;
+    it->forks = mr__forks();
     it->run = opts->run;
     it->agree = opts->agree;
     it->agree_ctx = opts->agree_ctx;
@@ -311,6 +314,7 @@ mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_destination *destin
 {
     int64_t n_local = 0;
     bool any;
+    MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     if (it->done)
         return MR_END;
     for (size_t w = 0; w < (size_t)it->dd->local; w++) {
@@ -355,6 +359,7 @@ mr_code mr_optional_step_value(mr_optional_step *o, mr_step **out, mr_status *st
 
 mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st)
 {
+    MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     for (size_t w = 0; w < (size_t)it->dd->local; w++) {
         MR_TRY(mr_iterator_rewind(it->streams[w].it, st));
         it->streams[w].filled = 0;
@@ -427,6 +432,7 @@ mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **out, size_t *size, mr
 {
     bytes b = {0};
     int64_t fields[N_FIELDS];
+    MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     fields_of(it, fields);
     mr_code rc = put(&b, magic, sizeof magic, st);
     if (rc == MR_OK)
@@ -472,6 +478,7 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
                                                 "replicas per worker"};
     const unsigned char *p = state, *end = p + size;
     int64_t ours[N_FIELDS], theirs[N_FIELDS];
+    MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     if (size < STREAMS_AT || memcmp(p, magic, sizeof magic) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "not a position of a distributed pipeline: it does not start with MRD1");

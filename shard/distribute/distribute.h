@@ -22,6 +22,8 @@
  * source, or a batch is not divisible; the program exits with 1. All errors of mr_dist_iterator_*
  * are of the second kind.
  *
+ * After fork, a distributed iterator works only in the process that opened it (see iterator.h).
+ *
  * thread   a distributed dataset: any; an iterator: one at a time, mr_dist_iterator_cancel from any
  * since    0.1 */
 #include "../../pipeline/engine/iterator.h"

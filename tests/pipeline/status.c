@@ -190,6 +190,17 @@ MR_TEST(control_bytes_of_names_are_shown_not_obeyed)
     mr_eq_str(small, "a\\x0a");
 }
 
+MR_TEST(the_place_in_a_text_is_apart_from_the_words)
+{
+    mr_status st;
+    mr_status_init(&st);
+    mr_check(mr_status_place(&st) == NULL);
+    mr_fail(&st, MR_INVALID_ARGUMENT, "line 1, column 7: expected a number\n  range(\n        ^");
+    mr_eq_str(mr_status_place(&st), "  range(\n        ^");
+    mr_fail(&st, MR_NOT_FOUND, "no file\nmatches\nthis");
+    mr_check(mr_status_place(&st) == NULL);
+}
+
 MR_TEST(text_is_utf8_or_not)
 {
     mr_check(mr_text_is_utf8("", 0) && mr_text_is_utf8("a\0\xc3\xa4\xf4\x8f\xbf\xbf", 8));

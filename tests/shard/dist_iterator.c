@@ -5,6 +5,8 @@
 #include "tests/shard/steps.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 typedef struct job {
     mr_dist_dataset *dd;
@@ -31,6 +33,52 @@ static void close_job(job *j)
 {
     mr_dist_iterator_close(j->it);
     mr_dist_dataset_free(j->dd);
+}
+
+/* ---- fork ---- */
+
+/* Returns how many uses of the parent's iterator are refused in a child, of 4; closes it there. */
+static int refusals_in_child(mr_dist_iterator *it, const void *position, size_t size)
+{
+    mr_status st;
+    mr_step s;
+    void *bytes;
+    size_t n;
+    pid_t child = fork();
+    mr_check(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        int refused = mr_dist_iterator_next(it, NULL, &s, &st) == MR_FAILED_PRECONDITION;
+        refused += mr_dist_iterator_save(it, &bytes, &n, &st) == MR_FAILED_PRECONDITION;
+        refused += mr_dist_iterator_restore(it, position, size, &st) == MR_FAILED_PRECONDITION;
+        refused += mr_dist_iterator_rewind(it, &st) == MR_FAILED_PRECONDITION;
+        mr_dist_iterator_close(it);
+        _exit(refused);
+    }
+    int status;
+    mr_check(waitpid(child, &status, 0) == child);
+    mr_check(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+MR_TEST(a_child_cannot_use_the_iterator_of_its_parent)
+{
+    mr_status st;
+    mr_step s;
+    void *position;
+    size_t size;
+    const mr_dist_iterator_opts run = {
+        .run = {.positions = true, .has_threads = true, .threads = 2}};
+    job j = open_job("range(8).map(x => x, num_parallel_calls=2).batch(4).prefetch(1)", false,
+                     &(mr_distribute_opts){.num_workers = 2, .num_local_workers = 2}, &run);
+    mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+    mr_ok(mr_dist_iterator_save(j.it, &position, &size, &st), &st);
+    mr_eq_i64(refusals_in_child(j.it, position, size), 4);
+    mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+    mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_END, &st);
+    mr_eq_i64(refusals_in_child(j.it, position, size), 4);
+    mr_free(position);
+    close_job(&j);
 }
 
 /* ---- the end ---- */

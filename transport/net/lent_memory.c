@@ -2,9 +2,9 @@
 #include "transport/net/lent_memory.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "pipeline/system/fork.h"
 #include "transport/net/shared_memory.h"
 
 /* Blocks begin at pages, so that no two share a page; the last page stays free for MR_SLACK. */
@@ -24,7 +24,7 @@ struct mr__lender {
     unsigned char *map;
     size_t bytes;
     bool is_ours; /* the borrower cannot write */
-    pthread_mutex_t lock;
+    mr__lock lock;
     /* guarded by the lock */
     extent *held; /* in order */
     size_t held_bytes, landed_bytes;
@@ -46,7 +46,7 @@ mr_code mr__lender_new(mr__lender **out, size_t bytes, int *fd, mr_status *st)
     l->bytes = bytes;
     l->is_ours = mr__shared_memory_is_read_only(*fd);
     atomic_init(&l->refs, 1);
-    pthread_mutex_init(&l->lock, NULL);
+    mr__lock_init(&l->lock);
     *out = l;
     return MR_OK;
 }
@@ -69,7 +69,7 @@ void mr__lender_unref(mr__lender *l)
         mr_free(x);
     }
     mr__shared_memory_free(l->map, l->bytes);
-    pthread_mutex_destroy(&l->lock);
+    mr__lock_destroy(&l->lock);
     mr_free(l);
 }
 
@@ -100,11 +100,11 @@ static void *take(mr__lender *l, size_t n, bool lands, uint64_t *at)
     bool taken = false;
     if (!x)
         return NULL;
-    pthread_mutex_lock(&l->lock);
+    mr__lock_take(&l->lock);
     if (!lands || (!l->has_ended && l->landed_bytes + whole <= l->bytes / MR__LANDED_PART))
         taken = take_first(l, x, whole, lands);
     *at = x->at; /* not later: a faulty peer may free it at any time */
-    pthread_mutex_unlock(&l->lock);
+    mr__lock_release(&l->lock);
     if (taken)
         return l->map + *at;
     mr_free(x);
@@ -129,13 +129,13 @@ static extent **find(mr__lender *l, uint64_t at, bool lands)
 bool mr__lender_keep(mr__lender *l, uint64_t at, mr_buffer *keeps)
 {
     mr_buffer *old = NULL;
-    pthread_mutex_lock(&l->lock);
+    mr__lock_take(&l->lock);
     extent **place = l->has_ended ? NULL : find(l, at, false);
     if (place) {
         old = (*place)->keeps;
         (*place)->keeps = mr_buffer_ref(keeps);
     }
-    pthread_mutex_unlock(&l->lock);
+    mr__lock_release(&l->lock);
     mr_buffer_unref(old);
     return place != NULL;
 }
@@ -143,7 +143,7 @@ bool mr__lender_keep(mr__lender *l, uint64_t at, mr_buffer *keeps)
 static bool give(mr__lender *l, uint64_t at, bool lands)
 {
     extent *x = NULL;
-    pthread_mutex_lock(&l->lock);
+    mr__lock_take(&l->lock);
     extent **place = find(l, at, lands);
     if (place) {
         x = *place;
@@ -151,7 +151,7 @@ static bool give(mr__lender *l, uint64_t at, bool lands)
         l->held_bytes -= x->bytes;
         l->landed_bytes -= lands ? x->bytes : 0;
     }
-    pthread_mutex_unlock(&l->lock);
+    mr__lock_release(&l->lock);
     if (x)
         mr_buffer_unref(x->keeps); /* which may free a landing */
     mr_free(x);
@@ -168,13 +168,13 @@ void mr__lender_end(mr__lender *l)
     mr_buffer *keeps;
     do {
         keeps = NULL;
-        pthread_mutex_lock(&l->lock);
+        mr__lock_take(&l->lock);
         l->has_ended = true;
         for (extent *x = l->held; x && !keeps; x = x->next) {
             keeps = x->keeps;
             x->keeps = NULL;
         }
-        pthread_mutex_unlock(&l->lock);
+        mr__lock_release(&l->lock);
         mr_buffer_unref(keeps);
     } while (keeps);
 }
@@ -211,9 +211,9 @@ const uint8_t *mr__lender_memory(const mr__lender *l, size_t *bytes)
 
 size_t mr__lender_held(mr__lender *l)
 {
-    pthread_mutex_lock(&l->lock);
+    mr__lock_take(&l->lock);
     size_t n = l->held_bytes;
-    pthread_mutex_unlock(&l->lock);
+    mr__lock_release(&l->lock);
     return n;
 }
 
@@ -228,7 +228,7 @@ struct mr__borrower {
     atomic_size_t refs; /* the owner's, and one for each buffer */
     unsigned char *map;
     size_t bytes;
-    pthread_mutex_t lock;
+    mr__lock lock;
     /* guarded by the lock */
     done *done; /* room for all wrapped buffers, so that returning one allocates no memory */
     size_t n_done, done_bytes, n_wrapped, capacity;
@@ -248,7 +248,7 @@ mr_code mr__borrower_new(mr__borrower **out, int fd, size_t bytes, mr_status *st
     b->map = map;
     b->bytes = bytes;
     atomic_init(&b->refs, 1);
-    pthread_mutex_init(&b->lock, NULL);
+    mr__lock_init(&b->lock);
     *out = b;
     return MR_OK;
 }
@@ -259,7 +259,7 @@ void mr__borrower_unref(mr__borrower *b)
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
         return;
     mr__shared_memory_free(b->map, b->bytes);
-    pthread_mutex_destroy(&b->lock);
+    mr__lock_destroy(&b->lock);
     mr_free(b->done);
     mr_free(b);
 }
@@ -275,11 +275,11 @@ static void buffer_gone(void *ctx, void *data)
     loan *x = ctx;
     mr__borrower *b = x->from;
     (void)data;
-    pthread_mutex_lock(&b->lock);
+    mr__lock_take(&b->lock);
     b->done[b->n_done++] = x->what;
     b->done_bytes += x->what.bytes;
     b->n_wrapped--;
-    pthread_mutex_unlock(&b->lock);
+    mr__lock_release(&b->lock);
     mr_free(x);
     mr__borrower_unref(b);
 }
@@ -303,21 +303,21 @@ mr_code mr__borrower_wrap(mr__borrower *b, uint64_t at, uint64_t n, uint64_t wor
     if (!x)
         return mr_fail_memory(st, sizeof *x, "a block");
     *x = (loan){b, {at, (size_t)worth}};
-    pthread_mutex_lock(&b->lock);
+    mr__lock_take(&b->lock);
     mr_code rc = MR_GROW(b->done, b->capacity, b->n_done + b->n_wrapped + 1, SIZE_MAX / 16,
                          "blocks in shared memory", st);
     if (rc == MR_OK)
         b->n_wrapped++;
-    pthread_mutex_unlock(&b->lock);
+    mr__lock_release(&b->lock);
     if (rc == MR_OK) {
         rc = mr_buffer_wrap(out, b->map + at, (size_t)n, true, buffer_gone, x, st);
         if (rc == MR_OK) {
             atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
             return MR_OK;
         }
-        pthread_mutex_lock(&b->lock);
+        mr__lock_take(&b->lock);
         b->n_wrapped--;
-        pthread_mutex_unlock(&b->lock);
+        mr__lock_release(&b->lock);
     }
     mr_free(x);
     return rc;
@@ -326,13 +326,13 @@ mr_code mr__borrower_wrap(mr__borrower *b, uint64_t at, uint64_t n, uint64_t wor
 size_t mr__borrower_done(mr__borrower *b, size_t least_bytes, uint64_t *at, size_t most)
 {
     size_t n = 0;
-    pthread_mutex_lock(&b->lock);
+    mr__lock_take(&b->lock);
     if (b->done_bytes >= least_bytes)
         for (; n < most && b->n_done; n++) {
             const done *x = &b->done[--b->n_done];
             at[n] = x->at;
             b->done_bytes -= x->bytes;
         }
-    pthread_mutex_unlock(&b->lock);
+    mr__lock_release(&b->lock);
     return n;
 }

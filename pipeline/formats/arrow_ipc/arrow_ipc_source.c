@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "pipeline/bytes.h"
+#include "pipeline/system/fork.h"
 #include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 
@@ -20,11 +20,11 @@ enum {
 
 /* The first bytes of standard input, a pipe, identified by its inode. */
 static struct {
-    pthread_mutex_t lock; /* guards the rest */
+    mr__lock lock; /* guards the rest */
     uint64_t inode;
     uint8_t *v;
     size_t n, capacity;
-} input = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} input = {.lock = MR__LOCK_FREE};
 
 /* ---- bytes ---- */
 
@@ -34,14 +34,14 @@ static mr_code take_head(mr__arrow_source *s, mr_status *st)
     mr_code rc = MR_OK;
     if (mr__sys->fstat(STDIN_FILENO, &info) != 0)
         return mr_fail_errno(st, errno, "cannot stat standard input");
-    pthread_mutex_lock(&input.lock);
+    mr__lock_take(&input.lock);
     if (input.n && input.inode == (uint64_t)info.st_ino) {
         s->head = mr_memdup(input.v, input.n);
         s->head_size = input.n;
         if (!s->head)
             rc = mr_fail_memory(st, input.n, "the head of standard input");
     }
-    pthread_mutex_unlock(&input.lock);
+    mr__lock_release(&input.lock);
     s->stands = (int64_t)s->head_size;
     return rc;
 }
@@ -300,12 +300,12 @@ mr_code mr__arrow_input_head(mr__arrow_source *s, mr_status *st)
     *s = (mr__arrow_source){.size = -1};
     if (mr__sys->fstat(STDIN_FILENO, &info) != 0)
         return mr_fail_errno(st, errno, "cannot stat standard input");
-    pthread_mutex_lock(&input.lock);
+    mr__lock_take(&input.lock);
     if (input.inode != (uint64_t)info.st_ino) {
         input.n = 0;
         input.inode = (uint64_t)info.st_ino;
     }
     mr_code rc = keep_schema(st);
-    pthread_mutex_unlock(&input.lock);
+    mr__lock_release(&input.lock);
     return rc == MR_OK ? take_head(s, st) : rc;
 }

@@ -2,7 +2,6 @@
 #include "pipeline/formats/tfrecord/zstd_records.h"
 
 #include <inttypes.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "pipeline/files/whole_file.h"
@@ -10,6 +9,7 @@
 #include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/tfrecord/zstd_records_impl.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 
 /* A block of a frame that holds data has at least 4 bytes and expands to at most 128 KiB. */
 enum { LEVEL = 3, BLOCK_LEAST = 4, BLOCK_MOST = 128 << 10 };
@@ -207,7 +207,7 @@ mr_code mr__zstd_dictionary_train(const void *samples, const size_t *sizes, size
                                   size_t *size, mr_status *st)
 {
     /* The trainer of some versions keeps a context in a static variable. */
-    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    static mr__lock one_at_a_time = MR__LOCK_FREE;
     size_t total = 0, with = 0, without = 0;
     *out = NULL;
     *size = 0;
@@ -222,9 +222,9 @@ mr_code mr__zstd_dictionary_train(const void *samples, const size_t *sizes, size
     void *made = mr_malloc(capacity);
     if (!made)
         return mr_fail_memory(st, capacity, "a dictionary");
-    pthread_mutex_lock(&one_at_a_time);
+    mr__lock_take(&one_at_a_time);
     size_t got = mr__zstd.ZDICT_trainFromBuffer(made, capacity, samples, sizes, (unsigned)n);
-    pthread_mutex_unlock(&one_at_a_time);
+    mr__lock_release(&one_at_a_time);
     mr_code rc = MR_OK;
     if (!mr__zstd.ZDICT_isError(got)) { /* an error: the samples have nothing in common */
         rc = size_with(NULL, 0, samples, sizes, n, &without, st);

@@ -12,14 +12,14 @@
 
 void mr__deferred_file_init(mr__deferred_file *l)
 {
-    pthread_mutex_init(&l->lock, NULL);
+    mr__lock_init(&l->lock);
     l->ready = false;
     l->path = NULL;
 }
 
 void mr__deferred_file_reset(mr__deferred_file *l)
 {
-    pthread_mutex_destroy(&l->lock);
+    mr__lock_destroy(&l->lock);
     mr_free(l->path);
 }
 
@@ -28,12 +28,12 @@ mr_code mr__deferred_file_get(const mr_rows *r, mr__deferred_file *l,
 {
     mr_status why;
     mr_code rc = MR_OK;
-    pthread_mutex_lock(&l->lock);
+    mr__lock_take(&l->lock);
     bool before = l->ready;
     if (!before)
         rc = make(r, &why);
     l->ready = before || rc == MR_OK;
-    pthread_mutex_unlock(&l->lock);
+    mr__lock_release(&l->lock);
     if (before && l->path) /* for iterators that record what they read; it does not change now */
         rc = mr__file_read_again(l->path, &why);
     if (rc == MR_OK)

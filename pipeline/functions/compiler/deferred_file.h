@@ -4,14 +4,14 @@
 /* Data that a function reads from a file named in its call: a vocabulary, moments. The file is read
  * with the first block, not when the graph is built, because graphs are also built on machines that
  * only forward them. Private to functions/. */
-#include <pthread.h>
 
 #include "pipeline/functions/compiler/typed_tree.h"
 #include "pipeline/memory/buffer.h"
+#include "pipeline/system/fork.h"
 
 /* A part of the call's plan. The data that it guards is immutable once loaded. */
 typedef struct mr__deferred_file {
-    pthread_mutex_t lock;
+    mr__lock lock;
     bool ready;
     char *path; /* of the file that was read; NULL: none yet */
 } mr__deferred_file;

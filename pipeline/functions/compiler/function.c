@@ -8,6 +8,7 @@
 #include "pipeline/functions/compiler/typed_tree.h"
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/op.h"
+#include "pipeline/system/fork.h"
 
 /* Registered functions; they are few, and looked up when a graph is built. */
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the three below */
@@ -16,6 +17,7 @@ static struct entry {
     mr_fn *fn;
 } * registry;
 static size_t n_registered, registry_capacity;
+MR__AROUND_FORK(registry_lock, NULL)
 
 /* A function that only carries the error of its construction. NULL if memory is lacking, which
  * an op treats as a missing function. */

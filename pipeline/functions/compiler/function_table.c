@@ -6,6 +6,7 @@
 #include "pipeline/functions/compiler/type_check.h"
 #include "pipeline/graph/op.h"
 #include "pipeline/params/token.h"
+#include "pipeline/system/fork.h"
 
 #define MR_FUNCTION(name) extern const mr_function mr_function_##name;
 #include "pipeline/functions/library/functions.def"
@@ -24,6 +25,7 @@ static struct {
     const mr_function **v;
     size_t n, capacity;
 } registered = {.lock = PTHREAD_MUTEX_INITIALIZER};
+MR__AROUND_FORK(registered.lock, NULL)
 
 const mr_function *mr_function_at(size_t i)
 {

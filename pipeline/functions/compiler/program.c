@@ -209,24 +209,24 @@ static mr_code cached_code(mr_fn *fn, const mr_spec *in, code **out, mr_status *
 {
     struct mr_fn_cache *cache = fn->cache;
     *out = NULL;
-    pthread_mutex_lock(&cache->lock);
+    mr__lock_take(&cache->lock);
     if (cache->program &&
         (fn->instance ? mr__spec_covers(cache->in, in) : mr_spec_equal(cache->in, in))) {
         *out = (code *)cache->program;
         mr__object_ref(cache->program);
     }
-    pthread_mutex_unlock(&cache->lock);
+    mr__lock_release(&cache->lock);
     if (*out)
         return MR_OK;
     MR_TRY(compile(fn, in, out, st));
     mr_spec *spec = mr_spec_ref(in);
     mr__object_ref(&(*out)->obj);
-    pthread_mutex_lock(&cache->lock);
+    mr__lock_take(&cache->lock);
     mr__object *old = cache->program;
     mr_spec *old_in = cache->in;
     cache->program = &(*out)->obj;
     cache->in = spec;
-    pthread_mutex_unlock(&cache->lock);
+    mr__lock_release(&cache->lock);
     mr__object_unref(old);
     mr_spec_unref(old_in);
     return MR_OK;

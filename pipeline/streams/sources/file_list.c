@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/sources/file_list.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +11,7 @@
 #include "pipeline/fnv.h"
 #include "pipeline/formats/shards/data_files.h"
 #include "pipeline/formats/shards/missing_shards.h"
+#include "pipeline/system/fork.h"
 
 enum { MOST_FILES = 1 << 28 };
 
@@ -139,7 +139,7 @@ mr_code mr__file_list_look(const mr_strs *names, mr__file_list **out, mr_status 
 
 /* The state shared by the iterators of one dataset. */
 struct shared {
-    pthread_mutex_t lock; /* guards the rest */
+    mr__lock lock; /* guards the rest */
     mr__file_list *list;
     mr__record_set *records; /* of the list, or of literal names; NULL: not opened yet */
     bool expects;            /* of the expected list: number of files and their fingerprint */
@@ -150,7 +150,7 @@ struct shared {
 
 static void init_shared(void *p)
 {
-    pthread_mutex_init(&((struct shared *)p)->lock, NULL);
+    mr__lock_init(&((struct shared *)p)->lock);
 }
 
 static void destroy_shared(void *p)
@@ -158,7 +158,7 @@ static void destroy_shared(void *p)
     struct shared *s = p;
     mr__file_list_unref(s->list);
     mr__record_set_unref(s->records);
-    pthread_mutex_destroy(&s->lock);
+    mr__lock_destroy(&s->lock);
 }
 
 static mr_code shared_of(mr_dataset *node, struct shared **out, mr_status *st)
@@ -171,9 +171,9 @@ static mr_code shared_of(mr_dataset *node, struct shared **out, mr_status *st)
 
 static mr__file_list *take_list(struct shared *s)
 {
-    pthread_mutex_lock(&s->lock);
+    mr__lock_take(&s->lock);
     mr__file_list *l = s->list ? mr__file_list_ref(s->list) : NULL;
-    pthread_mutex_unlock(&s->lock);
+    mr__lock_release(&s->lock);
     return l;
 }
 
@@ -226,7 +226,7 @@ mr_code mr__file_list_match(mr_iter *it, const mr_strs *names, bool all, mr__fil
     mr_code rc = MR_OK;
     if (!l) {
         MR_TRY(match(it, names, all, &l, st));
-        pthread_mutex_lock(&s->lock);
+        mr__lock_take(&s->lock);
         rc = fit(s, names, l, st);
         if (rc == MR_OK && !s->list) {
             s->list = mr__file_list_ref(l);
@@ -234,7 +234,7 @@ mr_code mr__file_list_match(mr_iter *it, const mr_strs *names, bool all, mr__fil
             mr__file_list_unref(l);
             l = mr__file_list_ref(s->list);
         }
-        pthread_mutex_unlock(&s->lock);
+        mr__lock_release(&s->lock);
     }
     if (rc == MR_OK)
         rc = note(it, names, all, l, st);
@@ -252,9 +252,9 @@ mr_code mr__file_list_rematch(mr_iter *it, const mr_strs *names, bool all, mr__f
     mr_status why;
     *out = NULL;
     MR_TRY(shared_of(it->node, &s, st));
-    pthread_mutex_lock(&s->lock);
+    mr__lock_take(&s->lock);
     bool expects = s->expects;
-    pthread_mutex_unlock(&s->lock);
+    mr__lock_release(&s->lock);
     mr_code rc = mr__file_list_match(it, names, all, out, &why);
     /* Lack of memory says nothing about the files. */
     if (rc == MR_OK || (!expects && rc != MR_RESOURCE_EXHAUSTED))
@@ -269,15 +269,15 @@ mr_code mr__file_list_records(mr_iter *it, const char *const *paths, size_t n, m
 {
     struct shared *s;
     MR_TRY(shared_of(it->node, &s, st));
-    pthread_mutex_lock(&s->lock);
+    mr__lock_take(&s->lock);
     mr__record_set *set = s->records ? mr__record_set_ref(s->records) : NULL;
-    pthread_mutex_unlock(&s->lock);
+    mr__lock_release(&s->lock);
     if (!set) {
         MR_TRY(mr__record_set_open(it, paths, n, &set, st));
-        pthread_mutex_lock(&s->lock);
+        mr__lock_take(&s->lock);
         if (!s->records)
             s->records = mr__record_set_ref(set);
-        pthread_mutex_unlock(&s->lock);
+        mr__lock_release(&s->lock);
     }
     *out = set;
     return MR_OK;
@@ -288,7 +288,7 @@ mr_code mr__file_list_draw(mr_iter *it, const int64_t *seed, uint64_t words[2], 
     struct shared *s;
     mr__philox generator;
     MR_TRY(shared_of(it->node, &s, st));
-    pthread_mutex_lock(&s->lock);
+    mr__lock_take(&s->lock);
     if (!s->has_pair) {
         s->pair[0] = s->pair[1] = 0;
         if (seed)
@@ -302,7 +302,7 @@ mr_code mr__file_list_draw(mr_iter *it, const int64_t *seed, uint64_t words[2], 
     words[0] = mr__philox_next(&generator);
     words[1] = mr__philox_next(&generator);
     s->drawn += 2;
-    pthread_mutex_unlock(&s->lock);
+    mr__lock_release(&s->lock);
     return MR_OK;
 }
 
@@ -313,14 +313,14 @@ mr_code mr__file_list_save_shared(mr_dataset *node, mr_state_w *w, mr_status *st
 {
     struct shared *s;
     MR_TRY(shared_of(node, &s, st));
-    pthread_mutex_lock(&s->lock);
+    mr__lock_take(&s->lock);
     struct shared now = *s;
     if (now.list) {
         now.expects = true;
         now.expected_n = now.list->n;
         now.expected_fingerprint = now.list->fingerprint;
     }
-    pthread_mutex_unlock(&s->lock);
+    mr__lock_release(&s->lock);
     MR_TRY(mr_state_put_u64(w, now.expects, st));
     if (now.expects) {
         MR_TRY(mr_state_put_u64(w, now.expected_n, st));
@@ -360,7 +360,7 @@ mr_code mr__file_list_restore_shared(mr_dataset *node, mr_state_r *r, mr_status 
     struct shared *s, then = {.list = NULL};
     MR_TRY(shared_of(node, &s, st));
     MR_TRY(get_expected(r, &then, st));
-    pthread_mutex_lock(&s->lock);
+    mr__lock_take(&s->lock);
     mr__file_list *old = s->list;
     mr__record_set *records = s->records;
     s->records = NULL;
@@ -377,7 +377,7 @@ mr_code mr__file_list_restore_shared(mr_dataset *node, mr_state_r *r, mr_status 
     s->pair[0] = then.pair[0];
     s->pair[1] = then.pair[1];
     s->drawn = then.drawn;
-    pthread_mutex_unlock(&s->lock);
+    mr__lock_release(&s->lock);
     mr__record_set_unref(records);
     mr__file_list_unref(old);
     return MR_OK;

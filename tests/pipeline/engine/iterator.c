@@ -2,15 +2,22 @@
 /* The iterator as a user holds it. */
 #include "pipeline/engine/iterator.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "pipeline/functions/compiler/function.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/ops/apply.h"
+#include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 
 static mr_iterator *open_text(const char *text, const mr_iterator_opts *opts)
@@ -398,4 +405,294 @@ MR_TEST(identities_join_in_zip_and_count_epochs)
     }
     mr_block_reset(&b);
     mr_iterator_close(it);
+}
+
+/* ---- rest ---- */
+
+static int count_threads(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    for (const struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* The sums of the first `passes` passes, weighted by place, so that an order shows too. */
+static void sums_of(const char *text, const mr_iterator_opts *opts, bool rests, int64_t *sums,
+                    int passes)
+{
+    int threads = count_threads();
+    mr_iterator *it = open_text(text, opts);
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    for (int i = 0; i < passes; i++) {
+        mr_code rc;
+        int64_t place = 0;
+        sums[i] = 0;
+        while ((rc = mr_iterator_next(it, 100, &b, &st)) == MR_OK)
+            for (size_t k = 0; k < b.rows; k++)
+                sums[i] += ++place * *(const int64_t *)mr_array_at(&b.columns[0], k);
+        mr_code_is(rc, MR_END, &st);
+        if (rests) {
+            mr_ok(mr_iterator_rest(it, &st), &st);
+            mr_ok(mr_iterator_rest(it, &st), &st);
+            mr_eq_i64(count_threads(), threads);
+            mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_FAILED_PRECONDITION, &st);
+            mr_check(mr_iterator_stats(it, NULL, 0) > 0);
+            mr_eq_u64(mr_spec_n_leaves(mr_iterator_spec(it)), 1);
+        }
+        mr_ok(mr_iterator_rewind(it, &st), &st);
+    }
+    mr_block_reset(&b);
+    if (rests)
+        mr_ok(mr_iterator_rest(it, &st), &st);
+    mr_iterator_close(it);
+}
+
+MR_TEST(a_rest_between_passes_changes_no_pass)
+{
+    static const char *const texts[] = {
+        "range(50).shuffle(20, seed=3).map(x => x, num_parallel_calls=2).prefetch(2)",
+        "range(50).shuffle(20, seed=3).cache().prefetch(2)",
+        "random(seed=4, rerandomize_each_iteration=true).take(9).prefetch(1)"};
+    const mr_iterator_opts opts = {
+        .has_threads = true, .threads = 2, .watch = true, .positions = true};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        int64_t plain[4], rested[4];
+        mr_test_context("%s", texts[i]);
+        sums_of(texts[i], &opts, false, plain, 4);
+        sums_of(texts[i], &opts, true, rested, 4);
+        mr_eq_mem(plain, rested, sizeof plain);
+    }
+}
+
+MR_TEST(a_position_can_be_saved_and_restored_at_rest)
+{
+    mr_iterator *it = open_text("range(10).shuffle(4, seed=1).prefetch(1)",
+                                &(mr_iterator_opts){.positions = true});
+    mr_iterator *other = open_text("range(10).shuffle(4, seed=1).prefetch(1)",
+                                   &(mr_iterator_opts){.positions = true});
+    mr_status st;
+    void *bytes, *within;
+    size_t n, n_within;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_ok(mr_iterator_rest(it, &st), &st);
+    mr_ok(mr_iterator_save(it, &bytes, &n, &st), &st);
+    mr_ok(mr_iterator_save_at(it, &b, 0, &within, &n_within, &st), &st);
+    int64_t first = *(const int64_t *)mr_array_at(&b.columns[0], 0);
+    mr_ok(mr_iterator_restore(other, within, n_within, &st), &st);
+    mr_eq_i64(next_int(other), first);
+    mr_ok(mr_iterator_rest(other, &st), &st);
+    mr_ok(mr_iterator_restore(other, bytes, n, &st), &st);
+    mr_ok(mr_iterator_restore(it, bytes, n, &st), &st);
+    for (int i = 1; i < 10; i++)
+        mr_eq_i64(next_int(other), next_int(it));
+    expect_end(it);
+    mr_block_reset(&b);
+    mr_free(bytes);
+    mr_free(within);
+    mr_iterator_close(it);
+    mr_iterator_close(other);
+}
+
+MR_TEST(an_iterator_that_waits_for_a_pipe_can_rest)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    char text[600];
+    snprintf(text, sizeof text, "text_line(\"%s\").prefetch(4)", mr_test_path("pipe"));
+    mr_check(mkfifo(mr_test_path("pipe"), 0600) == 0);
+    int fd = open(mr_test_path("pipe"), O_RDWR | O_CLOEXEC);
+    mr_check(fd >= 0 && write(fd, "a\n", 2) == 2);
+    mr_iterator *it = open_text(text, &(mr_iterator_opts){.has_threads = true, .threads = 2});
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_ok(mr_iterator_rest(it, &st), &st);
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    mr_check(write(fd, "b\n", 2) == 2);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st); /* its waits are not cancelled */
+    mr_eq_mem(((const mr_bytes *)b.columns[0].data)->data, "b", 1);
+    mr_iterator_cancel(it);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+    mr_ok(mr_iterator_rest(it, &st), &st);
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    mr_check(write(fd, "c\n", 2) == 2);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st); /* not for ever */
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    close(fd);
+}
+
+MR_TEST(a_rest_does_not_end_the_cancellation_of_the_caller)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_cancel *cancel;
+    mr_ok(mr_cancel_new(NULL, &cancel, &st), &st);
+    mr_iterator *it =
+        open_text("range(9).map(x => x).prefetch(1)", &(mr_iterator_opts){.cancel = cancel});
+    mr_cancel_trigger(cancel);
+    mr_ok(mr_iterator_rest(it, &st), &st);
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_cancel_unref(cancel);
+}
+
+/* ---- an interrupted wait ---- */
+
+typedef struct slow {
+    int64_t at;
+    atomic_bool *blocks; /* at element 5 */
+    atomic_bool stop;
+} slow;
+
+static mr_code slow_open(void *ctx, void **pass, mr_status *st)
+{
+    slow *s = calloc(1, sizeof *s);
+    (void)st;
+    s->blocks = ctx;
+    *pass = s;
+    return MR_OK;
+}
+
+static mr_code slow_next(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    slow *s = pass;
+    (void)ctx, (void)want;
+    if (s->at == 12)
+        return MR_END;
+    while (s->at == 5 && atomic_load(s->blocks) && !atomic_load(&s->stop))
+        usleep(500);
+    if (atomic_load(&s->stop))
+        return mr_fail(st, MR_CANCELLED, "stopped");
+    MR_TRY(mr_block_prepare(out, 1, st));
+    out->rows = 1;
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, 1, st));
+    *(int64_t *)out->columns[0].data = s->at++;
+    return MR_OK;
+}
+
+static void slow_cancel(void *ctx, void *pass)
+{
+    (void)ctx;
+    atomic_store(&((slow *)pass)->stop, true);
+}
+
+static void slow_close(void *ctx, void *pass)
+{
+    (void)ctx;
+    free(pass);
+}
+
+static mr_code slow_save(void *ctx, void *pass, void **bytes, size_t *size, mr_status *st)
+{
+    (void)ctx;
+    *size = sizeof(int64_t);
+    *bytes = mr_malloc(*size);
+    if (!*bytes)
+        return mr_fail_memory(st, *size, "a position");
+    memcpy(*bytes, &((slow *)pass)->at, *size);
+    return MR_OK;
+}
+
+static mr_code slow_restore(void *ctx, void *pass, const void *bytes, size_t size, mr_status *st)
+{
+    (void)ctx, (void)st;
+    memcpy(&((slow *)pass)->at, bytes, size);
+    return MR_OK;
+}
+
+MR_TEST(a_rest_does_not_wait_for_what_is_read_ahead)
+{
+    static atomic_bool blocks = true;
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *ds = mr_from_generator(&(mr_generator){.ctx = &blocks,
+                                                       .open = slow_open,
+                                                       .next = slow_next,
+                                                       .cancel = slow_cancel,
+                                                       .close = slow_close,
+                                                       .may_block = true},
+                                       spec);
+    ds = mr_prefetch(ds, 3);
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true, .threads = 2}, &st),
+          &st);
+    for (int64_t i = 0; i < 5; i++)
+        mr_eq_i64(next_int(it), i);
+    usleep(20000); /* it is likely to be in its call for element 5 now */
+    mr_ok(mr_iterator_rest(it, &st), &st);
+    atomic_store(&blocks, false);
+    mr_ok(mr_iterator_rewind(it, &st), &st);
+    for (int64_t i = 0; i < 12; i++)
+        mr_eq_i64(next_int(it), i);
+    expect_end(it);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
+}
+
+static void *interrupt_soon(void *it)
+{
+    usleep(20000);
+    mr_iterator_cancel(it);
+    return NULL;
+}
+
+MR_TEST(after_an_interruption_a_restored_position_loses_nothing)
+{
+    static atomic_bool blocks;
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    for (int form = 0; form < 4; form++) {
+        mr_status st;
+        mr_block b = MR_BLOCK_EMPTY;
+        pthread_t thread;
+        void *bytes;
+        size_t n;
+        mr_code rc;
+        int64_t next = 0;
+        mr_dataset *ds = mr_from_generator(&(mr_generator){.ctx = &blocks,
+                                                           .open = slow_open,
+                                                           .next = slow_next,
+                                                           .cancel = slow_cancel,
+                                                           .close = slow_close,
+                                                           .save = slow_save,
+                                                           .restore = slow_restore,
+                                                           .may_block = true},
+                                           spec);
+        mr_test_context("form %d", form);
+        if (form & 1)
+            ds = mr_prefetch(ds, 3);
+        if (form & 2)
+            ds = mr_map(ds, mr_fn_text("x => x"), &(mr_map_opts){.num_parallel_calls = 2});
+        mr_iterator *it = NULL;
+        mr_ok(mr_iterator_open(
+                  &it, ds,
+                  &(mr_iterator_opts){.positions = true, .has_threads = true, .threads = 2}, &st),
+              &st);
+        atomic_store(&blocks, true);
+        mr_check(pthread_create(&thread, NULL, interrupt_soon, it) == 0);
+        while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK)
+            mr_eq_i64(*(const int64_t *)b.columns[0].data, next++);
+        mr_code_is(rc, MR_CANCELLED, &st);
+        pthread_join(thread, NULL);
+        atomic_store(&blocks, false);
+        mr_ok(mr_iterator_rest(it, &st), &st);
+        mr_ok(mr_iterator_save(it, &bytes, &n, &st), &st);
+        mr_ok(mr_iterator_restore(it, bytes, n, &st), &st);
+        mr_free(bytes);
+        while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK)
+            mr_eq_i64(*(const int64_t *)b.columns[0].data, next++);
+        mr_code_is(rc, MR_END, &st);
+        mr_eq_i64(next, 12);
+        mr_block_reset(&b);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+    }
+    mr_spec_unref(spec);
 }

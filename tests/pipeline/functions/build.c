@@ -5,6 +5,7 @@
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/functions/compiler/function.h"
+#include "pipeline/graph/op.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/pipeline/functions/evaluate.h"
@@ -244,4 +245,67 @@ MR_TEST(building_survives_every_failed_allocation)
             mr_buffer_pool_trim();
         }
     }
+}
+
+/* ---- arrays of the caller ---- */
+
+static int n_released;
+
+static void release_values(void *ctx, void *data)
+{
+    (void)ctx;
+    n_released += data != NULL;
+}
+
+MR_TEST(an_array_of_the_caller_is_not_copied_and_prints_as_a_reference)
+{
+    static float values[5] = {1, 2, 3, 4, 5};
+    mr_status st;
+    mr_dataset *ds = NULL, *again = NULL;
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    char *text, *other;
+    void *bytes;
+    size_t n;
+    mr_value v = {.kind = MR_V_TENSOR,
+                  .tensor = {.dtype = MR_FLOAT32,
+                             .resident = true,
+                             .rank = 2,
+                             .rows = 1,
+                             .shape = {5, 1},
+                             .data = values}};
+    mr_ok(mr_buffer_wrap(&v.tensor.owner, values, sizeof values, true, release_values, NULL, &st),
+          &st);
+    const mr_env env = {.names = (const char *const[]){"a"}, .values = &v, .n = 1};
+    static const char call[] = "from_tensor_slices((a, a)).map((x, y) => x + a[0])";
+    mr_ok(mr_dataset_from_text(call, strlen(call), &env, &ds, &st), &st);
+    mr_value_reset(&v);
+    mr_ok(mr_dataset_to_text(ds, &text, &st), &st);
+    mr_has_str(text, "from_tensor_slices((array(\"float32[5, 1]\", \"");
+    mr_has_str(text, ".map((x, y) => x + array(\"float32[5, 1]\", \"");
+    mr_code_is(mr_dataset_from_text(text, strlen(text), NULL, &again, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_ok(mr_dataset_to_proto(ds, &bytes, &n, &st), &st);
+    mr_ok(mr_dataset_from_proto(bytes, n, &again, &st), &st);
+    mr_ok(mr_dataset_to_text(again, &other, &st), &st);
+    mr_eq_str(other, text); /* positions of the one suit the other */
+    mr_free(other);
+    mr_free(bytes);
+    mr_dataset_unref(again);
+
+    mr_dataset *plain = mr_dataset_ref(mr_dataset_input(ds, 0));
+    mr_ok(mr_iterator_open(&it, plain, NULL, &st), &st);
+    mr_ok(mr_iterator_next(it, 3, &b, &st), &st);
+    mr_check(b.columns[0].data == values && !mr_array_writable(&b.columns[0], 0));
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(plain);
+    values[4] = 7;
+    mr_ok(mr_dataset_to_text(ds, &other, &st), &st);
+    mr_check(strcmp(other, text) != 0); /* other values */
+    mr_free(other);
+    mr_free(text);
+    mr_eq_i64(n_released, 0);
+    mr_dataset_unref(ds);
+    mr_eq_i64(n_released, 1);
 }

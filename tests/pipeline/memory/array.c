@@ -36,6 +36,65 @@ MR_TEST(sizes_of_rows_count_values_and_bytes)
     mr_array_reset(&a);
 }
 
+MR_TEST(only_what_nothing_else_sees_may_be_written)
+{
+    mr_status st;
+    mr_array a, b;
+    mr_buffer *wrapped;
+    static int64_t foreign[4];
+    mr_ok(mr_array_alloc(&a, MR_INT64, 1, (int64_t[]){2}, 4, &st), &st);
+    mr_check(mr_array_writable(&a, 0));
+    mr_array_slice(&b, &a, 1, 2);
+    mr_check(!mr_array_writable(&a, 0) && !mr_array_writable(&b, 0));
+    mr_array_reset(&a);
+    mr_check(mr_array_writable(&b, 0));
+    b.resident = true;
+    mr_check(!mr_array_writable(&b, 0));
+    mr_array_reset(&b);
+    mr_ok(make_strings(&a, words, 5, &st), &st);
+    mr_check(!mr_array_writable(&a, 0));
+    mr_array_reset(&a);
+    for (int read_only = 0; read_only < 2; read_only++) {
+        mr_ok(mr_buffer_wrap(&wrapped, foreign, sizeof foreign, read_only, NULL, NULL, &st), &st);
+        a = (mr_array){.dtype = MR_INT64, .rows = 4, .data = foreign, .owner = wrapped};
+        mr_check(mr_array_writable(&a, 0) == !read_only);
+        mr_array_reset(&a);
+    }
+    a = (mr_array){.dtype = MR_INT64, .rows = 4, .data = foreign};
+    mr_check(!mr_array_writable(&a, 0)); /* who else has it is not known */
+}
+
+MR_TEST(a_ragged_row_may_be_written_if_its_values_are_not_shared)
+{
+    mr_status st;
+    mr_array a, b;
+    mr_buffer *values, *other;
+    mr_ok(mr_array_alloc_ragged(&a, MR_INT64, 1, 3, &st), &st);
+    mr_ok(mr_buffer_alloc(&values, 10 * sizeof(int64_t), &st), &st);
+    mr_ok(mr_buffer_alloc(&other, 10 * sizeof(int64_t), &st), &st);
+    mr_ok(mr_buffer_hold(a.owner, values, &st), &st);
+    mr_ok(mr_buffer_hold(a.owner, other, &st), &st);
+    int64_t *v = mr_buffer_data(values);
+    const void *const data[] = {v, v + 3, mr_buffer_data(other)};
+    for (size_t i = 0; i < 3; i++) {
+        int64_t *shape = mr_array_shape_slot(&a, i);
+        *shape = 4; /* of rows 0 and 1, which share one value */
+        ((mr_row *)a.data)[i] = (mr_row){data[i], shape, NULL};
+    }
+    mr_check(!mr_array_writable(&a, 2)); /* there are references here */
+    mr_buffer_unref(values);
+    mr_check(!mr_array_writable(&a, 2));
+    mr_buffer_unref(other);
+    mr_check(mr_array_writable(&a, 2));
+    mr_check(!mr_array_writable(&a, 0) && !mr_array_writable(&a, 1));
+    *mr_array_shape_slot(&a, 0) = 3;
+    mr_check(mr_array_writable(&a, 0) && mr_array_writable(&a, 1));
+    mr_array_slice(&b, &a, 0, 1);
+    mr_check(!mr_array_writable(&a, 0));
+    mr_array_reset(&b);
+    mr_array_reset(&a);
+}
+
 MR_TEST(bytes_of_strings_are_those_of_each)
 {
     enum { N = 9 };

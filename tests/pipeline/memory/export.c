@@ -11,6 +11,7 @@ MR_ONE_THREAD;
 
 _Static_assert(sizeof(mr_dl_tensor) == 48, "as DLTensor on 64-bit machines");
 _Static_assert(sizeof(mr_dl_managed_tensor) == 64, "as DLManagedTensor");
+_Static_assert(sizeof(mr_dl_versioned_tensor) == 80, "as DLManagedTensorVersioned");
 _Static_assert(sizeof(struct ArrowArray) == 80, "as the Arrow specification has it");
 _Static_assert(sizeof(struct ArrowSchema) == 72, "as the Arrow specification has it");
 
@@ -43,6 +44,32 @@ MR_TEST(a_dense_column_is_a_dlpack_tensor_over_its_own_memory)
     t->deleter(t);
     mr_check(mr_buffer_writable(owner)); /* the tensor's reference is gone */
     mr_buffer_unref(owner);
+}
+
+MR_TEST(a_versioned_tensor_is_read_only_unless_nothing_else_has_its_memory)
+{
+    mr_status st;
+    mr_array a;
+    mr_dl_versioned_tensor *first = NULL, *second = NULL;
+    mr_ok(mr_array_alloc(&a, MR_INT16, 1, (int64_t[]){3}, 2, &st), &st);
+    mr_ok(mr_export_dlpack_versioned(&first, &a, &st), &st);
+    mr_ok(mr_export_dlpack_versioned(&second, &a, &st), &st);
+    mr_eq_u64(first->major, 1);
+    mr_eq_u64(first->minor, 0);
+    mr_eq_u64(first->flags, 0);
+    mr_eq_u64(second->flags, MR_DL_READ_ONLY);
+    mr_eq_i64(first->tensor.ndim, 2);
+    mr_eq_i64(first->tensor.bits, 16);
+    mr_check(first->tensor.data == a.data);
+    first->deleter(first);
+    mr_check(!mr_array_writable(&a, 0));
+    second->deleter(second);
+    mr_check(mr_array_writable(&a, 0));
+    mr_array_reset(&a);
+    const char *const strings[] = {"a"};
+    mr_ok(make_strings(&a, strings, 1, &st), &st);
+    mr_code_is(mr_export_dlpack_versioned(&first, &a, &st), MR_INVALID_ARGUMENT, &st);
+    mr_array_reset(&a);
 }
 
 MR_TEST(every_number_has_its_dlpack_type)

@@ -39,6 +39,34 @@ static void make_tensor(tensor *t, void *data, int ndim, const int64_t *shape,
     t->managed.manager_ctx = t;
 }
 
+static int versioned_deleted;
+
+static void delete_versioned(mr_dl_versioned_tensor *self)
+{
+    (void)self;
+    versioned_deleted++;
+}
+
+MR_TEST(a_versioned_tensor_is_a_column_over_its_memory)
+{
+    static int32_t data[6] = {1, 2, 3, 4, 5, 6};
+    mr_status st;
+    mr_array a;
+    tensor t;
+    make_tensor(&t, data, 2, (int64_t[]){3, 2}, NULL);
+    mr_dl_versioned_tensor v = {
+        .major = 2, .deleter = delete_versioned, .tensor = t.managed.tensor};
+    mr_code_is(mr_import_dlpack_versioned(&a, &v, &st), MR_UNIMPLEMENTED, &st);
+    mr_has_str(st.message, "version 2.0");
+    mr_eq_i64(versioned_deleted, 0);
+    v.major = 1;
+    v.minor = 3;
+    mr_ok(mr_import_dlpack_versioned(&a, &v, &st), &st);
+    mr_check(a.data == data && a.rows == 3 && !mr_array_writable(&a, 0));
+    mr_array_reset(&a);
+    mr_eq_i64(versioned_deleted, 1);
+}
+
 MR_TEST(a_tensor_is_a_column_over_its_memory)
 {
     static int32_t data[6] = {1, 2, 3, 4, 5, 6};

@@ -15,6 +15,7 @@
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "shard/passes/own_files.h"
 #include "shard/streams/stream_cut.h"
 #include "transport/net/address.h"
@@ -340,7 +341,7 @@ typedef struct beginning {
 /* State shared by the iterators of one dataset. Positions contain it too, for iterators that are
  * opened after a restore. */
 typedef struct shared {
-    pthread_mutex_t lock;      /* guards the rest */
+    mr__lock lock;             /* guards the rest */
     mr_executor *executor;     /* runs the streams of the source */
     mr__stream_source *source; /* of a closed iterator, for the next one; NULL: none */
     beginning next;            /* with a source: its places, noted for a position */
@@ -379,7 +380,7 @@ static void free_beginning(beginning *b)
 
 static void init_shared(void *p)
 {
-    pthread_mutex_init(&((shared *)p)->lock, NULL);
+    mr__lock_init(&((shared *)p)->lock);
 }
 
 static void destroy_shared(void *p)
@@ -390,7 +391,7 @@ static void destroy_shared(void *p)
     if (h->executor)
         mr_executor_free(h->executor);
     free_beginning(&h->next);
-    pthread_mutex_destroy(&h->lock);
+    mr__lock_destroy(&h->lock);
 }
 
 /* ---- opening ---- */
@@ -430,11 +431,11 @@ static mr_code executor_of(mr_iter *it, mr_executor **out, mr_status *st)
 {
     shared *h = ((struct state *)it->state)->shared;
     mr_code rc = MR_OK;
-    pthread_mutex_lock(&h->lock);
+    mr__lock_take(&h->lock);
     if (!h->executor)
         rc = mr_executor_new(mr_executor_threads(mr_iter_executor(it)), &h->executor, st);
     *out = h->executor;
-    pthread_mutex_unlock(&h->lock);
+    mr__lock_release(&h->lock);
     return rc;
 }
 
@@ -541,7 +542,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     void *p;
     MR_TRY(mr_iter_shared(it, sizeof(shared), init_shared, destroy_shared, &p, st));
     shared *h = s->shared = p;
-    pthread_mutex_lock(&h->lock);
+    mr__lock_take(&h->lock);
     if (!h->has_seed)
         h->seed = mr_iter_fresh_seed(it);
     h->has_seed = true;
@@ -550,7 +551,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     h->source = NULL;
     s->begin = h->next;
     h->next = (beginning){0};
-    pthread_mutex_unlock(&h->lock);
+    mr__lock_release(&h->lock);
     if (is_local(it->params)) /* the streams' caches do */
         mr_iter_set_records(it, true);
     if (s->source || (s->begin.job && is_local(it->params)))
@@ -577,9 +578,9 @@ static mr_code ensure_source(mr_iter *it, mr_status *st)
     if (s->begin.job) {
         beginning b = s->begin;
         s->begin = (beginning){0};
-        pthread_mutex_lock(&s->shared->lock);
+        mr__lock_take(&s->shared->lock);
         bool restored = s->shared->restored;
-        pthread_mutex_unlock(&s->shared->lock);
+        mr__lock_release(&s->shared->lock);
         size_t n = restored && is_shared_job(p, b.job) ? 0 : b.n;
         rc = open_remote(it, b.job, b.places, n, !restored, restored, st);
         b.job = NULL;
@@ -693,12 +694,12 @@ static void close_remote(mr_iter *it)
     s->begin = (beginning){0};
     if (s->source && s->slots && !given_up && next_beginning(s, &next, &st) != MR_OK)
         mr_log(MR_LOG_WARNING, "the next repetition starts like the first: %s", st.message);
-    pthread_mutex_lock(&s->shared->lock);
+    mr__lock_take(&s->shared->lock);
     if (!given_up && !s->shared->next.job) {
         s->shared->next = next;
         next = (beginning){0};
     }
-    pthread_mutex_unlock(&s->shared->lock);
+    mr__lock_release(&s->shared->lock);
     free_beginning(&next);
     if (s->source)
         s->source->class_->close(s->source);
@@ -716,13 +717,13 @@ static void close(mr_iter *it)
     mr__wire_free(s->job);
     free_beginning(&s->begin);
     if (s->source && !mr_iter_cancelled(it)) {
-        pthread_mutex_lock(&s->shared->lock);
+        mr__lock_take(&s->shared->lock);
         if (!s->shared->source) {
             s->shared->source = s->source;
             s->source = NULL;
             free_beginning(&s->shared->next);
         }
-        pthread_mutex_unlock(&s->shared->lock);
+        mr__lock_release(&s->shared->lock);
     }
     if (s->source)
         s->source->class_->close(s->source);
@@ -997,11 +998,11 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
         mr__wire_free(job);
         return mr_state_damaged(st, "a job of another graph");
     }
-    pthread_mutex_lock(&s->shared->lock);
+    mr__lock_take(&s->shared->lock);
     s->shared->seed = job->seed;
     s->shared->has_seed = true;
     s->shared->restored = true;
-    pthread_mutex_unlock(&s->shared->lock);
+    mr__lock_release(&s->shared->lock);
     if (begun == 2)
         return get_places(it, r, job, st);
     s->job = job;
@@ -1062,13 +1063,13 @@ static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
 {
     shared *h;
     MR_TRY(shared_of(node, &h, st));
-    pthread_mutex_lock(&h->lock);
+    mr__lock_take(&h->lock);
     mr_code rc = MR_OK;
     if (h->source && !h->next.job)
         rc = note_places(mr_dataset_params(node), h, st);
     if (rc == MR_OK)
         rc = put_beginning(h, w, st);
-    pthread_mutex_unlock(&h->lock);
+    mr__lock_release(&h->lock);
     return rc;
 }
 
@@ -1109,7 +1110,7 @@ static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
         }
         seed = b.job->seed;
     }
-    pthread_mutex_lock(&h->lock);
+    mr__lock_take(&h->lock);
     mr__stream_source *old = h->source;
     h->source = NULL;
     free_beginning(&h->next);
@@ -1117,7 +1118,7 @@ static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
     h->seed = seed;
     h->has_seed = kind != NO_SEED;
     h->restored = h->restored || kind == BEGINS;
-    pthread_mutex_unlock(&h->lock);
+    mr__lock_release(&h->lock);
     if (old)
         old->class_->close(old);
     return MR_OK;

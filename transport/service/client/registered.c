@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/service/client/registered.h"
 
-#include <pthread.h>
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "transport/service/request.h"
 #include "transport/wire/token_file.h"
 
@@ -14,7 +14,7 @@ typedef struct known {
     mr_dataset *ds;
 } known;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static mr__lock lock = MR__LOCK_FREE;
 static known *all;
 
 static mr_code ask(const char *service, const char *id, double timeout, mr_dataset **out,
@@ -64,8 +64,8 @@ static mr_code find(const char *service, const char *id, double timeout, mr_data
 mr_code mr__registered_dataset(const char *service, const char *id, double timeout,
                                mr_dataset **out, mr_status *st)
 {
-    pthread_mutex_lock(&lock);
+    mr__lock_take(&lock);
     mr_code rc = find(service, id, timeout, out, st);
-    pthread_mutex_unlock(&lock);
+    mr__lock_release(&lock);
     return rc;
 }
