@@ -104,7 +104,8 @@ class DType:
             ml_dtypes: Any = importlib.import_module("ml_dtypes")
         except ImportError:
             return np.dtype(np.uint16)
-        return np.dtype(ml_dtypes.bfloat16)
+        bits: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bits
 
     def __repr__(self) -> str:
         return f"millrace.{self.name}"
