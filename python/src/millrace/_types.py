@@ -1,387 +1,443 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of tensors: ``mr.int64``, ``mr.float32[2, 3]``, ``mr.int64[...]``, and what elements
-consist of: ``TensorSpec``, ``DatasetSpec`` and ``Ragged``.
-
-The text of a type is the grammar's: ``str(mr.float32[2, 3])`` is ``float32[2, 3]``, and
-``str(mr.int64[...])`` is ``int64[]``. Wherever a type is expected, that text may stand too.
-"""
+"""Types of tensors: `mr.float32`, `mr.float32[2, 3]`, `mr.int64[...]`, and what datasets say of their elements."""
 
 from __future__ import annotations
 
 import builtins
-import importlib
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Union, overload
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from types import EllipsisType
-
-    from numpy.typing import NDArray
-
-__all__ = [
-    "DType",
-    "ShapedType",
-    "TensorSpec",
-    "DatasetSpec",
-    "Ragged",
-    "Spec",
-    "TypeLike",
-    "as_dtype",
-    "as_type",
-    "as_spec",
-]
-
-_KINDS = {
-    "bool": "?",
-    "int8": "i1",
-    "int16": "i2",
-    "int32": "i4",
-    "int64": "i8",
-    "uint8": "u1",
-    "uint16": "u2",
-    "uint32": "u4",
-    "uint64": "u8",
-    "float16": "f2",
-    "bfloat16": "",
-    "float32": "f4",
-    "float64": "f8",
-    "bytes": "O",
-}
+from ._ffi import ffi, lib
 
 
 class DType:
-    """The type of the values of a tensor, such as ``mr.int64``.
+    """The type of the values of a tensor.
 
-    With a shape in brackets it is the type of a tensor: ``mr.float32[2, 3]``. ``mr.int64[...]``
-    is a vector of any length.
+    `mr.float32` is a scalar where a feature is described, `mr.float32[2, 3]` has a fixed shape, and
+    `mr.int64[...]` is a list of any length. numpy takes it as a dtype: `np.zeros(3, mr.float32)`.
+
+        >>> import millrace as mr
+        >>> mr.float32[2, 3]
+        mr.float32[2, 3]
+        >>> mr.int64[...]
+        mr.int64[...]
     """
 
-    __slots__ = ("name",)
-
-    #: The name in the grammar: ``"int64"``; that of strings is ``"bytes"``.
+    __slots__ = ("name", "number")
     name: str
+    number: int
 
-    def __init__(self, name: str) -> None:
-        if name not in _KINDS:
-            raise ValueError(f"there is no dtype {name!r}; there are {', '.join(_KINDS)}")
+    def __init__(self, name: str, number: int) -> None:
         object.__setattr__(self, "name", name)
+        object.__setattr__(self, "number", number)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a dtype cannot be changed")
+        raise AttributeError("types cannot be changed")
 
-    def __getitem__(self, shape: int | None | EllipsisType | tuple[int | None, ...]) -> ShapedType:
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the numpy arrays that hold its values: object for strings."""
+        return numpy_dtype(self.number)
+
+    def __getitem__(self, shape: Any) -> ShapedType:
         if shape is Ellipsis:
-            return ShapedType(self, (None,))
-        return ShapedType(self, shape if isinstance(shape, tuple) else (shape,))
+            return ShapedType(self, None)
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        for n in sizes:
+            if isinstance(n, builtins.bool) or not isinstance(n, (int, np.integer)) or n < 0:
+                raise TypeError(
+                    f"a shape is made of sizes, as in {self!r}[2, 3], or {self!r}[...] for any length, not {shape!r}"
+                )
+        return ShapedType(self, tuple(int(n) for n in sizes))
 
-    def __class_getitem__(cls, item: object) -> Any:
-        raise TypeError("DType takes no parameters; write mr.float32[2, 3]")
+    def __eq__(self, other: object) -> builtins.bool:
+        if isinstance(other, DType):
+            return self.number == other.number
+        if isinstance(other, str):
+            return dtype_named(other) is self
+        if isinstance(other, (np.dtype, type)) and self.number not in (lib.MR_STRING, lib.MR_DATASET):
+            try:
+                return builtins.bool(self.dtype == np.dtype(other))
+            except TypeError:
+                return False
+        return NotImplemented
 
-    @property
-    def is_integer(self) -> builtins.bool:
-        """True for ``int8`` to ``uint64``."""
-        return self.name.startswith(("int", "uint"))
-
-    @property
-    def is_floating(self) -> builtins.bool:
-        """True for ``float16``, ``bfloat16``, ``float32`` and ``float64``."""
-        return "float" in self.name
-
-    @property
-    def numpy(self) -> np.dtype[Any]:
-        """The numpy type of arrays of this type.
-
-        Strings are bytes in object arrays. ``bfloat16`` is that of the package ``ml_dtypes``
-        where it is installed, otherwise ``uint16``, its bits.
-        """
-        if self.name != "bfloat16":
-            return np.dtype(_KINDS[self.name])
-        try:
-            ml_dtypes: Any = importlib.import_module("ml_dtypes")
-        except ImportError:
-            return np.dtype(np.uint16)
-        bits: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return bits
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __repr__(self) -> str:
-        return f"millrace.{self.name}"
+        return "mr.bytes" if self.name == "string" else f"mr.{self.name}"
 
     def __str__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dtype_named, (self.name,)
+
+    def _text(self) -> str:
+        return self.name
+
+
+class ShapedType:
+    """A dtype with a shape, as in `mr.float32[2, 3]`; `shape` None: a list of any length."""
+
+    __slots__ = ("dtype", "shape")
+    dtype: DType
+    shape: tuple[int, ...] | None
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...] | None) -> None:
+        object.__setattr__(self, "dtype", dtype)
+        object.__setattr__(self, "shape", shape)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("types cannot be changed")
+
     def __eq__(self, other: object) -> builtins.bool:
-        return isinstance(other, DType) and other.name == self.name
+        if not isinstance(other, ShapedType):
+            return NotImplemented
+        return self.dtype == other.dtype and self.shape == other.shape
 
     def __hash__(self) -> int:
-        return hash((DType, self.name))
-
-    def __reduce__(self) -> tuple[type[DType], tuple[str]]:
-        return DType, (self.name,)
-
-
-bool_ = DType("bool")
-int8 = DType("int8")
-int16 = DType("int16")
-int32 = DType("int32")
-int64 = DType("int64")
-uint8 = DType("uint8")
-uint16 = DType("uint16")
-uint32 = DType("uint32")
-uint64 = DType("uint64")
-float16 = DType("float16")
-bfloat16 = DType("bfloat16")
-float32 = DType("float32")
-float64 = DType("float64")
-bytes_ = DType("bytes")
-
-
-@dataclass(frozen=True, slots=True)
-class ShapedType:
-    """A dtype with a shape: ``mr.float32[2, 3]``. ``None`` is an axis of any length."""
-
-    dtype: DType
-    shape: tuple[int | None, ...]
-
-    def __post_init__(self) -> None:
-        for n in self.shape:
-            if n is not None and (not isinstance(n, int) or isinstance(n, builtins.bool) or n < 0):
-                raise ValueError(
-                    f"a shape consists of lengths and None, not {n!r}; "
-                    "mr.int64[...] is a vector of any length"
-                )
-
-    @property
-    def spec(self) -> TensorSpec:
-        """The spec of a tensor of this type."""
-        return TensorSpec(self.shape, self.dtype)
-
-    def __str__(self) -> str:
-        if self.shape == (None,):
-            return f"{self.dtype.name}[]"
-        return f"{self.dtype.name}[{', '.join('none' if n is None else str(n) for n in self.shape)}]"
+        return hash((self.dtype, self.shape))
 
     def __repr__(self) -> str:
-        shape = "..." if self.shape == (None,) else ", ".join(map(str, self.shape)) or "()"
-        return f"{self.dtype!r}[{shape}]"
+        inside = "..." if self.shape is None else ", ".join(map(str, self.shape))
+        return f"{self.dtype!r}[{inside}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ShapedType, (self.dtype, self.shape)
+
+    def _text(self) -> str:
+        return f"{self.dtype.name}[{'' if self.shape is None else ', '.join(map(str, self.shape))}]"
 
 
-#: What may stand where a type is expected: ``mr.int64``, ``mr.float32[2]``, ``"int64[]"``,
-#: ``numpy.float32``, and the Python types ``int``, ``float``, ``bool``, ``bytes`` and ``str``.
-TypeLike = Union[DType, ShapedType, str, "np.dtype[Any]", type]
+bool = DType("bool", lib.MR_BOOL)
+int8 = DType("int8", lib.MR_INT8)
+int16 = DType("int16", lib.MR_INT16)
+int32 = DType("int32", lib.MR_INT32)
+int64 = DType("int64", lib.MR_INT64)
+uint8 = DType("uint8", lib.MR_UINT8)
+uint16 = DType("uint16", lib.MR_UINT16)
+uint32 = DType("uint32", lib.MR_UINT32)
+uint64 = DType("uint64", lib.MR_UINT64)
+float16 = DType("float16", lib.MR_FLOAT16)
+bfloat16 = DType("bfloat16", lib.MR_BFLOAT16)
+float32 = DType("float32", lib.MR_FLOAT32)
+float64 = DType("float64", lib.MR_FLOAT64)
+bytes = DType("string", lib.MR_STRING)
+string = bytes
 
-_PYTHON: dict[type, DType] = {
-    int: int64,
-    float: float32,
-    builtins.bool: bool_,
-    builtins.bytes: bytes_,
-    str: bytes_,
-}
+_all = (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64, string)
+_by_number = {t.number: t for t in _all}
+_by_name = {t.name: t for t in _all} | {"bytes": string}
+_numpy = {t.number: np.dtype(t.name) for t in _all if t.name not in ("bfloat16", "string")}
+_numpy[lib.MR_STRING] = np.dtype(object)
+_of_numpy = {t: n for n, t in _numpy.items() if n != lib.MR_STRING}
 
 
-def as_dtype(value: TypeLike) -> DType:
-    """The dtype that a name, a numpy type or a Python type means."""
-    if isinstance(value, DType):
-        return value
-    if isinstance(value, str):
-        name = "bytes" if value == "string" else value
-        if name in _KINDS:
-            return DType(name)
-        raise ValueError(f"there is no dtype {value!r}; there are {', '.join(_KINDS)}")
-    if isinstance(value, type) and value in _PYTHON:
-        return _PYTHON[value]
-    if isinstance(value, ShapedType):
-        raise TypeError(f"expected a dtype without a shape, not {value!r}")
+def dtype_named(name: str) -> DType:
+    """The dtype of that name; "bytes" is string."""
     try:
-        found = np.dtype(value)
-    except TypeError:
-        raise TypeError(f"expected a dtype such as mr.float32, not {value!r}") from None
-    if found.kind in "SUO":
-        return bytes_
-    if found.name in _KINDS:
-        return DType(found.name)
-    raise TypeError(f"the numpy type {found} has no counterpart; there are {', '.join(_KINDS)}")
+        return _by_name[name]
+    except KeyError:
+        raise ValueError(f"there is no type {name!r}; the types are {', '.join(_by_name)}") from None
 
 
-def as_type(value: TypeLike) -> DType | ShapedType:
-    """The same for types with a shape: ``"int64[]"`` is ``mr.int64[...]``."""
-    if isinstance(value, (DType, ShapedType)):
-        return value
-    if isinstance(value, str) and value.endswith("]"):
-        match = re.fullmatch(r"\s*(\w+)\s*\[([^][]*)\]", value)
-        if not match:
-            raise ValueError(f"expected a type such as 'float32[2, 3]', not {value!r}")
-        dtype = as_dtype(match[1])
-        axes = [a.strip() for a in match[2].split(",") if a.strip()]
-        if not axes:
-            return dtype[...]
-        if not all(a == "none" or a.isdecimal() for a in axes):
-            raise ValueError(f"a shape consists of lengths and none, not {match[2]!r}")
-        return ShapedType(dtype, tuple(None if a == "none" else int(a) for a in axes))
-    return as_dtype(value.strip() if isinstance(value, str) else value)
+def dtype_numbered(number: int) -> DType:
+    return _by_number[number]
 
 
-@dataclass(frozen=True, slots=True)
+def dtype_of_numpy(dtype: np.dtype[Any]) -> DType | None:
+    """The type of numpy's dtype (in the machine's byte order); None: Millrace has none like it."""
+    number = _of_numpy.get(dtype)
+    if number is None and dtype.name == "bfloat16":
+        return bfloat16
+    return None if number is None else _by_number[number]
+
+
+def numpy_dtype(number: int) -> np.dtype[Any]:
+    """Of the arrays of that type. bfloat16 is that of ml_dtypes where it is installed, else float32."""
+    if number == lib.MR_BFLOAT16:
+        return _ml_bfloat16() or np.dtype(np.float32)
+    return _numpy[number]
+
+
+def _ml_bfloat16() -> np.dtype[Any] | None:
+    try:
+        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def bfloat16_array(bits: np.ndarray[Any, Any], number: int = 0) -> np.ndarray[Any, Any]:
+    """The array of bfloat16 values whose bits are these uint16."""
+    dtype = _ml_bfloat16()
+    if dtype is not None:
+        return bits.view(dtype)
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
 class TensorSpec:
-    """What is known of a tensor: its shape and its dtype.
+    """The type of a tensor: its dtype, and its shape, in which None is a size that varies.
 
-    ``None`` is an axis whose length is known only when the graph runs; a shape that is ``None``
-    as a whole has an unknown number of axes. ``ragged``: the rows along axis 0 differ in length.
+    Attributes:
+        shape: a tuple; None if even the number of axes varies.
+        dtype: a DType.
+        ragged: axis 1 has rows of different lengths; such tensors are `mr.Ragged`.
     """
 
+    __slots__ = ("shape", "dtype", "ragged")
     shape: tuple[int | None, ...] | None
     dtype: DType
-    ragged: builtins.bool = False
+    ragged: builtins.bool
 
-    def __str__(self) -> str:
-        if self.shape is None:
-            return f"{self.dtype.name}[?]"
-        return f"{self.dtype.name}[{', '.join('?' if n is None else str(n) for n in self.shape)}]"
+    def __init__(
+        self,
+        shape: Sequence[int | None] | None,
+        dtype: DType | str | np.dtype[Any] | type = float32,
+        ragged: builtins.bool = False,
+    ) -> None:
+        object.__setattr__(self, "shape", None if shape is None else tuple(shape))
+        object.__setattr__(self, "dtype", as_dtype(dtype))
+        object.__setattr__(self, "ragged", ragged)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("specs cannot be changed")
+
+    def __eq__(self, other: object) -> builtins.bool:
+        if not isinstance(other, TensorSpec):
+            return NotImplemented
+        return (self.shape, self.dtype.number, self.ragged) == (other.shape, other.dtype.number, other.ragged)
+
+    def __hash__(self) -> int:
+        return hash((self.shape, self.dtype, self.ragged))
+
+    def __repr__(self) -> str:
+        return f"TensorSpec(shape={self.shape}, dtype={self.dtype!r}{', ragged=True' if self.ragged else ''})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TensorSpec, (self.shape, self.dtype, self.ragged)
 
 
-@dataclass(frozen=True, slots=True)
 class DatasetSpec:
-    """A component that is itself a dataset, as ``window`` makes them."""
+    """The type of an element that is a dataset; element_spec is that of its elements."""
 
-    element_spec: Spec
+    __slots__ = ("element_spec",)
+    element_spec: Any
+
+    def __init__(self, element_spec: Any) -> None:
+        object.__setattr__(self, "element_spec", element_spec)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("specs cannot be changed")
+
+    def __eq__(self, other: object) -> builtins.bool:
+        return self.element_spec == other.element_spec if isinstance(other, DatasetSpec) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(repr(self.element_spec))
+
+    def __repr__(self) -> str:
+        return f"DatasetSpec({self.element_spec!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DatasetSpec, (self.element_spec,)
 
 
-#: The structure of an element: tuples and dicts with these leaves.
-Spec = Union[TensorSpec, DatasetSpec, "tuple[Spec, ...]", "dict[str, Spec]"]
+def as_dtype(x: DType | str | np.dtype[Any] | type) -> DType:
+    """The DType that x names: a DType, a name, or one of numpy's types."""
+    if isinstance(x, DType):
+        return x
+    if isinstance(x, str):
+        return dtype_named(x)
+    if x in (builtins.bytes, str):
+        return string
+    found = dtype_of_numpy(np.dtype(x))
+    if found is None:
+        raise ValueError(f"there is no type for {x!r}; the types are {', '.join(_by_name)}")
+    return found
 
 
-def as_spec(value: Any) -> Spec:
-    """The spec that a structure of types means: ``{"a": mr.int64[...], "b": "float32"}``."""
-    if isinstance(value, (TensorSpec, DatasetSpec)):
-        return value
-    if isinstance(value, Mapping):
-        return {name: as_spec(v) for name, v in value.items()}
-    if isinstance(value, (tuple, list)):
-        return tuple(as_spec(v) for v in value)
-    found = as_type(value)
-    return found.spec if isinstance(found, ShapedType) else TensorSpec((), found)
+def spec_of(spec: Any) -> Any:
+    """An `mr_spec *` as Python structure of TensorSpec."""
+    kind = lib.mr_spec_kind_of(spec)
+    if kind == lib.MR_SPEC_LEAF:
+        return _leaf_of(lib.mr_spec_leaf(spec, 0))
+    children = [lib.mr_spec_child(spec, i) for i in range(lib.mr_spec_n_children(spec))]
+    if kind == lib.MR_SPEC_TUPLE:
+        return tuple(spec_of(c) for c in children)
+    return {_child_name(spec, i): spec_of(c) for i, c in enumerate(children)}
+
+
+def _child_name(spec: Any, i: int) -> str:
+    return ffi.string(lib.mr_spec_child_name(spec, i)).decode("utf-8", "surrogateescape")  # type: ignore[no-any-return]
+
+
+def _leaf_of(leaf: Any) -> TensorSpec | DatasetSpec:
+    if leaf.dtype == lib.MR_DATASET:
+        return DatasetSpec(spec_of(leaf.element))
+    shape = None if leaf.rank < 0 else tuple(None if leaf.shape[i] < 0 else int(leaf.shape[i]) for i in range(leaf.rank))
+    return TensorSpec(shape, dtype_numbered(leaf.dtype), builtins.bool(leaf.ragged))
+
+
+def plan_of(spec: Any) -> Any:
+    """How elements are put together: a leaf is its number among the leaves (from 0)."""
+    numbers: Iterator[int] = iter(range(lib.mr_spec_n_leaves(spec)))
+
+    def plan(s: Any) -> Any:
+        kind = lib.mr_spec_kind_of(s)
+        if kind == lib.MR_SPEC_LEAF:
+            return next(numbers)
+        n = lib.mr_spec_n_children(s)
+        if kind == lib.MR_SPEC_TUPLE:
+            return tuple(plan(lib.mr_spec_child(s, i)) for i in range(n))
+        return {_child_name(s, i): plan(lib.mr_spec_child(s, i)) for i in range(n)}
+
+    return plan(spec)
 
 
 class Ragged:
-    """Rows of different lengths: row ``i`` is ``values[row_splits[i]:row_splits[i + 1]]``.
+    """Rows of different lengths: row i is `values[row_splits[i]:row_splits[i + 1]]`.
 
-    ``values`` is an array, or itself ``Ragged`` where two axes vary.
+        >>> import numpy as np
+        >>> r = Ragged(np.array([1, 2, 3]), np.array([0, 2, 2, 3]))
+        >>> len(r), r.to_list()
+        (3, [[1, 2], [], [3]])
+        >>> r[0]
+        array([1, 2])
     """
 
     __slots__ = ("values", "row_splits")
+    values: Any
+    row_splits: np.ndarray[Any, np.dtype[np.int64]]
 
-    values: NDArray[Any] | Ragged
-    row_splits: NDArray[np.int64]
-
-    def __init__(self, values: NDArray[Any] | Ragged, row_splits: Any) -> None:
-        splits = np.asarray(row_splits, dtype=np.int64)
-        if splits.ndim != 1 or len(splits) == 0 or splits[0] != 0:
-            raise ValueError("row_splits must be a vector that begins with 0")
-        if np.any(splits[1:] < splits[:-1]) or splits[-1] != len(values):
-            raise ValueError(
-                f"row_splits must ascend to the number of values, {len(values)}, not {splits[-1]}"
-            )
+    def __init__(self, values: Any, row_splits: Any) -> None:
         self.values = values
-        self.row_splits = splits
+        self.row_splits = row_splits
 
     @classmethod
-    def from_rows(cls, rows: Any, dtype: TypeLike | None = None) -> Ragged:
-        """Makes one from a list of rows."""
-        kind = None if dtype is None else as_dtype(dtype).numpy
-        arrays = [np.asarray(r, dtype=kind) for r in rows]
-        splits = np.concatenate([[0], np.cumsum([len(a) for a in arrays], dtype=np.int64)])
-        if not arrays:
-            return cls(np.empty(0, dtype=kind or np.float32), splits)
-        full = [a for a in arrays if len(a)] or arrays[:1]
-        return cls(np.concatenate(full), splits)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The numpy type of the values."""
-        return self.values.dtype
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """The number of rows, ``None`` for the axis that varies, and the axes of the values."""
-        return (len(self), None, *self.values.shape[1:])
-
-    @property
-    def row_lengths(self) -> NDArray[np.int64]:
-        """The length of each row."""
-        return np.diff(self.row_splits)
+    def _of_dense(cls, array: Any) -> Ragged:
+        """The same rows as an array whose axis 1 is regular."""
+        rows, length = array.shape[0], array.shape[1]
+        return cls(
+            array.reshape((rows * length,) + tuple(array.shape[2:])), np.arange(rows + 1, dtype=np.int64) * length
+        )
 
     def __len__(self) -> int:
         return len(self.row_splits) - 1
 
-    @overload
-    def __getitem__(self, at: int) -> NDArray[Any] | Ragged: ...
-    @overload
-    def __getitem__(self, at: slice) -> Ragged: ...
-    def __getitem__(self, at: int | slice) -> NDArray[Any] | Ragged:
-        if isinstance(at, slice):
-            start, stop, step = at.indices(len(self))
-            if step != 1:
-                raise IndexError("rows are sliced in steps of 1")
-            stop = max(start, stop)
-            first, last = int(self.row_splits[start]), int(self.row_splits[stop])
-            return Ragged(self.values[first:last], self.row_splits[start : stop + 1] - first)
-        if not -len(self) <= at < len(self):
-            raise IndexError(f"row {at} of {len(self)}")
-        at %= len(self)
-        return self.values[int(self.row_splits[at]) : int(self.row_splits[at + 1])]
+    def __getitem__(self, i: int) -> Any:
+        n = len(self)
+        if not -n <= i < n:
+            raise IndexError(f"row {i} of {n}")
+        i %= n
+        return self.values[int(self.row_splits[i]) : int(self.row_splits[i + 1])]
 
-    def __iter__(self) -> Iterator[NDArray[Any] | Ragged]:
+    def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The number of rows, None for their lengths, and the shape of an entry."""
+        return (len(self), None) + tuple(self.values.shape[1:])
+
+    @property
+    def dtype(self) -> Any:
+        return self.values.dtype
 
     def to_list(self) -> list[Any]:
         """The rows as nested lists."""
-        return [row.to_list() if isinstance(row, Ragged) else row.tolist() for row in self]
+        return [row.tolist() for row in self]
 
     def to_torch(self) -> Any:
-        """A nested tensor with the jagged layout. The values are copied if they are read-only."""
-        torch: Any = importlib.import_module("torch")
-        if isinstance(self.values, Ragged):
-            raise ValueError("a torch tensor has one jagged axis; these rows have two")
-        values = self.values if self.values.flags.writeable else self.values.copy()
-        splits = np.array(self.row_splits)
-        return torch.nested.nested_tensor_from_jagged(
-            torch.from_numpy(values), torch.from_numpy(splits)
-        )
+        """A nested tensor of PyTorch in the jagged layout; shares no memory with this one."""
+        import torch  # type: ignore[import-not-found,unused-ignore]
+
+        values = self.values if isinstance(self.values, torch.Tensor) else torch.from_numpy(np.array(self.values))
+        return torch.nested.nested_tensor_from_jagged(values, offsets=torch.from_numpy(np.array(self.row_splits)))
 
     def to_arrow(self) -> Any:
-        """An Arrow array of lists."""
-        pyarrow: Any = importlib.import_module("pyarrow")
-        return pyarrow.LargeListArray.from_arrays(
-            pyarrow.array(self.row_splits), _arrow_values(self.values)
-        )
+        """A pyarrow.LargeListArray of the rows."""
+        import pyarrow as pa  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-    def __eq__(self, other: object) -> builtins.bool:
-        if not isinstance(other, Ragged):
-            return NotImplemented
-        if not np.array_equal(self.row_splits, other.row_splits):
-            return False
-        if isinstance(self.values, Ragged) or isinstance(other.values, Ragged):
-            return self.values is other.values or self.values == other.values
-        return self.values.dtype == other.values.dtype and np.array_equal(
-            self.values, other.values
-        )
-
-    __hash__ = None  # type: ignore[assignment]
+        flat = np.asarray(self.values)
+        inner = flat.shape[1:]
+        array = pa.array(flat.reshape(-1) if inner else flat)
+        for size in reversed(inner):
+            array = pa.FixedSizeListArray.from_arrays(array, size)
+        return pa.LargeListArray.from_arrays(pa.array(np.asarray(self.row_splits)), array)
 
     def __repr__(self) -> str:
-        return f"Ragged({self.values!r}, row_splits={self.row_splits.tolist()})"
+        return f"Ragged(values={self.values!r}, row_splits={self.row_splits!r})"
 
 
-def _arrow_values(values: NDArray[Any] | Ragged) -> Any:
-    pyarrow: Any = importlib.import_module("pyarrow")
-    if isinstance(values, Ragged):
-        return values.to_arrow()
-    flat = values.reshape(-1)
-    kind = pyarrow.binary() if values.dtype == object else None
-    out = pyarrow.array(flat, type=kind)
-    for n in reversed(values.shape[1:]):
-        out = pyarrow.FixedSizeListArray.from_arrays(out, n)
-    return out
+def fast_types() -> dict[int, tuple[Any, Any]]:
+    """By number, what millrace._fast makes of values of a type: an array, and a scalar."""
+    types: dict[int, tuple[Any, Any]] = {n: (t, t.type) for n, t in _numpy.items()}
+    types[lib.MR_BFLOAT16] = (np.dtype(np.uint16), _bfloat16_scalar)
+    return types
+
+
+def _bfloat16_scalar(x: float) -> Any:
+    dtype = _ml_bfloat16()
+    return np.float32(x) if dtype is None else dtype.type(x)
+
+
+class Feature:
+    """A feature of a record that may be missing, or is stored sparsely; see `feature` and `sparse`."""
+
+    __slots__ = ("text",)
+    text: str
+
+    def __init__(self, text: str) -> None:
+        object.__setattr__(self, "text", text)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("features cannot be changed")
+
+    def __eq__(self, other: object) -> builtins.bool:
+        return self.text == other.text if isinstance(other, Feature) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return "mr." + self.text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Feature, (self.text,)
+
+    def _text(self) -> str:
+        return self.text
+
+
+def _literal(x: Any) -> str:
+    from ._values import Names, text_of
+
+    if isinstance(x, float) and not np.isfinite(x):
+        return repr(x)  # nan and inf are words of descriptions of records
+    return text_of(x, Names())
+
+
+def feature(dtype: DType | str, *, shape: Sequence[int] | None = None, default: Any = None) -> Feature:
+    """A feature that a record may lack: `default` then stands for it. For parse_example, jsonl and
+    other descriptions of records.
+
+        >>> feature(int64, default=0)
+        mr.feature(int64, default=0)
+    """
+    parts = [as_dtype(dtype).name]
+    if shape is not None:
+        parts.append(f"shape={_literal(list(shape))}")
+    if default is not None:
+        parts.append(f"default={_literal(default)}")
+    return Feature(f"feature({', '.join(parts)})")
+
+
+def sparse(dtype: DType | str, *, index: str, value: str, size: int) -> Feature:
+    """A vector of `size` values that a record stores as two features: positions and values."""
+    return Feature(
+        f"sparse({as_dtype(dtype).name}, index={_literal(index)}, value={_literal(value)}, size={_literal(size)})"
+    )

@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Iterators: they run a dataset, and make numpy arrays of its elements."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, Callable
+
+from . import _fast
+from ._errors import Error, FailedPrecondition, InvalidArgument, check
+from ._ffi import ffi, lib
+from ._types import plan_of
+
+if TYPE_CHECKING:
+    from ._dataset import Dataset
+
+VERSION = 1  # of state_dict()
+
+
+class Engine:
+    """An `mr_iterator` of a dataset, which passes over it once for each Iterator, and between them
+    keeps what lasts: the caches, the states of shuffles."""
+
+    def __init__(self, ds: Dataset, options: Options, ledger: Any) -> None:
+        self.ds = ds._ds
+        self.options = options
+        self.generation = _fast.generation()
+        self.it = ffi.NULL
+        self.epochs = 0  # begun
+        self.cancel = ffi.NULL
+        self.ledger = ledger
+        out, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
+        check(lib.mr_cancel_new(ffi.NULL, out, st), st)
+        self.cancel = out[0]
+        _engines.add(self)
+        opts = ffi.new("mr_iterator_opts *")
+        options.fill(opts)
+        opts.cancel = self.cancel
+        opts.ledger = ledger.pointer if ledger is not None else ffi.NULL
+        made = ffi.new("mr_iterator **")
+        self.run(lambda st: lib.mr_iterator_open(made, self.ds, opts, st))
+        self.it = made[0]
+        self.epochs = 1
+
+    def run(self, call: Callable[[Any], int]) -> None:
+        """A call that may take long: Ctrl-C ends it."""
+        st = ffi.new("mr_status *")
+
+        def checked() -> None:
+            check(call(st), st)
+
+        _fast.guarded(int(ffi.cast("intptr_t", self.cancel)), checked)
+
+    def begin(self, epoch: int) -> None:
+        """Goes to the beginning of that epoch, which is not before the present one."""
+        while self.epochs <= epoch:
+            self.run(lambda st: lib.mr_iterator_rewind(self.it, st))
+            self.epochs += 1
+
+    def save(self) -> bytes:
+        out, size, st = ffi.new("void **"), ffi.new("size_t *"), ffi.new("mr_status *")
+        check(lib.mr_iterator_save(self.it, out, size, st), st)
+        data = bytes(ffi.buffer(out[0], size[0]))
+        lib.mr_free(out[0])
+        return data
+
+    def restore(self, position: bytes) -> None:
+        self.run(lambda st: lib.mr_iterator_restore(self.it, position, len(position), st))
+
+    @property
+    def usable(self) -> bool:
+        return (
+            self.it != ffi.NULL
+            and self.generation == _fast.generation()
+            and not lib.mr_cancel_is_cancelled(self.cancel)
+        )
+
+    def close(self) -> None:
+        """Ends its threads. In a forked process there is nothing to end, and nothing to free safely."""
+        it, cancel, ledger = self.it, self.cancel, self.ledger
+        self.it = self.cancel = ffi.NULL
+        self.ledger = None
+        if self.generation != _fast.generation():
+            return
+        lib.mr_iterator_close(it)
+        lib.mr_cancel_unref(cancel)
+        if ledger is not None:
+            ledger.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "generation", None) is not None:
+            self.close()
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+class Ledger:
+    """A file that lists the records of every element; `millrace why` reads it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        out, st = ffi.new("mr_ledger **"), ffi.new("mr_status *")
+        check(lib.mr_ledger_create(os.fsencode(path), False, out, st), st)
+        self.pointer = out[0]
+
+    def close(self) -> None:
+        pointer, self.pointer = self.pointer, ffi.NULL
+        st = ffi.new("mr_status *")
+        check(lib.mr_ledger_close(pointer, st), st)
+
+
+_units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def bytes_of(limit: int | str | None) -> int:
+    """1000000, "512M" and "2G" as bytes; None: 0."""
+    if limit is None:
+        return 0
+    if isinstance(limit, int) and not isinstance(limit, bool):
+        return limit
+    text = limit.strip().upper() if isinstance(limit, str) else ""
+    unit = text[-1:] if text[-1:] in _units else ""
+    number = text[: len(text) - len(unit)]
+    if not number.isdecimal():
+        raise InvalidArgument(f"a memory limit is a number of bytes, or text such as '512M' or '2G', not {limit!r}")
+    return int(number) * _units[unit]
+
+
+class Options:
+    """How a dataset is run; iterators with equal options can share an engine."""
+
+    def __init__(self, seed: int | None, threads: int | None, memory_limit: int | str | None) -> None:
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
+            raise TypeError(f"threads is a number, or None for one a processor, not {threads!r}")
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise TypeError(f"a seed is an int, not {seed!r}")
+        self.key = (seed, threads, bytes_of(memory_limit))
+
+    def fill(self, opts: Any) -> None:
+        seed, threads, limit = self.key
+        opts.positions = True
+        if seed is not None:
+            opts.has_seed, opts.seed = True, seed & 0xFFFFFFFFFFFFFFFF
+        if threads is not None:
+            opts.has_threads, opts.threads = True, threads
+        opts.memory_limit = limit
+        opts.trace_spans = TRACE_SPANS
+
+
+TRACE_SPANS = 0
+
+
+class Shared:
+    """What the iterators of one Dataset object share."""
+
+    def __init__(self) -> None:
+        self.epochs = 0  # begun by its iterators
+        self.idle: Engine | None = None  # of the iterator that ended last
+        self.last: weakref.ref[Iterator] | None = None  # one that ended and still has its engine
+
+
+class Iterator(_fast.Iterator):
+    """Runs a dataset from its first element to its last: `iter(ds)`, or `ds.iterator(...)`.
+
+        >>> import millrace as mr
+        >>> it = iter(mr.from_text("range(10)"))
+        >>> next(it), next(it)
+        (0, 1)
+        >>> state = it.state_dict()
+        >>> next(it)
+        2
+        >>> it.load_state_dict(state)
+        >>> next(it)
+        2
+
+    It is a context manager; `close()` or the end of the with block ends its threads, as does
+    dropping it.
+    """
+
+    def __init__(
+        self,
+        ds: Dataset,
+        *,
+        format: str = "numpy",
+        strings: str = "bytes",
+        seed: int | None = None,
+        threads: int | None = None,
+        memory_limit: int | str | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+    ) -> None:
+        from ._formats import converter
+
+        self._engine: Engine | None = None
+        self._closed = False
+        self._done = False
+        self._saved: bytes | None = None  # its position, where it has no engine any more
+        self._options = Options(seed, threads, memory_limit)
+        self._convert, self._str = converter(format, strings)
+        self._ledger = ledger
+        self.dataset = ds
+        if ds._shared is None:
+            ds._shared = Shared()
+        self._epoch = ds._shared.epochs
+        ds._shared.epochs += 1
+
+    # ---- called by millrace._fast, with the lock
+
+    def _open(self) -> None:
+        """Gets an engine: at the first element, or because an interrupt has ended the last one."""
+        if self._closed or self._done:
+            return
+        old = self._engine
+        position = self._saved
+        if old is not None:
+            position = old.save()
+            self._detach()
+            self._engine = None
+            old.close()
+        engine = self._claim(self._epoch)
+        try:
+            if position is not None:
+                engine.restore(position)
+                engine.epochs = self._epoch + 1
+            else:
+                engine.begin(self._epoch)
+        except BaseException:
+            engine.close()
+            raise
+        self._saved = None
+        self._attach_engine(engine)
+
+    def _ended(self) -> None:
+        self._done = True
+
+    # ---- engines
+
+    def _claim(self, epoch: int) -> Engine:
+        """An engine that has not begun a later epoch."""
+        shared = self.dataset._shared
+        if self._ledger is not None:
+            return Engine(self.dataset, self._options, Ledger(self._ledger))
+        last = shared.last() if shared.last is not None else None
+        if shared.idle is None and last is not None:
+            last._hand_back(keep_position=True)
+        idle = shared.idle
+        if idle is not None and (
+            not idle.usable or idle.options.key != self._options.key or idle.epochs > epoch
+        ):
+            if not idle.usable:
+                shared.idle = None
+            idle = None
+        if idle is not None:
+            shared.idle = None
+            return idle
+        return Engine(self.dataset, self._options, None)
+
+    def _attach_engine(self, engine: Engine) -> None:
+        self._engine = engine
+        spec = lib.mr_dataset_spec(engine.ds)
+        n = lib.mr_spec_n_leaves(spec)
+        self._attach(
+            int(ffi.cast("intptr_t", engine.it)),
+            int(ffi.cast("intptr_t", engine.cancel)),
+            plan_of(spec),
+            [bool(lib.mr_spec_leaf(spec, i).ragged) for i in range(n)],
+            self._convert,
+            self._str,
+        )
+
+    def _hand_back(self, keep_position: bool = False) -> None:
+        """Returns the engine to the dataset, for the next epoch."""
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        shared = self.dataset._shared
+        if keep_position and engine.usable:
+            try:
+                self._saved = engine.save()
+            except Error:
+                self._saved = None
+        self._detach()
+        if not engine.usable or engine.ledger is not None:
+            engine.close()
+            return
+        shared.idle, old = engine, shared.idle
+        if old is not None:
+            old.close()
+
+    # ---- for users
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the last element, for `load_state_dict` of an iterator of an equal
+        dataset, in any process. It can be stored as JSON."""
+        position: bytes = self._locked(self._position, False)
+        return {
+            "version": VERSION,
+            "graph": str(self.dataset),
+            "position": f"{self._epoch}:{base64.b64encode(position).decode()}",
+        }
+
+    def _position(self) -> bytes:
+        if self._closed:
+            raise FailedPrecondition("the iterator is closed")
+        if self._engine is None and self._saved is not None:
+            return self._saved
+        if self._engine is None:
+            if self._done:
+                raise FailedPrecondition("the position after the last element is lost: a later iterator has begun")
+            self._open()
+        assert self._engine is not None
+        return self._engine.save()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes to a position that `state_dict` returned. Later iterators of the Dataset are the epochs
+        that follow."""
+        epoch, position = _parse_state(state)
+        self._locked(lambda: self._load(epoch, position), False)
+
+    def _load(self, epoch: int, position: bytes) -> None:
+        if self._closed:
+            raise FailedPrecondition("the iterator is closed; make another one")
+        engine = self._engine
+        if engine is not None and not engine.usable:
+            self._detach()
+            engine.close()
+            engine = None
+        if engine is None:
+            engine = self._claim(2**62)
+        else:
+            self._detach()
+        self._engine = None
+        try:
+            engine.restore(position)
+        except BaseException:
+            engine.close()
+            raise
+        engine.epochs = epoch + 1
+        self._done = False
+        self._saved = None
+        self._epoch = epoch
+        self.dataset._shared.epochs = epoch + 1
+        self._attach_engine(engine)
+
+    def close(self) -> None:
+        """Ends its threads and closes its files. A `next` that waits in another thread ends."""
+        if self._closed or self._foreign:
+            return
+        self._locked(self._close, True)
+
+    def _close(self) -> None:
+        self._closed = True
+        self._hand_back()
+
+    def __enter__(self) -> Iterator:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_engine", None) is None or self._foreign:
+            return
+        self._closed = True
+        self._hand_back()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("iterators cannot be pickled; pickle the dataset and the iterator's state_dict()")
+
+    def __repr__(self) -> str:
+        state = "closed " if self._closed else ""
+        return f"<{state}millrace.Iterator of {self.dataset}>"
+
+
+def _parse_state(state: Any) -> tuple[int, bytes]:
+    if not isinstance(state, dict) or "position" not in state or "version" not in state:
+        raise InvalidArgument(f"not what state_dict() returns: {state!r:.80}")
+    if state["version"] != VERSION:
+        raise InvalidArgument(
+            f"the position has version {state['version']!r}, and this package reads version {VERSION}"
+        )
+    epoch, found, data = str(state["position"]).partition(":")
+    try:
+        return int(epoch), base64.b64decode(data, validate=True)
+    except (ValueError, binascii.Error):
+        raise InvalidArgument("the position is damaged: it is not a number and base64 text") from None
+
+
+def at_exit() -> None:
+    """No thread may be left when the interpreter ends."""
+    for engine in list(_engines):
+        engine.close()
