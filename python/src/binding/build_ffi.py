@@ -23,6 +23,7 @@ typedef enum mr_log_level { MR_LOG_DEBUG, MR_LOG_INFO, MR_LOG_WARNING, MR_LOG_ER
 typedef struct mr_status { mr_code code; int sys_errno; char message[...]; char op[...]; char file[...];
     int64_t offset, record, element; ...; } mr_status;
 size_t mr_status_format(const mr_status *st, char *buf, size_t size);
+const char *mr_status_place(const mr_status *st);
 const char *mr_code_text(mr_code code);
 const char *mr_version(void);
 typedef void (*mr_log_fn)(void *ctx, mr_log_level level, const char *message);
@@ -36,7 +37,7 @@ mr_code mr_buffer_wrap(mr_buffer **out, void *data, size_t bytes, bool read_only
 void mr_buffer_unref(mr_buffer *b);
 void mr_buffer_pool_usage(size_t *live_bytes, size_t *free_bytes);
 typedef struct mr_bytes { const char *data; size_t size; ...; } mr_bytes;
-typedef struct mr_array { mr_dtype dtype; mr_storage storage; int8_t rank; size_t rows; int64_t shape[...];
+typedef struct mr_array { mr_dtype dtype; mr_storage storage; int8_t rank; bool resident; size_t rows; int64_t shape[...];
     void *data; mr_buffer *owner; ...; } mr_array;
 void mr_array_reset(mr_array *a);
 mr_code mr_array_alloc(mr_array *a, mr_dtype t, int rank, const int64_t *shape, size_t rows, mr_status *st);
@@ -52,6 +53,11 @@ const mr_spec *mr_spec_child(const mr_spec *s, size_t i);
 const char *mr_spec_child_name(const mr_spec *s, size_t i);
 const mr_leaf *mr_spec_leaf(const mr_spec *s, size_t i);
 size_t mr_spec_n_leaves(const mr_spec *s);
+mr_spec *mr_spec_of_leaf(const mr_leaf *leaf);
+mr_spec *mr_spec_dataset(mr_spec *element);
+mr_spec *mr_spec_tuple(mr_spec *const *children, size_t n);
+mr_spec *mr_spec_record(const char *const *names, mr_spec *const *children, size_t n);
+void mr_spec_unref(const mr_spec *s);
 
 /* ---- datasets ---- */
 typedef struct mr_dataset mr_dataset;
@@ -85,6 +91,7 @@ mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_op
 mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st);
 mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size, mr_status *st);
 mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st);
+mr_code mr_iterator_rest(mr_iterator *it, mr_status *st);
 void mr_iterator_cancel(mr_iterator *it);
 void mr_iterator_close(mr_iterator *it);
 int mr_usable_cpus(void);
@@ -104,13 +111,36 @@ typedef struct mr_op_span { const char *op, *path; int thread; bool waiting; dou
 size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity, double *left_out);
 double mr_iterator_trace_begin(const mr_iterator *it);
 
+/* ---- Arrow ---- */
+struct ArrowArrayStream { ...; };
+mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
+
 /* ---- called by the library ---- */
 extern "Python" void mrpy_log(void *ctx, mr_log_level level, const char *message);
 extern "Python" void mrpy_release(void *ctx, void *data);
+
+/* ---- made here ---- */
+mr_dataset *mrpy_given(const mr_spec *element);
+"""
+
+SOURCE = """
+#include <millrace/millrace.h>
+
+static mr_code nothing(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    (void)ctx, (void)pass, (void)want, (void)out, (void)st;
+    return MR_END;
+}
+
+/* An empty dataset of these elements: what functions are typed with. */
+static mr_dataset *mrpy_given(const mr_spec *element)
+{
+    return mr_from_generator(&(mr_generator){.next = nothing}, element);
+}
 """
 
 ffi = cffi.FFI()
-ffi.set_source("millrace._ffi", "#include <millrace/millrace.h>\n")
+ffi.set_source("millrace._ffi", SOURCE)
 ffi.cdef(CDEF)
 
 if __name__ == "__main__":

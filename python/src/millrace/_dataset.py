@@ -6,17 +6,19 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ._errors import FailedPrecondition, check
+from . import _trace
+from ._errors import FailedPrecondition, TraceError, check
 from ._ffi import ffi, lib
+from ._generated import Methods
 from ._iterator import Iterator, Shared
-from ._types import spec_of
+from ._types import DatasetSpec, Spec, pointer_of, spec_of
 from ._values import Names
 
 INFINITE: int = lib.MR_INFINITE
 UNKNOWN: int = lib.MR_UNKNOWN_COUNT
 
 
-class Dataset:
+class Dataset(Methods):
     """A pipeline: a source and the operations on its elements. It runs when it is iterated.
 
         >>> import millrace as mr
@@ -32,10 +34,12 @@ class Dataset:
     pickled, and printed: `str(ds)` is the text of the pipeline.
     """
 
-    __slots__ = ("_ds", "_spec", "_shared", "__weakref__")
-    _ds: Any
+    __slots__ = ("_ds", "_spec", "_shared", "_open", "_written", "__weakref__")
+    _ds: Any  # an mr_dataset *
     _spec: Any
     _shared: Shared | None
+    _open: str | None  # its text, if it uses parameters of a function that is being recorded
+    _written: str | None
 
     def __init__(self) -> None:
         raise TypeError(
@@ -51,12 +55,12 @@ class Dataset:
             TensorSpec(shape=(None,), dtype=mr.int64)
         """
         if self._spec is None:
-            self._spec = spec_of(lib.mr_dataset_spec(self._ds))
+            self._spec = spec_of(lib.mr_dataset_spec(self._pointer()))
         return self._spec
 
     def cardinality(self) -> int:
         """The number of elements, `mr.INFINITE`, or `mr.UNKNOWN` where only running would show it."""
-        return int(lib.mr_dataset_cardinality(self._ds))
+        return int(lib.mr_dataset_cardinality(self._pointer()))
 
     def __len__(self) -> int:
         n = self.cardinality()
@@ -106,18 +110,95 @@ class Dataset:
     def __bool__(self) -> bool:
         return True
 
+    def __getitem__(self, part: slice) -> Dataset:
+        """`ds[:100]` is take(100), `ds[10:]` skip(10)."""
+        if not isinstance(part, slice):
+            raise TypeError(
+                f"datasets have no element {part!r} to look up, as they are read in order; ds[:10] is the first ten"
+            )
+        start, stop, step = part.start or 0, part.stop, 1 if part.step is None else part.step
+        if step != 1 or start < 0 or (stop is not None and stop < 0):
+            raise ValueError("slices of datasets go forward in steps of 1 from the beginning: ds[10:20]")
+        out: Dataset = self
+        if stop is not None:
+            out = out.take(stop)
+        return out.skip(start) if start else out
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dataset):
+            return NotImplemented
+        if self is other:
+            return True
+        mine, others = self._canonical(), other._canonical()
+        return mine is not None and mine == others
+
+    def __hash__(self) -> int:
+        text = self._canonical()
+        return id(self) if text is None else hash(text)
+
+    def __copy__(self) -> Dataset:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Dataset:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_proto, (self.to_proto(),)
+
+    def to_proto(self) -> bytes:
+        """The protobuf form (pipeline/graph/graph.proto), which has the values of its arrays too;
+        pickling uses it.
+
+        Raises FailedPrecondition for a graph that exists in this process alone, such as one of a
+        generator."""
+        out, size, st = ffi.new("void **"), ffi.new("size_t *"), ffi.new("mr_status *")
+        check(lib.mr_dataset_to_proto(self._pointer(), out, size, st), st)
+        data = bytes(ffi.buffer(out[0], size[0]))
+        lib.mr_free(out[0])
+        return data
+
     def __str__(self) -> str:
-        try:
-            return self._text()
-        except FailedPrecondition:
-            return f"<no text: elements of {self.element_spec!r}>"
+        text = self._open if self._open is not None else self._canonical()
+        return f"<no text: elements of {self.element_spec!r}>" if text is None else text
 
     def __repr__(self) -> str:
         return f"<millrace.Dataset {self}>"
 
+    def _canonical(self) -> str | None:
+        """The canonical text; None: it has none."""
+        if self._written is None:
+            try:
+                self._written = text_of_dataset(self._pointer())
+            except FailedPrecondition:
+                self._written = ""
+        return self._written or None
+
+    def _pointer(self) -> Any:
+        if self._open is not None:
+            raise TraceError(
+                "a dataset within a recorded function has no elements yet: it is an expression; return it, or "
+                "call methods of it"
+            )
+        return self._ds
+
+    # ---- within recorded functions (_trace.py)
+
     def _text(self) -> str:
-        """The canonical text; FailedPrecondition where there is none."""
-        return text_of_dataset(self._ds)
+        """Text for recorded functions: a name, where arrays or generators have no text to parse."""
+        if self._open is not None:
+            return self._open
+        text = self._canonical()
+        return f"ds_{id(self):x}" if text is None or _has_reference(text) else text
+
+    @property
+    def _arrays(self) -> dict[str, Any]:
+        """The values of the names in _text()."""
+        name = self._text()
+        return {name: self} if name == f"ds_{id(self):x}" else {}
+
+
+def _has_reference(text: str) -> bool:
+    return 'array("' in text
 
 
 def new_dataset(pointer: Any) -> Dataset:
@@ -126,7 +207,43 @@ def new_dataset(pointer: Any) -> Dataset:
     ds._ds = ffi.gc(pointer, lib.mr_dataset_unref)
     ds._spec = None
     ds._shared = None
+    ds._open = None
+    ds._written = None
     return ds
+
+
+def open_dataset(text: str, spec: Spec | None = None) -> Dataset:
+    """A dataset within a function that is being recorded."""
+    if spec is None:
+        found = _trace.spec_of_text(text)
+        assert isinstance(found, DatasetSpec)
+        spec = found.element_spec
+    ds = new_dataset(ffi.NULL)
+    ds._ds = None
+    ds._spec = spec
+    ds._open = text
+    return ds
+
+
+class _Recording:
+    """What recording needs of the library."""
+
+    def infer(self, text: str, spec: Spec) -> Spec:
+        pointer = pointer_of(spec)
+        given = new_dataset(lib.mrpy_given(pointer))
+        lib.mr_spec_unref(pointer)
+        names = Names()
+        receiver = names.dataset(given)
+        arrays = _trace._state.arrays or {}
+        names.add_all({k: v for k, v in arrays.items() if not k.endswith("!")})
+        found: Spec = parse(f"{receiver}.map({text})", names, call=True).element_spec
+        return found
+
+    def dataset(self, text: str, spec: Spec) -> Dataset:
+        return open_dataset(text, spec)
+
+
+_trace.use_engine(_Recording())
 
 
 def dataset_at(pointer: int) -> Dataset:
@@ -161,3 +278,9 @@ def from_text(text: str) -> Dataset:
     if not isinstance(text, str):
         raise TypeError(f"a pipeline's text is a str, not {type(text).__name__}")
     return parse(text)
+
+
+def _from_proto(data: bytes) -> Dataset:
+    out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
+    check(lib.mr_dataset_from_proto(data, len(data), out, st), st)
+    return new_dataset(out[0])

@@ -149,9 +149,15 @@ class ForkError(FailedPrecondition):
 
 
 class TraceError(Error, TypeError):
-    """A Python function cannot be recorded as an expression; names the line that stops it."""
+    """A function does something that cannot be recorded. `file` and `line` name the place in the
+    user's code."""
 
     code = "INVALID_ARGUMENT"
+    line: int | None
+
+    def __init__(self, message: str = "", file: str | None = None, line: int | None = None) -> None:
+        super().__init__(message, file=file)
+        self.line = line
 
 
 _kinds: dict[int, type[Error]] = {

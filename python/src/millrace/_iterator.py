@@ -193,6 +193,7 @@ class Iterator(_fast.Iterator):
     ) -> None:
         from ._formats import converter
 
+        ds._pointer()
         self._engine: Engine | None = None
         self._closed = False
         self._done = False

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Union
 
 import numpy as np
 
+from ._errors import TraceError
 from ._methods import Methods
 from ._types import DatasetSpec, DType, ShapedType, Spec, TensorSpec, as_dtype
 
@@ -63,24 +64,6 @@ _LIBRARIES = tuple(
         os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))),
     }
 )
-
-
-class TraceError(TypeError):
-    """A function does something that cannot be recorded.
-
-    ``file`` and ``line`` name the place in the user's code.
-    """
-
-    file: str | None
-    line: int | None
-
-    def __init__(self, message: str, file: str | None = None, line: int | None = None) -> None:
-        super().__init__(message)
-        self.file = file
-        self.line = line
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.args[0], self.file, self.line)
 
 
 class _MissingAttribute(TraceError, AttributeError):
@@ -1505,6 +1488,21 @@ def kinds_of(function: Callable[..., Any], skip: int = 0) -> dict[str, str]:
             required.append(p.name)
     _REQUIRED[function.__name__] = tuple(required)
     return out
+
+
+def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of ``mr.fn`` that a signature describes."""
+    name = function.__name__
+    kinds: dict[str, str] = {}
+
+    @functools.wraps(function)
+    def record_call(*args: Any, **kwargs: Any) -> Any:
+        if not kinds:
+            kinds.update(kinds_of(function))
+        return call(name, args, kwargs, kinds)
+
+    record_call.__millrace_name__ = name  # type: ignore[attr-defined]
+    return record_call
 
 
 def cond(condition: Any, a: Any, b: Any) -> Any:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any, Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Union
 
 import numpy as np
 
@@ -28,9 +30,11 @@ class DType:
     name: str
     number: int
 
-    def __init__(self, name: str, number: int) -> None:
+    def __init__(self, name: str) -> None:
+        if name not in _numbers:
+            raise ValueError(f"there is no type {name!r}; the types are {', '.join(_numbers)}")
         object.__setattr__(self, "name", name)
-        object.__setattr__(self, "number", number)
+        object.__setattr__(self, "number", _numbers[name])
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("types cannot be changed")
@@ -40,22 +44,24 @@ class DType:
         """The dtype of the numpy arrays that hold its values: object for strings."""
         return numpy_dtype(self.number)
 
+    numpy = dtype
+
     def __getitem__(self, shape: Any) -> ShapedType:
         if shape is Ellipsis:
             return ShapedType(self, None)
         sizes = shape if isinstance(shape, tuple) else (shape,)
         for n in sizes:
-            if isinstance(n, builtins.bool) or not isinstance(n, (int, np.integer)) or n < 0:
+            if n is not None and (isinstance(n, builtins.bool) or not isinstance(n, (int, np.integer)) or n < 0):
                 raise TypeError(
                     f"a shape is made of sizes, as in {self!r}[2, 3], or {self!r}[...] for any length, not {shape!r}"
                 )
-        return ShapedType(self, tuple(int(n) for n in sizes))
+        return ShapedType(self, tuple(None if n is None else int(n) for n in sizes))
 
     def __eq__(self, other: object) -> builtins.bool:
         if isinstance(other, DType):
             return self.number == other.number
         if isinstance(other, str):
-            return dtype_named(other) is self
+            return _by_name.get(other) is self
         if isinstance(other, (np.dtype, type)) and self.number not in (lib.MR_STRING, lib.MR_DATASET):
             try:
                 return builtins.bool(self.dtype == np.dtype(other))
@@ -67,7 +73,7 @@ class DType:
         return hash(self.name)
 
     def __repr__(self) -> str:
-        return "mr.bytes" if self.name == "string" else f"mr.{self.name}"
+        return f"mr.{self.name}"
 
     def __str__(self) -> str:
         return self.name
@@ -80,13 +86,14 @@ class DType:
 
 
 class ShapedType:
-    """A dtype with a shape, as in `mr.float32[2, 3]`; `shape` None: a list of any length."""
+    """A dtype with a shape, as in `mr.float32[2, 3]`; a size None varies. `shape` None: a list of any
+    length."""
 
     __slots__ = ("dtype", "shape")
     dtype: DType
-    shape: tuple[int, ...] | None
+    shape: tuple[int | None, ...] | None
 
-    def __init__(self, dtype: DType, shape: tuple[int, ...] | None) -> None:
+    def __init__(self, dtype: DType, shape: tuple[int | None, ...] | None) -> None:
         object.__setattr__(self, "dtype", dtype)
         object.__setattr__(self, "shape", shape)
 
@@ -108,40 +115,63 @@ class ShapedType:
     def __reduce__(self) -> tuple[Any, ...]:
         return ShapedType, (self.dtype, self.shape)
 
+    @property
+    def spec(self) -> TensorSpec:
+        """The type of the tensors."""
+        return TensorSpec((None,) if self.shape is None else self.shape, self.dtype)
+
+    def __str__(self) -> str:
+        sizes = () if self.shape is None else ("none" if n is None else str(n) for n in self.shape)
+        return f"{self.dtype.name}[{', '.join(sizes)}]"
+
     def _text(self) -> str:
-        return f"{self.dtype.name}[{'' if self.shape is None else ', '.join(map(str, self.shape))}]"
+        return str(self)
 
 
-bool = DType("bool", lib.MR_BOOL)
-int8 = DType("int8", lib.MR_INT8)
-int16 = DType("int16", lib.MR_INT16)
-int32 = DType("int32", lib.MR_INT32)
-int64 = DType("int64", lib.MR_INT64)
-uint8 = DType("uint8", lib.MR_UINT8)
-uint16 = DType("uint16", lib.MR_UINT16)
-uint32 = DType("uint32", lib.MR_UINT32)
-uint64 = DType("uint64", lib.MR_UINT64)
-float16 = DType("float16", lib.MR_FLOAT16)
-bfloat16 = DType("bfloat16", lib.MR_BFLOAT16)
-float32 = DType("float32", lib.MR_FLOAT32)
-float64 = DType("float64", lib.MR_FLOAT64)
-bytes = DType("string", lib.MR_STRING)
+_numbers = {
+    "bool": lib.MR_BOOL,
+    "int8": lib.MR_INT8,
+    "int16": lib.MR_INT16,
+    "int32": lib.MR_INT32,
+    "int64": lib.MR_INT64,
+    "uint8": lib.MR_UINT8,
+    "uint16": lib.MR_UINT16,
+    "uint32": lib.MR_UINT32,
+    "uint64": lib.MR_UINT64,
+    "float16": lib.MR_FLOAT16,
+    "bfloat16": lib.MR_BFLOAT16,
+    "float32": lib.MR_FLOAT32,
+    "float64": lib.MR_FLOAT64,
+    "bytes": lib.MR_STRING,
+}
+bool = DType("bool")
+int8 = DType("int8")
+int16 = DType("int16")
+int32 = DType("int32")
+int64 = DType("int64")
+uint8 = DType("uint8")
+uint16 = DType("uint16")
+uint32 = DType("uint32")
+uint64 = DType("uint64")
+float16 = DType("float16")
+bfloat16 = DType("bfloat16")
+float32 = DType("float32")
+float64 = DType("float64")
+bytes = DType("bytes")
 string = bytes
 
-_all = (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64, string)
+_all = (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64, bytes)
 _by_number = {t.number: t for t in _all}
-_by_name = {t.name: t for t in _all} | {"bytes": string}
-_numpy = {t.number: np.dtype(t.name) for t in _all if t.name not in ("bfloat16", "string")}
+_by_name = {t.name: t for t in _all} | {"string": bytes}
+_numpy = {t.number: np.dtype(t.name) for t in _all if t.name not in ("bfloat16", "bytes")}
 _numpy[lib.MR_STRING] = np.dtype(object)
 _of_numpy = {t: n for n, t in _numpy.items() if n != lib.MR_STRING}
 
 
 def dtype_named(name: str) -> DType:
     """The dtype of that name; "bytes" is string."""
-    try:
-        return _by_name[name]
-    except KeyError:
-        raise ValueError(f"there is no type {name!r}; the types are {', '.join(_by_name)}") from None
+    found = _by_name.get(name)
+    return DType(name) if found is None else found
 
 
 def dtype_numbered(number: int) -> DType:
@@ -196,7 +226,7 @@ class TensorSpec:
     def __init__(
         self,
         shape: Sequence[int | None] | None,
-        dtype: DType | str | np.dtype[Any] | type = float32,
+        dtype: TypeLike = float32,
         ragged: builtins.bool = False,
     ) -> None:
         object.__setattr__(self, "shape", None if shape is None else tuple(shape))
@@ -246,18 +276,60 @@ class DatasetSpec:
         return DatasetSpec, (self.element_spec,)
 
 
-def as_dtype(x: DType | str | np.dtype[Any] | type) -> DType:
-    """The DType that x names: a DType, a name, or one of numpy's types."""
+TypeLike = Union[DType, ShapedType, str, "np.dtype[Any]", type]
+#: The structure of an element: tuples and dicts with these leaves.
+Spec = Union[TensorSpec, DatasetSpec, "tuple[Spec, ...]", "dict[str, Spec]"]
+_of_python = {int: int64, float: float32, builtins.bool: bool, builtins.bytes: bytes, str: bytes}
+
+
+def as_dtype(x: TypeLike) -> DType:
+    """The DType that x means: a DType, a name, a type of numpy, or one of Python (float is float32)."""
     if isinstance(x, DType):
         return x
     if isinstance(x, str):
         return dtype_named(x)
-    if x in (builtins.bytes, str):
-        return string
-    found = dtype_of_numpy(np.dtype(x))
+    if isinstance(x, ShapedType):
+        raise TypeError(f"a type without a shape is expected, not {x!r}")
+    if isinstance(x, type) and x in _of_python:
+        return _of_python[x]
+    try:
+        dtype = np.dtype(x)
+    except TypeError:
+        raise TypeError(f"expected a type, such as mr.float32, not {x!r}") from None
+    if dtype.kind in "SUO":
+        return bytes
+    found = dtype_of_numpy(dtype)
     if found is None:
-        raise ValueError(f"there is no type for {x!r}; the types are {', '.join(_by_name)}")
+        raise TypeError(f"there is no type for numpy's {dtype}; the types are {', '.join(_numbers)}")
     return found
+
+
+def as_type(x: TypeLike) -> DType | ShapedType:
+    """The same for types with a shape: "int64[]" is `mr.int64[...]`."""
+    if isinstance(x, (DType, ShapedType)):
+        return x
+    match = re.fullmatch(r"\s*(\w+)\s*\[([^][]*)\]\s*", x) if isinstance(x, str) else None
+    if not match:
+        return as_dtype(x.strip() if isinstance(x, str) else x)
+    dtype = as_dtype(match[1])
+    sizes = [n.strip() for n in match[2].split(",") if n.strip()]
+    if not sizes:
+        return dtype[...]
+    if not all(n == "none" or n.isdecimal() for n in sizes):
+        raise ValueError(f"a shape is made of sizes and none, as in float32[none, 3], not {match[2]!r}")
+    return ShapedType(dtype, tuple(None if n == "none" else int(n) for n in sizes))
+
+
+def as_spec(x: Any) -> Spec:
+    """The spec that a structure of types means: `{"a": mr.int64[...], "b": "float32"}`."""
+    if isinstance(x, (TensorSpec, DatasetSpec)):
+        return x
+    if isinstance(x, Mapping):
+        return {name: as_spec(v) for name, v in x.items()}
+    if isinstance(x, (tuple, list)):
+        return tuple(as_spec(v) for v in x)
+    found = as_type(x)
+    return found.spec if isinstance(found, ShapedType) else TensorSpec((), found)
 
 
 def spec_of(spec: Any) -> Any:
@@ -385,59 +457,25 @@ def _bfloat16_scalar(x: float) -> Any:
     return np.float32(x) if dtype is None else dtype.type(x)
 
 
-class Feature:
-    """A feature of a record that may be missing, or is stored sparsely; see `feature` and `sparse`."""
-
-    __slots__ = ("text",)
-    text: str
-
-    def __init__(self, text: str) -> None:
-        object.__setattr__(self, "text", text)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("features cannot be changed")
-
-    def __eq__(self, other: object) -> builtins.bool:
-        return self.text == other.text if isinstance(other, Feature) else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __repr__(self) -> str:
-        return "mr." + self.text
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Feature, (self.text,)
-
-    def _text(self) -> str:
-        return self.text
+def pointer_of(spec: Spec) -> Any:
+    """A spec as `mr_spec *`, owned by the caller."""
+    out = _pointer_of(spec)
+    if out == ffi.NULL:
+        raise MemoryError("a spec")
+    return out
 
 
-def _literal(x: Any) -> str:
-    from ._values import Names, text_of
-
-    if isinstance(x, float) and not np.isfinite(x):
-        return repr(x)  # nan and inf are words of descriptions of records
-    return text_of(x, Names())
-
-
-def feature(dtype: DType | str, *, shape: Sequence[int] | None = None, default: Any = None) -> Feature:
-    """A feature that a record may lack: `default` then stands for it. For parse_example, jsonl and
-    other descriptions of records.
-
-        >>> feature(int64, default=0)
-        mr.feature(int64, default=0)
-    """
-    parts = [as_dtype(dtype).name]
-    if shape is not None:
-        parts.append(f"shape={_literal(list(shape))}")
-    if default is not None:
-        parts.append(f"default={_literal(default)}")
-    return Feature(f"feature({', '.join(parts)})")
-
-
-def sparse(dtype: DType | str, *, index: str, value: str, size: int) -> Feature:
-    """A vector of `size` values that a record stores as two features: positions and values."""
-    return Feature(
-        f"sparse({as_dtype(dtype).name}, index={_literal(index)}, value={_literal(value)}, size={_literal(size)})"
-    )
+def _pointer_of(spec: Spec) -> Any:
+    if isinstance(spec, DatasetSpec):
+        return lib.mr_spec_dataset(_pointer_of(spec.element_spec))
+    if isinstance(spec, TensorSpec):
+        leaf = ffi.new("mr_leaf *")
+        leaf.dtype, leaf.ragged = spec.dtype.number, spec.ragged
+        leaf.rank = -1 if spec.shape is None else len(spec.shape)
+        for i, n in enumerate(spec.shape or ()):
+            leaf.shape[i] = -1 if n is None else n
+        return lib.mr_spec_of_leaf(leaf)
+    if isinstance(spec, tuple):
+        return lib.mr_spec_tuple([_pointer_of(s) for s in spec], len(spec))
+    names = [ffi.new("char[]", k.encode("utf-8", "surrogateescape")) for k in spec]
+    return lib.mr_spec_record(names, [_pointer_of(s) for s in spec.values()], len(spec))

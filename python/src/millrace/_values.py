@@ -12,7 +12,8 @@ import numpy as np
 
 from ._errors import InvalidArgument, check
 from ._ffi import ffi, lib
-from ._types import DType, Feature, ShapedType, as_dtype, dtype_of_numpy
+from ._trace import Feature
+from ._types import DType, ShapedType, as_dtype, dtype_of_numpy
 
 
 class Auto:
@@ -37,6 +38,7 @@ class Text:
         self.text = text
 
 
+WRITTEN = 64  # values of an array up to which texts show them; a larger one is shown as a reference
 MANY = 1024  # numbers in a list from which on it is handed over as an array
 
 
@@ -90,7 +92,7 @@ class Names:
         self.values: list[Callable[[Any], Any]] = []
         self._datasets: dict[int, str] = {}
         self._free: list[Any] = []
-        self.arrays = False
+        self._known: set[str] = set()
 
     def add(self, name: str, put: Callable[[Any], Any]) -> str:
         self.names.append(ffi.new("char[]", name.encode()))
@@ -100,7 +102,7 @@ class Names:
     def dataset(self, ds: Any, name: str | None = None) -> str:
         """The name of a dataset: "ds" for the first one."""
         known = self._datasets.get(id(ds))
-        if known is not None:
+        if known is not None and name is None:
             return known
         if name is None:
             name = f"ds{len(self._datasets)}" if self._datasets else "ds"
@@ -116,7 +118,6 @@ class Names:
 
     def array(self, a: Any, name: str | None = None) -> str:
         """The name of an array: of numpy, or what numpy makes of it."""
-        self.arrays = True
         array = owned_array(a)
 
         def put(v: Any) -> None:
@@ -124,7 +125,18 @@ class Names:
             v.tensor = array[0]
 
         self._free.append(array)
-        return self.add(name or f"array{sum(n is not None for n in self.names)}", put)
+        return self.add(name or f"constant{len(self.names)}", put)
+
+    def add_all(self, constants: dict[str, Any]) -> None:
+        """Constants of a recorded function, by their names in its text."""
+        for name, value in constants.items():
+            if name in self._known:
+                continue
+            self._known.add(name)
+            if hasattr(value, "_ds"):
+                self.dataset(value, name)
+            else:
+                self.array(value, name)
 
     def env(self) -> Any:
         """The `mr_env *` of the names; valid as long as this object is."""
@@ -157,6 +169,7 @@ def owned_array(a: Any) -> Any:
     out = ffi.gc(ffi.new("mr_array *"), lib.mr_array_reset)
     data = ffi.cast("void *", array.ctypes.data)
     out.dtype, out.storage, out.rank, out.rows = kind.number, lib.MR_DENSE, array.ndim, 1
+    out.resident = array.size > WRITTEN
     for i, n in enumerate(array.shape):
         out.shape[i] = n
     out.data = data
@@ -178,6 +191,7 @@ def _strings(array: np.ndarray[Any, Any]) -> Any:
     st = ffi.new("mr_status *")
     shape = ffi.new("int64_t[]", list(array.shape) or [0])
     check(lib.mr_array_alloc(out, lib.MR_STRING, array.ndim, shape, 1, st), st)
+    out.resident = len(parts) > WRITTEN
     if parts:
         data = ffi.from_buffer(joined)
         kept = lend((joined, data), data, len(joined))
@@ -211,8 +225,10 @@ def text_of(x: Any, names: Names) -> str:
         return quoted(x)
     if isinstance(x, os.PathLike):
         return quoted(os.fspath(x))
-    if isinstance(x, (DType, ShapedType, Feature)):
-        return x._text()
+    if isinstance(x, (DType, ShapedType)):
+        return str(x)
+    if isinstance(x, Feature):
+        return x.text
     if isinstance(x, np.dtype):
         return as_dtype(x).name
     if isinstance(x, dict):
