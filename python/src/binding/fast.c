@@ -5,7 +5,7 @@
  *   Memory     the rows of a column, exported through the buffer protocol. The numpy arrays that
  *              view it keep it, and it keeps the library's buffer.
  *   Iterator   the base of millrace.Iterator: __next__ in C.
- *   guarded    calls a function during which Ctrl-C triggers a cancel object.
+ *   guarded    calls a function whose waits Ctrl-C ends.
  *
  * Pointers come from _ffi as integers. */
 #define PY_SSIZE_T_CLEAN
@@ -60,13 +60,21 @@ static bool in_main_thread(void)
 }
 
 /* Python's handler of SIGINT only sets a flag, which nothing looks at while the main thread waits in
- * the library. Ours, which calls Python's, also triggers the cancel object of that wait. */
-static _Atomic(mr_cancel *) waiting;
+ * the library. Ours, which calls Python's, also ends that wait: of an iterator, or of a call that is
+ * given a cancel object. */
+static _Atomic(mr_iterator *) waiting_iterator;
+static _Atomic(mr_cancel *) waiting_call;
+static atomic_bool woken; /* a wait was ended */
 static struct sigaction chained;
 
 static void on_interrupt(int number, siginfo_t *info, void *context)
 {
-    mr_cancel *c = atomic_load(&waiting);
+    mr_iterator *it = atomic_load(&waiting_iterator);
+    mr_cancel *c = atomic_load(&waiting_call);
+    if (it || c)
+        atomic_store(&woken, true);
+    if (it)
+        mr_iterator_cancel(it);
     if (c)
         mr_cancel_trigger(c);
     if (chained.sa_flags & SA_SIGINFO)
@@ -78,8 +86,11 @@ static void on_interrupt(int number, siginfo_t *info, void *context)
 static void chain_interrupts(void)
 {
     struct sigaction now;
-    if (sigaction(SIGINT, NULL, &now) != 0 || (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_interrupt) ||
-        (!(now.sa_flags & SA_SIGINFO) && (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN)))
+    if (sigaction(SIGINT, NULL, &now) != 0)
+        return;
+    bool with_info = now.sa_flags & SA_SIGINFO;
+    if (with_info ? now.sa_sigaction == on_interrupt
+                  : now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN)
         return;
     chained = now;
     now.sa_flags |= SA_SIGINFO;
@@ -87,41 +98,52 @@ static void chain_interrupts(void)
     sigaction(SIGINT, &now, NULL);
 }
 
+typedef struct wait_targets {
+    mr_iterator *it;
+    mr_cancel *c;
+} wait_targets;
+
 /* Begins a wait that Ctrl-C ends; false: an exception is set. *before is for wait_over. */
-static bool wait_begins(mr_cancel *c, mr_cancel **before)
+static bool wait_begins(wait_targets to, wait_targets *before)
 {
-    *before = NULL;
-    if (!c || !in_main_thread())
+    *before = (wait_targets){NULL, NULL};
+    if (!in_main_thread())
         return true;
     chain_interrupts();
-    *before = atomic_exchange(&waiting, c);
-    /* One that came before c was seen by Python alone. */
+    before->it = atomic_exchange(&waiting_iterator, to.it);
+    before->c = atomic_exchange(&waiting_call, to.c);
+    atomic_store(&woken, false);
+    /* What came before was seen by Python alone. */
     if (PyErr_CheckSignals() == 0)
         return true;
-    atomic_store(&waiting, *before);
+    atomic_store(&waiting_iterator, before->it);
+    atomic_store(&waiting_call, before->c);
     return false;
 }
 
-static void wait_over(mr_cancel *c, mr_cancel *before)
+/* true: the wait was ended by an interrupt. */
+static bool wait_over(wait_targets before)
 {
-    if (c && in_main_thread())
-        atomic_store(&waiting, before);
+    if (!in_main_thread())
+        return false;
+    atomic_store(&waiting_iterator, before.it);
+    atomic_store(&waiting_call, before.c);
+    return atomic_exchange(&woken, false);
 }
 
+/* guarded(iterator, cancel, f): f(), which waits in calls that these two (0: none) end. */
 static PyObject *guarded(PyObject *self, PyObject *args)
 {
     (void)self;
-    Py_ssize_t pointer;
+    Py_ssize_t it, cancel;
     PyObject *call;
-    mr_cancel *before;
-    if (!PyArg_ParseTuple(args, "nO", &pointer, &call))
+    wait_targets before;
+    if (!PyArg_ParseTuple(args, "nnO", &it, &cancel, &call))
         return NULL;
-    mr_cancel *c = (mr_cancel *)pointer;
-    if (!wait_begins(c, &before))
+    if (!wait_begins((wait_targets){(mr_iterator *)it, (mr_cancel *)cancel}, &before))
         return NULL;
     PyObject *out = PyObject_CallObject(call, NULL);
-    wait_over(c, before);
-    if (!out && mr_cancel_is_cancelled(c)) {
+    if (wait_over(before) && !out) {
         /* What Python's handler raises says why the call was cancelled. */
         PyObject *type, *value, *traceback;
         PyErr_Fetch(&type, &value, &traceback);
@@ -196,8 +218,7 @@ enum text { TEXT_BYTES, TEXT_STR };
 
 typedef struct iterator {
     PyObject_HEAD
-    mr_iterator *it; /* NULL: closed */
-    mr_cancel *cancel;
+    mr_iterator *it; /* NULL: not opened, or closed */
     mr_block block;
     PyObject *plan;    /* structure: an int (a leaf), a tuple of plans, or a dict of plans */
     PyObject *convert; /* called with each array; NULL: nothing */
@@ -205,7 +226,7 @@ typedef struct iterator {
     bool *writable;    /* by leaf: those of the block at hand */
     size_t n_leaves;
     enum text text;
-    bool interrupted; /* its cancel object was triggered: it must be opened again */
+    bool interrupted; /* its waits were ended: it must be made to go on */
     PyThread_type_lock lock;
     unsigned generation;
 } iterator;
@@ -440,16 +461,6 @@ static PyObject *structure(const iterator *self, PyObject *plan, size_t row)
 
 /* ---- Iterator ---- */
 
-/* Values may be written by who gets them if nobody else has them. */
-static bool is_exclusive(const mr_array *a)
-{
-    if (a->storage != MR_DENSE || a->resident || !a->owner || !mr_buffer_writable(a->owner))
-        return false;
-    const char *data = a->data, *begin = mr_buffer_data(a->owner);
-    return data >= begin &&
-           data + a->rows * mr_array_row_bytes(a) <= begin + mr_buffer_size(a->owner);
-}
-
 static PyObject *raise_status(const mr_status *st)
 {
     PyObject *e = PyObject_CallFunction(make_error, "n", (Py_ssize_t)(uintptr_t)st);
@@ -465,8 +476,10 @@ static void take_lock(iterator *self, bool cancel)
 {
     if (PyThread_acquire_lock(self->lock, 0))
         return;
-    if (cancel && self->cancel)
-        mr_cancel_trigger(self->cancel);
+    if (cancel && self->it) {
+        mr_iterator_cancel(self->it);
+        self->interrupted = true;
+    }
     Py_BEGIN_ALLOW_THREADS
     PyThread_acquire_lock(self->lock, 1);
     Py_END_ALLOW_THREADS
@@ -486,40 +499,43 @@ static PyObject *next_locked(iterator *self)
 {
     mr_status st;
     mr_code rc;
-    mr_cancel *before;
-    if (!self->it || self->interrupted) {
-        /* Python opens it: for the first time, or again after an interrupt. */
-        PyObject *opened = PyObject_CallMethod((PyObject *)self, "_open", NULL);
-        if (!opened)
+    for (;;) {
+        if (!self->it || self->interrupted) {
+            /* Python opens it, or makes it go on. */
+            PyObject *opened = PyObject_CallMethod((PyObject *)self, "_open", NULL);
+            if (!opened)
+                return NULL;
+            Py_DECREF(opened);
+            if (!self->it)
+                return NULL; /* closed: the end */
+        }
+        wait_targets before;
+        if (!wait_begins((wait_targets){self->it, NULL}, &before))
             return NULL;
-        Py_DECREF(opened);
-        if (!self->it)
-            return NULL; /* closed: the end */
-    }
-    mr_cancel *c = self->cancel;
-    if (!wait_begins(c, &before))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    rc = mr_iterator_next(self->it, 1, &self->block, &st);
-    Py_END_ALLOW_THREADS
-    wait_over(c, before);
-    if (c && mr_cancel_is_cancelled(c))
-        self->interrupted = true;
-    if (rc == MR_OK) {
-        for (size_t i = 0; i < self->n_leaves; i++)
-            self->writable[i] = is_exclusive(&self->block.columns[i]);
-        PyObject *out = structure(self, self->plan, 0);
+        Py_BEGIN_ALLOW_THREADS
+        rc = mr_iterator_next(self->it, 1, &self->block, &st);
+        Py_END_ALLOW_THREADS
+        if (wait_over(before))
+            self->interrupted = true;
+        if (rc == MR_OK)
+            break;
         mr_block_clear(&self->block);
-        return out;
+        if (rc == MR_END) {
+            PyObject *ended = PyObject_CallMethod((PyObject *)self, "_ended", NULL);
+            Py_XDECREF(ended);
+            return NULL;
+        }
+        if (rc != MR_CANCELLED || !self->interrupted)
+            return raise_status(&st);
+        if (PyErr_CheckSignals() != 0)
+            return NULL;
+        /* The program's handler of the signal raised nothing. */
     }
+    for (size_t i = 0; i < self->n_leaves; i++)
+        self->writable[i] = mr_array_writable(&self->block.columns[i], 0);
+    PyObject *out = structure(self, self->plan, 0);
     mr_block_clear(&self->block);
-    if (rc == MR_CANCELLED && self->interrupted && PyErr_CheckSignals() != 0)
-        return NULL;
-    if (rc != MR_END)
-        return raise_status(&st);
-    PyObject *ended = PyObject_CallMethod((PyObject *)self, "_ended", NULL);
-    Py_XDECREF(ended);
-    return NULL;
+    return out;
 }
 
 static PyObject *iterator_next(PyObject *o)
@@ -550,15 +566,15 @@ static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     return (PyObject *)self;
 }
 
-/* _attach(iterator, cancel, plan, ragged, convert, str): what next() works with. The pointers are
- * borrowed; _detach must be called before they are freed. */
+/* _attach(iterator, plan, ragged, convert, str): what next() works with. The iterator is borrowed;
+ * _detach must be called before it is freed. */
 static PyObject *iterator_attach(PyObject *o, PyObject *args)
 {
     iterator *self = (iterator *)o;
-    Py_ssize_t it, cancel;
+    Py_ssize_t it;
     PyObject *plan, *raggeds, *convert;
     int str;
-    if (!PyArg_ParseTuple(args, "nnOOOp", &it, &cancel, &plan, &raggeds, &convert, &str))
+    if (!PyArg_ParseTuple(args, "nOOOp", &it, &plan, &raggeds, &convert, &str))
         return NULL;
     Py_ssize_t n = PySequence_Size(raggeds);
     if (n < 0)
@@ -587,7 +603,6 @@ static PyObject *iterator_attach(PyObject *o, PyObject *args)
     set_reference(&self->convert, c);
     self->text = str ? TEXT_STR : TEXT_BYTES;
     self->it = (mr_iterator *)it;
-    self->cancel = (mr_cancel *)cancel;
     self->interrupted = false;
     Py_RETURN_NONE;
 }
@@ -597,7 +612,6 @@ static PyObject *iterator_detach(PyObject *o, PyObject *none)
     (void)none;
     iterator *self = (iterator *)o;
     self->it = NULL;
-    self->cancel = NULL;
     if (self->generation == generation)
         mr_block_reset(&self->block);
     Py_RETURN_NONE;
@@ -622,8 +636,14 @@ static PyObject *iterator_is_interrupted(PyObject *o, void *none)
 {
     (void)none;
     iterator *self = (iterator *)o;
-    return PyBool_FromLong(self->interrupted ||
-                           (self->cancel && mr_cancel_is_cancelled(self->cancel)));
+    return PyBool_FromLong(self->interrupted);
+}
+
+static PyObject *iterator_resumed(PyObject *o, PyObject *none)
+{
+    (void)none;
+    ((iterator *)o)->interrupted = false;
+    Py_RETURN_NONE;
 }
 
 static PyObject *iterator_is_foreign(PyObject *o, void *none)
@@ -673,6 +693,7 @@ static PyObject *iterator_self(PyObject *o)
 static PyMethodDef iterator_methods[] = {
     {"_attach", iterator_attach, METH_VARARGS, NULL},
     {"_detach", iterator_detach, METH_NOARGS, NULL},
+    {"_resumed", iterator_resumed, METH_NOARGS, NULL},
     {"_locked", iterator_locked, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 static PyGetSetDef iterator_members[] = {

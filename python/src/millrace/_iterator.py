@@ -18,46 +18,39 @@ if TYPE_CHECKING:
     from ._dataset import Dataset
 
 VERSION = 1  # of state_dict()
+LATEST = 1 << 62  # an epoch after all others
 
 
 class Engine:
-    """An `mr_iterator` of a dataset, which passes over it once for each Iterator, and between them
-    keeps what lasts: the caches, the states of shuffles."""
+    """An `mr_iterator` of a dataset, which passes over it once for each Iterator. Between them it
+    rests: it has no threads and no files, but what lasts, the caches and the states of shuffles."""
 
-    def __init__(self, ds: Dataset, options: Options, ledger: Any) -> None:
-        self.ds = ds._ds
-        self.options = options
-        self.generation = _fast.generation()
+    def __init__(self, ds: Dataset, options: Options, ledger: Ledger | None) -> None:
         self.it = ffi.NULL
-        self.epochs = 0  # begun
-        self.cancel = ffi.NULL
+        self.ds = ds._pointer()
+        self.options = options
         self.ledger = ledger
-        out, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
-        check(lib.mr_cancel_new(ffi.NULL, out, st), st)
-        self.cancel = out[0]
+        self.generation = _fast.generation()
+        self.epochs = 0  # begun
         _engines.add(self)
+        made, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
+        check(lib.mr_cancel_new(ffi.NULL, made, st), st)
+        cancel = ffi.gc(made[0], lib.mr_cancel_unref)
         opts = ffi.new("mr_iterator_opts *")
         options.fill(opts)
-        opts.cancel = self.cancel
+        opts.cancel = cancel
         opts.ledger = ledger.pointer if ledger is not None else ffi.NULL
-        made = ffi.new("mr_iterator **")
-        self.run(lambda st: lib.mr_iterator_open(made, self.ds, opts, st))
-        self.it = made[0]
+        out = ffi.new("mr_iterator **")
+        _guarded(ffi.NULL, cancel, lambda st: lib.mr_iterator_open(out, self.ds, opts, st))
+        self.it = out[0]
         self.epochs = 1
-
-    def run(self, call: Callable[[Any], int]) -> None:
-        """A call that may take long: Ctrl-C ends it."""
-        st = ffi.new("mr_status *")
-
-        def checked() -> None:
-            check(call(st), st)
-
-        _fast.guarded(int(ffi.cast("intptr_t", self.cancel)), checked)
 
     def begin(self, epoch: int) -> None:
         """Goes to the beginning of that epoch, which is not before the present one."""
+        if self.epochs <= epoch:
+            self.rest()
         while self.epochs <= epoch:
-            self.run(lambda st: lib.mr_iterator_rewind(self.it, st))
+            _guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_rewind(self.it, st))
             self.epochs += 1
 
     def save(self) -> bytes:
@@ -68,31 +61,38 @@ class Engine:
         return data
 
     def restore(self, position: bytes) -> None:
-        self.run(lambda st: lib.mr_iterator_restore(self.it, position, len(position), st))
+        _guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_restore(self.it, position, len(position), st))
+
+    def rest(self) -> None:
+        """Ends its threads."""
+        st = ffi.new("mr_status *")
+        check(lib.mr_iterator_rest(self.it, st), st)
 
     @property
     def usable(self) -> bool:
-        return (
-            self.it != ffi.NULL
-            and self.generation == _fast.generation()
-            and not lib.mr_cancel_is_cancelled(self.cancel)
-        )
+        return self.it != ffi.NULL and self.generation == _fast.generation()
 
     def close(self) -> None:
-        """Ends its threads. In a forked process there is nothing to end, and nothing to free safely."""
-        it, cancel, ledger = self.it, self.cancel, self.ledger
-        self.it = self.cancel = ffi.NULL
-        self.ledger = None
-        if self.generation != _fast.generation():
-            return
-        lib.mr_iterator_close(it)
-        lib.mr_cancel_unref(cancel)
-        if ledger is not None:
+        it, self.it = self.it, ffi.NULL
+        ledger, self.ledger = self.ledger, None
+        if it != ffi.NULL:
+            lib.mr_iterator_close(it)
+        if ledger is not None and self.generation == _fast.generation():
             ledger.close()
 
     def __del__(self) -> None:
         if getattr(self, "generation", None) is not None:
             self.close()
+
+
+def _guarded(it: Any, cancel: Any, call: Callable[[Any], int]) -> None:
+    """A call that may take long: Ctrl-C ends it."""
+    st = ffi.new("mr_status *")
+    _fast.guarded(_address(it), _address(cancel), lambda: check(call(st), st))
+
+
+def _address(pointer: Any) -> int:
+    return int(ffi.cast("intptr_t", pointer))
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -159,7 +159,7 @@ class Shared:
     def __init__(self) -> None:
         self.epochs = 0  # begun by its iterators
         self.idle: Engine | None = None  # of the iterator that ended last
-        self.last: weakref.ref[Iterator] | None = None  # one that ended and still has its engine
+        self.done: weakref.ref[Iterator] | None = None  # one that ended and still has its engine
 
 
 class Iterator(_fast.Iterator):
@@ -210,20 +210,20 @@ class Iterator(_fast.Iterator):
     # ---- called by millrace._fast, with the lock
 
     def _open(self) -> None:
-        """Gets an engine: at the first element, or because an interrupt has ended the last one."""
+        """Gets an engine for the first element, or goes on after an interrupt."""
         if self._closed or self._done:
             return
-        old = self._engine
-        position = self._saved
-        if old is not None:
-            position = old.save()
-            self._detach()
-            self._engine = None
-            old.close()
+        engine = self._engine
+        if engine is not None:
+            position = engine.save()
+            engine.rest()
+            engine.restore(position)
+            self._resumed()
+            return
         engine = self._claim(self._epoch)
         try:
-            if position is not None:
-                engine.restore(position)
+            if self._saved is not None:
+                engine.restore(self._saved)
                 engine.epochs = self._epoch + 1
             else:
                 engine.begin(self._epoch)
@@ -235,25 +235,27 @@ class Iterator(_fast.Iterator):
 
     def _ended(self) -> None:
         self._done = True
+        shared = self.dataset._shared
+        assert shared is not None
+        if self._ledger is None:
+            shared.done = weakref.ref(self)
 
     # ---- engines
 
     def _claim(self, epoch: int) -> Engine:
         """An engine that has not begun a later epoch."""
         shared = self.dataset._shared
+        assert shared is not None
         if self._ledger is not None:
             return Engine(self.dataset, self._options, Ledger(self._ledger))
-        last = shared.last() if shared.last is not None else None
-        if shared.idle is None and last is not None:
+        last = shared.done() if shared.done is not None else None
+        if last is not None and not last._foreign:
             last._hand_back(keep_position=True)
+        shared.done = None
         idle = shared.idle
-        if idle is not None and (
-            not idle.usable or idle.options.key != self._options.key or idle.epochs > epoch
-        ):
-            if not idle.usable:
-                shared.idle = None
-            idle = None
-        if idle is not None:
+        if idle is not None and not idle.usable:
+            shared.idle = None
+        elif idle is not None and idle.options.key == self._options.key and idle.epochs <= epoch:
             shared.idle = None
             return idle
         return Engine(self.dataset, self._options, None)
@@ -263,8 +265,7 @@ class Iterator(_fast.Iterator):
         spec = lib.mr_dataset_spec(engine.ds)
         n = lib.mr_spec_n_leaves(spec)
         self._attach(
-            int(ffi.cast("intptr_t", engine.it)),
-            int(ffi.cast("intptr_t", engine.cancel)),
+            _address(engine.it),
             plan_of(spec),
             [bool(lib.mr_spec_leaf(spec, i).ragged) for i in range(n)],
             self._convert,
@@ -276,16 +277,18 @@ class Iterator(_fast.Iterator):
         engine, self._engine = self._engine, None
         if engine is None:
             return
-        shared = self.dataset._shared
-        if keep_position and engine.usable:
+        self._detach()
+        if keep_position:
             try:
                 self._saved = engine.save()
             except Error:
                 self._saved = None
-        self._detach()
         if not engine.usable or engine.ledger is not None:
             engine.close()
             return
+        engine.rest()
+        shared = self.dataset._shared
+        assert shared is not None
         shared.idle, old = engine, shared.idle
         if old is not None:
             old.close()
@@ -323,17 +326,12 @@ class Iterator(_fast.Iterator):
     def _load(self, epoch: int, position: bytes) -> None:
         if self._closed:
             raise FailedPrecondition("the iterator is closed; make another one")
-        engine = self._engine
-        if engine is not None and not engine.usable:
-            self._detach()
-            engine.close()
-            engine = None
+        engine, self._engine = self._engine, None
+        self._detach()
         if engine is None:
-            engine = self._claim(2**62)
-        else:
-            self._detach()
-        self._engine = None
+            engine = self._claim(LATEST)
         try:
+            engine.rest()
             engine.restore(position)
         except BaseException:
             engine.close()
@@ -342,7 +340,9 @@ class Iterator(_fast.Iterator):
         self._done = False
         self._saved = None
         self._epoch = epoch
-        self.dataset._shared.epochs = epoch + 1
+        shared = self.dataset._shared
+        assert shared is not None
+        shared.epochs = epoch + 1
         self._attach_engine(engine)
 
     def close(self) -> None:
