@@ -37,6 +37,7 @@ translate = load(HERE / "translate.py")
 
 HEAD = '''# SPDX-License-Identifier: Apache-2.0
 # Written by generate.py from `millrace ops --json`; do not edit.
+# mypy: disable-error-code="empty-body"
 # ruff: noqa: A001, A002, E501
 """Sources, and the methods of datasets."""
 
@@ -53,24 +54,22 @@ def module(ops: list[dict[str, Any]], stub: bool, millrace: str) -> str:
     examples = {o["op"]: translate.python_of(o["example"]) for o in ops}
     out = HEAD
     if stub:
-        out += "from ._call import Features, Function, Path, Paths\nfrom ._dataset import Dataset\n"
-        out += "from ._values import Auto\n\n"
+        out += "from ._call import Features, Function, Path, Paths\nfrom ._dataset import Dataset\nfrom ._values import Auto\n\n"
     else:
         out += "from . import _call\nfrom ._call import Features, Function, Path, Paths\nfrom ._values import AUTO, Auto\n\n"
         out += "if TYPE_CHECKING:\n    from ._dataset import Dataset\n\n"
-        out += "_call.add_table({\n" + "".join(codegen.table_source(o) for o in ops) + "})\n\n\n"
+        out += "_call.add_tables({\n" + "".join(codegen.table_source(o) for o in ops) + "})\n\n\n"
     out += 'class Methods:\n    """What Dataset inherits: a method for each op."""\n\n    __slots__ = ()\n\n'
-    out += "\n".join(codegen.method_source(o, examples[o["op"]], stub=stub) for o in ops if codegen.is_method(o))
+    out += "\n".join(codegen.method_source(o, examples[o["op"]]) for o in ops if codegen.is_method(o))
     sources = [o for o in ops if codegen.is_source(o) and o["op"] not in codegen.HANDWRITTEN]
     for o in sources:
-        out += "\n\n" + codegen.source_source(o, examples[o["op"]], stub=stub)
+        out += "\n\n" + codegen.source_source(o, examples[o["op"]])
     names = ", ".join(f'"{o["op"]}"' for o in sources)
-    out += f"\n\nSOURCES{': tuple[str, ...]' if stub else ''} = ({names})\n"
-    if stub:
-        out = out.replace(f"SOURCES: tuple[str, ...] = ({names})", "SOURCES: tuple[str, ...]")
-        out = out.replace("from typing import TYPE_CHECKING, Any, Literal", "from typing import Any, Literal")
-        out = out.replace("\n        ...\n", "\n").replace("\n    ...\n", "\n").replace("= AUTO", "= ...")
-    return out
+    if not stub:
+        return out + f"\n\nSOURCES = ({names})\n"
+    out += "\n\nSOURCES: tuple[str, ...]\n"
+    out = out.replace("    @_call.method\n", "").replace("@_call.source\n", "")
+    return out.replace("import TYPE_CHECKING, Any, Literal", "import Any, Literal").replace("= AUTO", "= ...")
 
 
 def main() -> int:

@@ -4,17 +4,21 @@ builds, so that nothing of that is done twice."""
 
 from __future__ import annotations
 
+import functools
 import glob
+import inspect
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import numpy as np
 
 from . import _trace
+from ._codegen import python_name
 from ._types import DatasetSpec, TensorSpec, int64
-from ._values import AUTO, Auto, Names, Text, quoted, text_of
+from ._values import Auto, Names, Text, quoted, text_of
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
@@ -28,11 +32,12 @@ Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 Features = Union[str, Mapping[str, Any], Sequence[Any], Any]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-Row = tuple[str, str, Any, str]  # of a parameter: name, kind, default, "R"equired or "V"ariadic
-_tables: dict[str, tuple[Row, ...]] = {}
+Row = tuple[str, str, str]  # of a parameter: see _codegen.table_source
+Table = tuple[tuple[str, ...], tuple[Row, ...]]  # inputs (_codegen.inputs_of) and parameters
+_tables: dict[str, Table] = {}
 
 
-def add_table(tables: Mapping[str, tuple[Row, ...]]) -> None:
+def add_tables(tables: Mapping[str, Table]) -> None:
     _tables.update(tables)
 
 
@@ -46,22 +51,30 @@ def named(name: str) -> Callable[[_F], _F]:
     return mark
 
 
-def method(name: str, receiver: Dataset, others: Sequence[Any], values: Sequence[Any]) -> Dataset:
-    """`receiver.name(...)`"""
-    for other in others:
-        _check_dataset(name, other)
-    return Call(name, receiver, list(others), values).result()
+def method(signature: _F) -> _F:
+    """A method that calls the op of its name; the function is its signature and documentation."""
+    return _op(signature, True)
 
 
-def source(name: str, inputs: Sequence[Any], values: Sequence[Any]) -> Dataset:
-    """`name(...)`; an input that is a list stands in brackets."""
-    for x in inputs:
-        if isinstance(x, (list, tuple)):
-            for y in x:
-                _check_dataset(name, y)
-        else:
-            _check_dataset(name, x)
-    return Call(name, None, list(inputs), values).result()
+def source(signature: _F) -> _F:
+    """A function that calls the op of its name."""
+    return _op(signature, False)
+
+
+def _op(function: _F, is_method: bool) -> _F:
+    op = function.__name__
+    bind: list[Callable[..., inspect.BoundArguments]] = []
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not bind:
+            bind.append(inspect.signature(function).bind)
+        given = bind[0](*args, **kwargs).arguments
+        receiver = given.pop("self") if is_method else None
+        return Call(op, receiver, given, len(args) - is_method).result()
+
+    call.__millrace_name__ = op  # type: ignore[attr-defined]
+    return call  # type: ignore[return-value]
 
 
 def _check_dataset(op: str, x: Any) -> None:
@@ -74,25 +87,42 @@ def _check_dataset(op: str, x: Any) -> None:
 class Call:
     """A call of an op while its text is made."""
 
-    def __init__(self, name: str, receiver: Any, inputs: list[Any], values: Sequence[Any]) -> None:
-        self.name, self.receiver, self.inputs = name, receiver, inputs
-        rows = _tables[name]
+    def __init__(self, name: str, receiver: Any, given: dict[str, Any], positional: int) -> None:
+        """given: the arguments by their Python names; as many as `positional` were given by position."""
+        self.name, self.receiver = name, receiver
         self.names = Names()
+        inputs, rows = _tables[name]
+        self.inputs: list[Any] = []
+        for key in inputs:
+            if key.startswith("*"):
+                self.inputs += given.pop("datasets", ()) + given.pop("others", ())
+                positional = 0
+            else:
+                self.inputs.append(given.pop(key.removeprefix("[]")))
+                positional -= 1
+        for x in self.inputs:
+            for y in x if isinstance(x, (list, tuple)) else (x,):
+                _check_dataset(name, y)
         self.arguments: list[tuple[str, str, Any]] = []  # name where it is written, kind, value
-        for (key, kind, default, how), value in zip(rows, values, strict=True):
+        self.recorded: dict[int, _trace.Recorded] = {}
+        for i, (key, kind, how) in enumerate(rows):
+            if python_name(key) not in given:
+                continue
+            value = given[python_name(key)]
             if how == "V":
                 self.arguments += [("", kind, v) for v in value]
-            elif how == "R":
-                self.arguments.append(("", kind, value))
-            elif value is not default and not (type(value) is type(default) and value == default):
-                self.arguments.append((key, kind, value))
-        self.recorded: dict[int, _trace.Recorded] = {}
-        for i, (key, kind, value) in enumerate(self.arguments):
+                continue
+            if value is None and how != "R":
+                continue  # none is what is not given
+            if kind == "value" and isinstance(value, FunctionType):
+                kind = "function"  # window_size of group_by_window may be one
             if kind == "function" and not isinstance(value, str):
-                self.recorded[i] = _trace.record(value, self.argument_specs(key or rows[i][0]))
+                self.recorded[len(self.arguments)] = _trace.record(value, self.argument_specs(key))
+            by_position = how == "R" or (i < positional and i == len(self.arguments))
+            self.arguments.append(("" if by_position else key, kind, value))
         self.is_open = _trace.is_recording() and (
             any(r.is_open for r in self.recorded.values())
-            or any(_uses_parameters(x) for x in (receiver, inputs, *(v for _, _, v in self.arguments)))
+            or any(_uses_parameters(x) for x in (receiver, self.inputs, *(v for _, _, v in self.arguments)))
         )
 
     def argument_specs(self, parameter: str) -> Any:
@@ -100,7 +130,7 @@ class Call:
         element = self.receiver.element_spec
         if (self.name, parameter) == ("group_by_window", "reduce_fn"):
             return TensorSpec((), int64), DatasetSpec(element)
-        if (self.name, parameter) == ("group_by_window", "window_size_fn"):
+        if self.name == "group_by_window" and parameter in ("window_size", "window_size_fn"):
             return TensorSpec((), int64)
         if (self.name, parameter) == ("scan", "fn"):
             return self.spec_of_value(self.arguments[0][2]), element
@@ -113,7 +143,8 @@ class Call:
         from ._dataset import parse
 
         names = Names()
-        return parse(f"from_tensors({text_of(value, names)})", names, call=True).element_spec
+        text = f"from_tensors({text_of(value, names)})"
+        return parse(text, names, call=True).element_spec
 
     def text(self, i: int) -> str:
         """The text of argument i."""
@@ -215,6 +246,3 @@ def expression_text(value: Any, names: Names) -> str:
 
         return as_dtype(value).name
     return text_of(value, names)
-
-
-__all__ = ["AUTO", "Call", "Features", "Function", "Path", "Paths", "add_table", "method", "named", "source"]

@@ -69,18 +69,24 @@ def python_name(name: str) -> str:
     return name + "_" if keyword.iskeyword(name) else name
 
 
+def inputs_of(op: Op) -> tuple[str, ...]:
+    """The parameters that are datasets, besides the receiver of a method: "*" before one that takes
+    any number, "[]" before a list."""
+    if op["lists inputs"]:
+        return ("[]datasets", "choice_dataset") if op["least inputs"] > 1 else ("[]datasets",)
+    if op["call"] == "source":
+        return () if op["most inputs"] == 0 else ("*datasets",)
+    if op["most inputs"] is None:
+        return ("*others",)
+    return ("other",) if op["most inputs"] > 1 else ()
+
+
 def _parameters(op: Op, method: bool) -> list[str]:
     out = ["self"] if method else []
-    if op["lists inputs"]:
-        out.append("datasets: Sequence[Dataset]")
-        if op["least inputs"] > 1:
-            out.append("choice_dataset: Dataset")
-    elif not method and op["most inputs"] != 0:
-        out.append("*datasets: Dataset")
-    elif method and op["most inputs"] is None:
-        out.append("*others: Dataset")
-    elif method and op["most inputs"] > 1:
-        out.append("other: Dataset")
+    for p in inputs_of(op):
+        if method:
+            p = p.replace("*datasets", "*others")  # zip is called in both ways
+        out.append(f"{p[2:]}: Sequence[Dataset]" if p.startswith("[]") else f"{p}: Dataset")
     star = any(p.startswith("*") for p in out)
     for p in op["params"]:
         name = python_name(p["name"])
@@ -116,7 +122,7 @@ def docstring(op: Op, example: str, indent: str) -> str:
     for p in op["params"]:
         doc = p["doc"]
         if p["kind"] == "bool or unset":
-            doc += f" Default: {p['default']}."
+            doc += f" Default: {p['default'].capitalize()}."
         if p["words"]:
             doc += " One of " + ", ".join(json.dumps(w) for w in p["words"]) + "."
         lines += textwrap.wrap(
@@ -144,46 +150,25 @@ def is_source(op: Op) -> bool:
     return bool(op["call"] == "source")
 
 
-def method_source(op: Op, example: str, *, stub: bool = False) -> str:
+def method_source(op: Op, example: str) -> str:
     """`def batch(self, ...)`, as a part of a class."""
-    others = ""
-    if op["most inputs"] is None:
-        others = "*others"
-    elif op["most inputs"] > 1:
-        others = "other"
-    values = _values(op)
-    body = f'{INDENT}return _call.method("{op["op"]}", self, ({others}{"," if others else ""}), {values})'
-    text = f"def {op['op']}{signature(op, True)}:\n{docstring(op, example, INDENT)}\n"
-    text += f"{INDENT}...\n" if stub else body + "\n"
-    return textwrap.indent(text, INDENT)
+    return textwrap.indent(
+        f"@_call.method\ndef {op['op']}{signature(op, True)}:\n{docstring(op, example, INDENT)}\n", INDENT
+    )
 
 
-def source_source(op: Op, example: str, *, stub: bool = False) -> str:
+def source_source(op: Op, example: str) -> str:
     """`def tfrecord(...)`, a function of the module."""
-    inputs = "()"
-    if op["lists inputs"]:
-        inputs = "(datasets, choice_dataset)" if op["least inputs"] > 1 else "(datasets,)"
-    elif op["most inputs"] != 0:
-        inputs = "datasets"
-    head = "" if stub else f'@_call.named("{op["op"]}")\n'
-    text = f"{head}def {op['op']}{signature(op, False)}:\n{docstring(op, example, INDENT)}\n"
-    if stub:
-        return text + f"{INDENT}...\n"
-    return text + f'{INDENT}return _call.source("{op["op"]}", {inputs}, {_values(op)})\n'
-
-
-def _values(op: Op) -> str:
-    names = [python_name(p["name"]) for p in op["params"]]
-    return "(" + ", ".join(names) + ("," if len(names) == 1 else "") + ")"
+    return f"@_call.source\ndef {op['op']}{signature(op, False)}:\n{docstring(op, example, INDENT)}\n"
 
 
 def table_source(op: Op) -> str:
-    """What _call.py knows of the parameters: name, kind, default, required, variadic."""
+    """What _call.py knows of the parameters: name, kind; R: required, V: takes all arguments that
+    follow."""
     rows = []
     for p in op["params"]:
-        default = default_of(p)
-        shown = "AUTO" if default == "AUTO" else repr(default)
         how = "V" if p["variadic"] else "R" if p["required"] else ""
-        rows.append(f'("{p["name"]}", "{kind_of(p)}", {shown}, "{how}")')
+        rows.append(f'("{p["name"]}", "{kind_of(p)}", "{how}")')
     inside = "".join(f"\n{INDENT * 2}{r}," for r in rows)
-    return f'{INDENT}"{op["op"]}": ({inside}\n{INDENT}),\n' if rows else f'{INDENT}"{op["op"]}": (),\n'
+    inside = f"({inside}\n{INDENT})" if rows else "()"
+    return f'{INDENT}"{op["op"]}": ({inputs_of(op)!r}, {inside}),\n'

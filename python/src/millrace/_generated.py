@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Written by generate.py from `millrace ops --json`; do not edit.
+# mypy: disable-error-code="empty-body"
 # ruff: noqa: A001, A002, E501
 """Sources, and the methods of datasets."""
 
@@ -15,244 +16,244 @@ from ._values import AUTO, Auto
 if TYPE_CHECKING:
     from ._dataset import Dataset
 
-_call.add_table({
-    "arrow": (
-        ("files", "patterns", None, "V"),
-        ("columns", "strings", None, ""),
-        ("schema", "expression", None, ""),
-    ),
-    "assert_cardinality": (
-        ("cardinality", "integer", None, "R"),
-    ),
-    "batch": (
-        ("batch_size", "integer", None, "R"),
-        ("drop_remainder", "bool", False, ""),
-        ("num_parallel_calls", "integer", None, ""),
-        ("deterministic", "bool or unset", None, ""),
-    ),
-    "bucket_by_sequence_length": (
-        ("length_fn", "function", None, "R"),
-        ("boundaries", "integers", None, "R"),
-        ("batch_sizes", "integers", None, "R"),
-        ("padded_shapes", "value", None, ""),
-        ("padding_values", "value", None, ""),
-        ("pad_to_bucket_boundary", "bool", False, ""),
-        ("no_padding", "bool", False, ""),
-        ("drop_remainder", "bool", False, ""),
-    ),
-    "cache": (
-        ("filename", "string", None, ""),
-        ("strict", "bool", False, ""),
-        ("graph", "string", None, ""),
-    ),
-    "choose_from_datasets": (
-        ("stop_on_empty_dataset", "bool or unset", None, ""),
-    ),
-    "concatenate": (),
-    "counter": (
-        ("start", "integer", 0, ""),
-        ("step", "integer", None, ""),
-    ),
-    "csv": (
-        ("files", "patterns", None, "R"),
-        ("features", "expression", None, "R"),
-        ("header", "bool or unset", None, ""),
-        ("sep", "string", None, ""),
-        ("compression", "string", '', ""),
-    ),
-    "enumerate": (
-        ("start", "integer", 0, ""),
-    ),
-    "files": (
-        ("files", "patterns", None, "V"),
-        ("compression", "string", '', ""),
-    ),
-    "filter": (
-        ("fn", "function", None, "R"),
-        ("num_parallel_calls", "integer", None, ""),
-        ("deterministic", "bool or unset", None, ""),
-    ),
-    "fixed_length_record": (
-        ("files", "patterns", None, "R"),
-        ("record_bytes", "integer", None, "R"),
-        ("header_bytes", "integer", 0, ""),
-        ("footer_bytes", "integer", 0, ""),
-        ("compression", "string", '', ""),
-    ),
-    "flat_map": (
-        ("fn", "function", None, "R"),
-    ),
-    "from_tensor_slices": (
-        ("components", "value", None, "V"),
-    ),
-    "from_tensors": (
-        ("components", "value", None, "V"),
-    ),
-    "global_shuffle": (
-        ("seed", "integer", None, ""),
-        ("reshuffle_each_iteration", "bool or unset", None, ""),
-    ),
-    "group_by_window": (
-        ("key_fn", "function", None, "R"),
-        ("reduce_fn", "function", None, "R"),
-        ("window_size", "value", None, ""),
-        ("window_size_fn", "function", None, ""),
-    ),
-    "ignore_errors": (
-        ("log_warning", "bool", False, ""),
-        ("max", "integer", None, ""),
-    ),
-    "image_folder": (
-        ("dir", "string", None, "R"),
-        ("extensions", "strings", None, ""),
-    ),
-    "interleave": (
-        ("fn", "function", None, "R"),
-        ("cycle_length", "integer", None, ""),
-        ("block_length", "integer", None, ""),
-        ("num_parallel_calls", "integer", None, ""),
-        ("deterministic", "bool or unset", None, ""),
-    ),
-    "jsonl": (
-        ("files", "patterns", None, "R"),
-        ("features", "expression", None, "R"),
-        ("compression", "string", '', ""),
-    ),
-    "list_files": (
-        ("patterns", "strings", None, "V"),
-        ("shuffle", "bool", False, ""),
-        ("seed", "integer", None, ""),
-    ),
-    "load": (
-        ("path", "string", None, "R"),
-        ("allow_datasets", "bool", False, ""),
-    ),
-    "map": (
-        ("fn", "function", None, "R"),
-        ("num_parallel_calls", "integer", None, ""),
-        ("deterministic", "bool or unset", None, ""),
-    ),
-    "npy": (
-        ("files", "patterns", None, "V"),
-        ("schema", "expression", None, ""),
-    ),
-    "npz": (
-        ("files", "patterns", None, "V"),
-        ("arrays", "strings", None, ""),
-        ("schema", "expression", None, ""),
-    ),
-    "padded_batch": (
-        ("batch_size", "integer", None, "R"),
-        ("padded_shapes", "value", None, ""),
-        ("padding_values", "value", None, ""),
-        ("drop_remainder", "bool", False, ""),
-    ),
-    "parquet": (
-        ("files", "patterns", None, "V"),
-        ("columns", "strings", None, ""),
-        ("schema", "expression", None, ""),
-    ),
-    "prefetch": (
-        ("buffer_size", "integer", None, "R"),
-    ),
-    "ragged_batch": (
-        ("batch_size", "integer", None, "R"),
-        ("drop_remainder", "bool", False, ""),
-    ),
-    "random": (
-        ("seed", "integer", None, ""),
-        ("rerandomize_each_iteration", "bool or unset", None, ""),
-    ),
-    "range": (
-        ("start", "integer", None, "R"),
-        ("stop", "integer", None, ""),
-        ("step", "integer", None, ""),
-    ),
-    "rebatch": (
-        ("batch_sizes", "integers", None, "R"),
-        ("drop_remainder", "bool", False, ""),
-    ),
-    "rejection_resample": (
-        ("class_fn", "function", None, "R"),
-        ("target_dist", "numbers", None, "R"),
-        ("initial_dist", "numbers", None, ""),
-        ("seed", "integer", None, ""),
-    ),
-    "repeat": (
-        ("count", "integer", None, ""),
-    ),
-    "replica_slices": (
-        ("n", "integer", None, "R"),
-    ),
-    "sample_from_datasets": (
-        ("weights", "numbers", None, ""),
-        ("seed", "integer", None, ""),
-        ("stop_on_empty_dataset", "bool or unset", None, ""),
-        ("rerandomize_each_iteration", "bool or unset", None, ""),
-    ),
-    "save": (
-        ("path", "string", None, "R"),
-    ),
-    "scan": (
-        ("init", "value", None, "R"),
-        ("fn", "function", None, "R"),
-    ),
-    "shard": (
-        ("num_shards", "integer", None, "R"),
-        ("index", "integer", None, "R"),
-        ("require_non_empty", "bool", False, ""),
-    ),
-    "shuffle": (
-        ("buffer_size", "integer", None, "R"),
-        ("seed", "integer", None, ""),
-        ("reshuffle_each_iteration", "bool or unset", None, ""),
-    ),
-    "skip": (
-        ("count", "integer", None, "R"),
-    ),
-    "snapshot": (
-        ("path", "string", None, "R"),
-    ),
-    "take": (
-        ("count", "integer", None, "R"),
-    ),
-    "take_while": (
-        ("fn", "function", None, "R"),
-    ),
-    "tar": (
-        ("files", "patterns", None, "V"),
-        ("compression", "string", '', ""),
-        ("members", "strings", None, ""),
-    ),
-    "text_line": (
-        ("files", "patterns", None, "R"),
-        ("compression", "string", '', ""),
-    ),
-    "tfrecord": (
-        ("files", "patterns", None, "V"),
-        ("compression", "string", '', ""),
-        ("num_parallel_reads", "integer", None, ""),
-        ("record_range", "integers", None, ""),
-        ("on_corrupt", "string", None, ""),
-        ("max_skipped", "integer", None, ""),
-        ("quarantine", "string", None, ""),
-        ("record_compression", "string", '', ""),
-        ("dictionary", "string", None, ""),
-    ),
-    "unbatch": (),
-    "unique": (),
-    "window": (
-        ("size", "integer", None, "R"),
-        ("shift", "integer", None, ""),
-        ("stride", "integer", 1, ""),
-        ("drop_remainder", "bool", False, ""),
-    ),
-    "with_options": (
-        ("auto_shard_policy", "string", None, ""),
-        ("deterministic", "bool or unset", None, ""),
-        ("memory_limit", "integer", 0, ""),
-    ),
-    "zip": (),
+_call.add_tables({
+    "arrow": ((), (
+        ("files", "patterns", "V"),
+        ("columns", "strings", ""),
+        ("schema", "expression", ""),
+    )),
+    "assert_cardinality": ((), (
+        ("cardinality", "integer", "R"),
+    )),
+    "batch": ((), (
+        ("batch_size", "integer", "R"),
+        ("drop_remainder", "bool", ""),
+        ("num_parallel_calls", "integer", ""),
+        ("deterministic", "bool or unset", ""),
+    )),
+    "bucket_by_sequence_length": ((), (
+        ("length_fn", "function", "R"),
+        ("boundaries", "integers", "R"),
+        ("batch_sizes", "integers", "R"),
+        ("padded_shapes", "value", ""),
+        ("padding_values", "value", ""),
+        ("pad_to_bucket_boundary", "bool", ""),
+        ("no_padding", "bool", ""),
+        ("drop_remainder", "bool", ""),
+    )),
+    "cache": ((), (
+        ("filename", "string", ""),
+        ("strict", "bool", ""),
+        ("graph", "string", ""),
+    )),
+    "choose_from_datasets": (('[]datasets', 'choice_dataset'), (
+        ("stop_on_empty_dataset", "bool or unset", ""),
+    )),
+    "concatenate": (('other',), ()),
+    "counter": ((), (
+        ("start", "integer", ""),
+        ("step", "integer", ""),
+    )),
+    "csv": ((), (
+        ("files", "patterns", "R"),
+        ("features", "expression", "R"),
+        ("header", "bool or unset", ""),
+        ("sep", "string", ""),
+        ("compression", "string", ""),
+    )),
+    "enumerate": ((), (
+        ("start", "integer", ""),
+    )),
+    "files": ((), (
+        ("files", "patterns", "V"),
+        ("compression", "string", ""),
+    )),
+    "filter": ((), (
+        ("fn", "function", "R"),
+        ("num_parallel_calls", "integer", ""),
+        ("deterministic", "bool or unset", ""),
+    )),
+    "fixed_length_record": ((), (
+        ("files", "patterns", "R"),
+        ("record_bytes", "integer", "R"),
+        ("header_bytes", "integer", ""),
+        ("footer_bytes", "integer", ""),
+        ("compression", "string", ""),
+    )),
+    "flat_map": ((), (
+        ("fn", "function", "R"),
+    )),
+    "from_tensor_slices": ((), (
+        ("components", "value", "V"),
+    )),
+    "from_tensors": ((), (
+        ("components", "value", "V"),
+    )),
+    "global_shuffle": ((), (
+        ("seed", "integer", ""),
+        ("reshuffle_each_iteration", "bool or unset", ""),
+    )),
+    "group_by_window": ((), (
+        ("key_fn", "function", "R"),
+        ("reduce_fn", "function", "R"),
+        ("window_size", "value", ""),
+        ("window_size_fn", "function", ""),
+    )),
+    "ignore_errors": ((), (
+        ("log_warning", "bool", ""),
+        ("max", "integer", ""),
+    )),
+    "image_folder": ((), (
+        ("dir", "string", "R"),
+        ("extensions", "strings", ""),
+    )),
+    "interleave": ((), (
+        ("fn", "function", "R"),
+        ("cycle_length", "integer", ""),
+        ("block_length", "integer", ""),
+        ("num_parallel_calls", "integer", ""),
+        ("deterministic", "bool or unset", ""),
+    )),
+    "jsonl": ((), (
+        ("files", "patterns", "R"),
+        ("features", "expression", "R"),
+        ("compression", "string", ""),
+    )),
+    "list_files": ((), (
+        ("patterns", "strings", "V"),
+        ("shuffle", "bool", ""),
+        ("seed", "integer", ""),
+    )),
+    "load": ((), (
+        ("path", "string", "R"),
+        ("allow_datasets", "bool", ""),
+    )),
+    "map": ((), (
+        ("fn", "function", "R"),
+        ("num_parallel_calls", "integer", ""),
+        ("deterministic", "bool or unset", ""),
+    )),
+    "npy": ((), (
+        ("files", "patterns", "V"),
+        ("schema", "expression", ""),
+    )),
+    "npz": ((), (
+        ("files", "patterns", "V"),
+        ("arrays", "strings", ""),
+        ("schema", "expression", ""),
+    )),
+    "padded_batch": ((), (
+        ("batch_size", "integer", "R"),
+        ("padded_shapes", "value", ""),
+        ("padding_values", "value", ""),
+        ("drop_remainder", "bool", ""),
+    )),
+    "parquet": ((), (
+        ("files", "patterns", "V"),
+        ("columns", "strings", ""),
+        ("schema", "expression", ""),
+    )),
+    "prefetch": ((), (
+        ("buffer_size", "integer", "R"),
+    )),
+    "ragged_batch": ((), (
+        ("batch_size", "integer", "R"),
+        ("drop_remainder", "bool", ""),
+    )),
+    "random": ((), (
+        ("seed", "integer", ""),
+        ("rerandomize_each_iteration", "bool or unset", ""),
+    )),
+    "range": ((), (
+        ("start", "integer", "R"),
+        ("stop", "integer", ""),
+        ("step", "integer", ""),
+    )),
+    "rebatch": ((), (
+        ("batch_sizes", "integers", "R"),
+        ("drop_remainder", "bool", ""),
+    )),
+    "rejection_resample": ((), (
+        ("class_fn", "function", "R"),
+        ("target_dist", "numbers", "R"),
+        ("initial_dist", "numbers", ""),
+        ("seed", "integer", ""),
+    )),
+    "repeat": ((), (
+        ("count", "integer", ""),
+    )),
+    "replica_slices": ((), (
+        ("n", "integer", "R"),
+    )),
+    "sample_from_datasets": (('[]datasets',), (
+        ("weights", "numbers", ""),
+        ("seed", "integer", ""),
+        ("stop_on_empty_dataset", "bool or unset", ""),
+        ("rerandomize_each_iteration", "bool or unset", ""),
+    )),
+    "save": ((), (
+        ("path", "string", "R"),
+    )),
+    "scan": ((), (
+        ("init", "value", "R"),
+        ("fn", "function", "R"),
+    )),
+    "shard": ((), (
+        ("num_shards", "integer", "R"),
+        ("index", "integer", "R"),
+        ("require_non_empty", "bool", ""),
+    )),
+    "shuffle": ((), (
+        ("buffer_size", "integer", "R"),
+        ("seed", "integer", ""),
+        ("reshuffle_each_iteration", "bool or unset", ""),
+    )),
+    "skip": ((), (
+        ("count", "integer", "R"),
+    )),
+    "snapshot": ((), (
+        ("path", "string", "R"),
+    )),
+    "take": ((), (
+        ("count", "integer", "R"),
+    )),
+    "take_while": ((), (
+        ("fn", "function", "R"),
+    )),
+    "tar": ((), (
+        ("files", "patterns", "V"),
+        ("compression", "string", ""),
+        ("members", "strings", ""),
+    )),
+    "text_line": ((), (
+        ("files", "patterns", "R"),
+        ("compression", "string", ""),
+    )),
+    "tfrecord": ((), (
+        ("files", "patterns", "V"),
+        ("compression", "string", ""),
+        ("num_parallel_reads", "integer", ""),
+        ("record_range", "integers", ""),
+        ("on_corrupt", "string", ""),
+        ("max_skipped", "integer", ""),
+        ("quarantine", "string", ""),
+        ("record_compression", "string", ""),
+        ("dictionary", "string", ""),
+    )),
+    "unbatch": ((), ()),
+    "unique": ((), ()),
+    "window": ((), (
+        ("size", "integer", "R"),
+        ("shift", "integer", ""),
+        ("stride", "integer", ""),
+        ("drop_remainder", "bool", ""),
+    )),
+    "with_options": ((), (
+        ("auto_shard_policy", "string", ""),
+        ("deterministic", "bool or unset", ""),
+        ("memory_limit", "integer", ""),
+    )),
+    "zip": (('*datasets',), ()),
 })
 
 
@@ -261,6 +262,7 @@ class Methods:
 
     __slots__ = ()
 
+    @_call.method
     def assert_cardinality(self, cardinality: int) -> Dataset:
         """Fails unless the input has that many elements, which makes their number known.
 
@@ -275,8 +277,8 @@ class Methods:
         Example:
             mr.range(9).filter(lambda x: x % 2 == 0).assert_cardinality(5)
         """
-        return _call.method("assert_cardinality", self, (), (cardinality,))
 
+    @_call.method
     def batch(
             self,
             batch_size: int,
@@ -292,7 +294,7 @@ class Methods:
             drop_remainder: Drops a last batch of fewer than batch_size elements.
             num_parallel_calls: Batches collected at once; the order is kept.
             deterministic: Accepted for compatibility with tf.data: the order is always kept.
-                Default: true.
+                Default: True.
 
         Order: kept.
         Memory: a batch.
@@ -302,8 +304,8 @@ class Methods:
         Example:
             mr.range(10).batch(4)
         """
-        return _call.method("batch", self, (), (batch_size, drop_remainder, num_parallel_calls, deterministic))
 
+    @_call.method
     def bucket_by_sequence_length(
             self,
             length_fn: Function,
@@ -336,8 +338,8 @@ class Methods:
         Example:
             mr.range(1, 7).map(lambda x: mr.fn.ones([x])).bucket_by_sequence_length(lambda x: mr.fn.length(x), [3, 5], [2, 2, 2])
         """
-        return _call.method("bucket_by_sequence_length", self, (), (length_fn, boundaries, batch_sizes, padded_shapes, padding_values, pad_to_bucket_boundary, no_padding, drop_remainder))
 
+    @_call.method
     def cache(
             self,
             filename: Path | None = None,
@@ -363,8 +365,8 @@ class Methods:
         Example:
             mr.range(3).cache().repeat(2)
         """
-        return _call.method("cache", self, (), (filename, strict, graph))
 
+    @_call.method
     def concatenate(self, other: Dataset) -> Dataset:
         """Emits the elements of one dataset, then those of another of the same types.
 
@@ -376,8 +378,8 @@ class Methods:
         Example:
             mr.range(3).concatenate(mr.range(10, 12))
         """
-        return _call.method("concatenate", self, (other,), ())
 
+    @_call.method
     def enumerate(self, start: int = 0) -> Dataset:
         """Pairs each element with its number.
 
@@ -392,8 +394,8 @@ class Methods:
         Example:
             mr.range(5, 8).enumerate(start=1)
         """
-        return _call.method("enumerate", self, (), (start,))
 
+    @_call.method
     def filter(
             self,
             fn: Function,
@@ -407,7 +409,7 @@ class Methods:
             fn: True for the elements to keep.
             num_parallel_calls: Blocks evaluated at once; auto: as needed; none: sequential.
             deterministic: Keeps the order; false: emits elements as they are finished. Default:
-                true.
+                True.
 
         Order: kept.
         Memory: a block for each parallel call.
@@ -417,8 +419,8 @@ class Methods:
         Example:
             mr.range(10).filter(lambda x: x % 2 == 1)
         """
-        return _call.method("filter", self, (), (fn, num_parallel_calls, deterministic))
 
+    @_call.method
     def flat_map(self, fn: Function) -> Dataset:
         """Concatenates the datasets that a function returns for the elements.
 
@@ -433,8 +435,8 @@ class Methods:
         Example:
             mr.range(4).flat_map(lambda n: mr.range(n))
         """
-        return _call.method("flat_map", self, (), (fn,))
 
+    @_call.method
     def global_shuffle(
             self,
             seed: int | None = None,
@@ -444,7 +446,7 @@ class Methods:
 
         Args:
             seed: Fixes the order; drawn at random if absent.
-            reshuffle_each_iteration: Draws a new order in each epoch. Default: true.
+            reshuffle_each_iteration: Draws a new order in each epoch. Default: True.
 
         Order: random: a permutation of all records.
         Memory: the index, and a few hundred records.
@@ -454,8 +456,8 @@ class Methods:
         Example:
             mr.tfrecord("train-*.tfrecord").global_shuffle(seed=42)
         """
-        return _call.method("global_shuffle", self, (), (seed, reshuffle_each_iteration))
 
+    @_call.method
     def group_by_window(
             self,
             key_fn: Function,
@@ -482,8 +484,8 @@ class Methods:
         Example:
             mr.range(10).group_by_window(lambda x: x % 2, lambda key, w: w.batch(3), 3)
         """
-        return _call.method("group_by_window", self, (), (key_fn, reduce_fn, window_size, window_size_fn))
 
+    @_call.method
     def ignore_errors(self, log_warning: bool = False, *, max: int | None = None) -> Dataset:
         """Drops elements that failed; errors that belong to no element pass.
 
@@ -499,8 +501,8 @@ class Methods:
         Example:
             mr.from_tensor_slices([2, 0, 1]).map(lambda x: 2 // x).ignore_errors(max=10)
         """
-        return _call.method("ignore_errors", self, (), (log_warning, max))
 
+    @_call.method
     def interleave(
             self,
             fn: Function,
@@ -519,7 +521,7 @@ class Methods:
             num_parallel_calls: Datasets read at once; auto: as the consumer needs; none:
                 sequential.
             deterministic: Keeps the order; false: emits elements as they become available.
-                Default: true.
+                Default: True.
 
         Order: block_length elements of each dataset in turn; with deterministic=false as they come.
         Memory: a block of each of cycle_length datasets.
@@ -529,8 +531,8 @@ class Methods:
         Example:
             mr.range(4).interleave(lambda n: mr.range(n), cycle_length=2)
         """
-        return _call.method("interleave", self, (), (fn, cycle_length, block_length, num_parallel_calls, deterministic))
 
+    @_call.method
     def map(
             self,
             fn: Function,
@@ -544,7 +546,7 @@ class Methods:
             fn: Computes the new element.
             num_parallel_calls: Blocks evaluated at once; auto: as needed; none: sequential.
             deterministic: Keeps the order; false: emits elements as they are finished. Default:
-                true.
+                True.
 
         Order: kept; with deterministic=false as they come.
         Memory: a block for each parallel call.
@@ -554,8 +556,8 @@ class Methods:
         Example:
             mr.range(5).map(lambda x: x * x, num_parallel_calls=2)
         """
-        return _call.method("map", self, (), (fn, num_parallel_calls, deterministic))
 
+    @_call.method
     def padded_batch(
             self,
             batch_size: int,
@@ -581,8 +583,8 @@ class Methods:
         Example:
             mr.range(1, 5).map(lambda x: mr.fn.zeros([x])).padded_batch(2)
         """
-        return _call.method("padded_batch", self, (), (batch_size, padded_shapes, padding_values, drop_remainder))
 
+    @_call.method
     def prefetch(self, buffer_size: int | Auto) -> Dataset:
         """Reads ahead on another thread; passes its input through.
 
@@ -597,8 +599,8 @@ class Methods:
         Example:
             mr.range(5).map(lambda x: x + 1).prefetch(2)
         """
-        return _call.method("prefetch", self, (), (buffer_size,))
 
+    @_call.method
     def ragged_batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
         """Groups consecutive elements, whose lengths may differ, along a new axis 0.
 
@@ -614,8 +616,8 @@ class Methods:
         Example:
             mr.range(4).map(lambda x: mr.fn.ones([x])).ragged_batch(2)
         """
-        return _call.method("ragged_batch", self, (), (batch_size, drop_remainder))
 
+    @_call.method
     def rebatch(
             self,
             batch_sizes: int | Sequence[int],
@@ -636,8 +638,8 @@ class Methods:
         Example:
             mr.range(12).batch(4).rebatch(6)
         """
-        return _call.method("rebatch", self, (), (batch_sizes, drop_remainder))
 
+    @_call.method
     def rejection_resample(
             self,
             class_fn: Function,
@@ -663,8 +665,8 @@ class Methods:
         Example:
             mr.range(20).rejection_resample(lambda x: x % 2, [0.9, 0.1], initial_dist=[0.5, 0.5], seed=1)
         """
-        return _call.method("rejection_resample", self, (), (class_fn, target_dist, initial_dist, seed))
 
+    @_call.method
     def repeat(self, count: int | None = None) -> Dataset:
         """Repeats the input, with a new iterator for each pass.
 
@@ -679,8 +681,8 @@ class Methods:
         Example:
             mr.range(3).repeat(2)
         """
-        return _call.method("repeat", self, (), (count,))
 
+    @_call.method
     def replica_slices(self, n: int) -> Dataset:
         """Cuts each element into n equal slices along axis 0; the last ones may be short or empty.
 
@@ -695,8 +697,8 @@ class Methods:
         Example:
             mr.range(8).batch(4).replica_slices(3)
         """
-        return _call.method("replica_slices", self, (), (n,))
 
+    @_call.method
     def save(self, path: Path) -> Dataset:
         """Passes elements through and writes them to a folder, for load.
 
@@ -711,8 +713,8 @@ class Methods:
         Example:
             mr.range(3).save("saved")
         """
-        return _call.method("save", self, (), (path,))
 
+    @_call.method
     def scan(self, init: Any, fn: Function) -> Dataset:
         """Emits the outputs of a function of a running state and each element.
 
@@ -728,8 +730,8 @@ class Methods:
         Example:
             mr.range(5).scan(0, lambda s, x: (s + x, s))
         """
-        return _call.method("scan", self, (), (init, fn))
 
+    @_call.method
     def shard(self, num_shards: int, index: int, *, require_non_empty: bool = False) -> Dataset:
         """Keeps every num_shards-th element.
 
@@ -746,8 +748,8 @@ class Methods:
         Example:
             mr.range(10).shard(3, 1)
         """
-        return _call.method("shard", self, (), (num_shards, index, require_non_empty))
 
+    @_call.method
     def shuffle(
             self,
             buffer_size: int,
@@ -759,7 +761,7 @@ class Methods:
         Args:
             buffer_size: Elements held, at least 1; -2: the whole dataset.
             seed: Fixes the order; drawn at random if absent.
-            reshuffle_each_iteration: Draws a new order in each epoch. Default: true.
+            reshuffle_each_iteration: Draws a new order in each epoch. Default: True.
 
         Order: random, from a buffer.
         Memory: buffer_size elements.
@@ -769,8 +771,8 @@ class Methods:
         Example:
             mr.range(10).shuffle(10, seed=42)
         """
-        return _call.method("shuffle", self, (), (buffer_size, seed, reshuffle_each_iteration))
 
+    @_call.method
     def skip(self, count: int) -> Dataset:
         """Leaves out the first elements.
 
@@ -785,8 +787,8 @@ class Methods:
         Example:
             mr.range(10).skip(7)
         """
-        return _call.method("skip", self, (), (count,))
 
+    @_call.method
     def snapshot(self, path: Path) -> Dataset:
         """Keeps the elements in a file named after their graph; later runs of the same graph read
         them.
@@ -802,8 +804,8 @@ class Methods:
         Example:
             mr.range(3).snapshot("snapshots")
         """
-        return _call.method("snapshot", self, (), (path,))
 
+    @_call.method
     def take(self, count: int) -> Dataset:
         """Emits the first elements and ends.
 
@@ -818,8 +820,8 @@ class Methods:
         Example:
             mr.range(10).take(3)
         """
-        return _call.method("take", self, (), (count,))
 
+    @_call.method
     def take_while(self, fn: Function) -> Dataset:
         """Ends before the first element for which a function returns false.
 
@@ -834,8 +836,8 @@ class Methods:
         Example:
             mr.range(10).take_while(lambda x: x < 4)
         """
-        return _call.method("take_while", self, (), (fn,))
 
+    @_call.method
     def unbatch(self) -> Dataset:
         """Splits each element along axis 0.
 
@@ -847,8 +849,8 @@ class Methods:
         Example:
             mr.range(10).batch(4).unbatch()
         """
-        return _call.method("unbatch", self, (), ())
 
+    @_call.method
     def unique(self) -> Dataset:
         """Drops elements that occurred before.
 
@@ -860,8 +862,8 @@ class Methods:
         Example:
             mr.from_tensor_slices([1, 3, 1, 2, 3]).unique()
         """
-        return _call.method("unique", self, (), ())
 
+    @_call.method
     def window(
             self,
             size: int,
@@ -886,8 +888,8 @@ class Methods:
         Example:
             mr.range(7).window(3, shift=2, drop_remainder=True).flat_map(lambda w: w.batch(3))
         """
-        return _call.method("window", self, (), (size, shift, stride, drop_remainder))
 
+    @_call.method
     def with_options(
             self,
             *,
@@ -901,7 +903,7 @@ class Methods:
             auto_shard_policy: How a distributed dataset is split over workers. One of "AUTO",
                 "FILE", "DATA", "OFF", "HINT", "RANGE".
             deterministic: Keeps the order in ops that do not set deterministic themselves.
-                Default: true.
+                Default: True.
             memory_limit: Limit of the process's resident bytes: at the limit less is read
                 ahead; 0: none.
 
@@ -913,8 +915,8 @@ class Methods:
         Example:
             mr.range(3).with_options(auto_shard_policy="DATA")
         """
-        return _call.method("with_options", self, (), (auto_shard_policy, deterministic, memory_limit))
 
+    @_call.method
     def zip(self, *others: Dataset) -> Dataset:
         """Combines one element of each input; ends with the shortest.
 
@@ -926,10 +928,9 @@ class Methods:
         Example:
             mr.zip(mr.range(3), mr.range(10, 20))
         """
-        return _call.method("zip", self, (*others,), ())
 
 
-@_call.named("arrow")
+@_call.source
 def arrow(
         *files: Paths,
         columns: str | Sequence[str] | None = None,
@@ -952,10 +953,9 @@ def arrow(
     Example:
         mr.arrow("people-*.arrow", schema={"name": mr.bytes, "age": mr.int64})
     """
-    return _call.source("arrow", (), (files, columns, schema))
 
 
-@_call.named("choose_from_datasets")
+@_call.source
 def choose_from_datasets(
         datasets: Sequence[Dataset],
         choice_dataset: Dataset,
@@ -965,7 +965,7 @@ def choose_from_datasets(
 
     Args:
         stop_on_empty_dataset: Ends with the first dataset that ends; false: ignores its
-            numbers from then on. Default: true.
+            numbers from then on. Default: True.
 
     Order: of each input kept; between them as the last input says.
     Memory: a block of each input.
@@ -975,10 +975,9 @@ def choose_from_datasets(
     Example:
         mr.choose_from_datasets([mr.range(3), mr.range(10, 13)], mr.from_tensor_slices([0, 1, 1, 0]))
     """
-    return _call.source("choose_from_datasets", (datasets, choice_dataset), (stop_on_empty_dataset,))
 
 
-@_call.named("counter")
+@_call.source
 def counter(start: int = 0, step: int | None = None) -> Dataset:
     """Counts from start by step, without end.
 
@@ -994,10 +993,9 @@ def counter(start: int = 0, step: int | None = None) -> Dataset:
     Example:
         mr.counter(5, step=2).take(3)
     """
-    return _call.source("counter", (), (start, step))
 
 
-@_call.named("csv")
+@_call.source
 def csv(
         files: Paths,
         features: Features,
@@ -1012,7 +1010,7 @@ def csv(
         files: Paths, or patterns; several are read in the order given.
         features: {"name": feature, ...}, or a list of features by their places. A feature
             is a dtype, or feature(dtype, default=v) if the field may be empty.
-        header: The first line of each file names its columns. Default: true.
+        header: The first line of each file names its columns. Default: True.
         sep: The character between fields; a comma if absent.
         compression: Compression of the files as a whole; empty: detected by their first
             bytes. One of "", "GZIP", "ZLIB", "ZSTD".
@@ -1025,10 +1023,9 @@ def csv(
     Example:
         mr.csv("table.csv", {"name": mr.bytes, "x": mr.float32})
     """
-    return _call.source("csv", (), (files, features, header, sep, compression))
 
 
-@_call.named("files")
+@_call.source
 def files(*files: Paths, compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '') -> Dataset:
     """Whole files: {"contents": bytes, "path": bytes}.
 
@@ -1045,10 +1042,9 @@ def files(*files: Paths, compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '') 
     Example:
         mr.files("notes-*.txt").map(lambda f: f["contents"])
     """
-    return _call.source("files", (), (files, compression))
 
 
-@_call.named("fixed_length_record")
+@_call.source
 def fixed_length_record(
         files: Paths,
         record_bytes: int,
@@ -1075,10 +1071,9 @@ def fixed_length_record(
     Example:
         mr.fixed_length_record("labels.bin", 1, header_bytes=8)
     """
-    return _call.source("fixed_length_record", (), (files, record_bytes, header_bytes, footer_bytes, compression))
 
 
-@_call.named("image_folder")
+@_call.source
 def image_folder(dir: Path, *, extensions: str | Sequence[str] | None = None) -> Dataset:
     """Images labelled by their folders: {"image": bytes, "label": int64, "path": bytes}.
 
@@ -1095,10 +1090,9 @@ def image_folder(dir: Path, *, extensions: str | Sequence[str] | None = None) ->
     Example:
         mr.image_folder("pets").map(lambda x: (x["image"], x["label"]))
     """
-    return _call.source("image_folder", (), (dir, extensions))
 
 
-@_call.named("jsonl")
+@_call.source
 def jsonl(
         files: Paths,
         features: Features,
@@ -1125,10 +1119,9 @@ def jsonl(
     Example:
         mr.jsonl("people-*.jsonl", {"name": mr.bytes, "age": mr.fn.feature(mr.int64, default=-1)})
     """
-    return _call.source("jsonl", (), (files, features, compression))
 
 
-@_call.named("list_files")
+@_call.source
 def list_files(
         *patterns: str | Sequence[str],
         shuffle: bool = False,
@@ -1150,10 +1143,9 @@ def list_files(
     Example:
         mr.list_files("*.md")
     """
-    return _call.source("list_files", (), (patterns, shuffle, seed))
 
 
-@_call.named("load")
+@_call.source
 def load(path: Path, *, allow_datasets: bool = False) -> Dataset:
     """The elements that save wrote to a folder.
 
@@ -1170,10 +1162,9 @@ def load(path: Path, *, allow_datasets: bool = False) -> Dataset:
     Example:
         mr.load("elements")
     """
-    return _call.source("load", (), (path, allow_datasets))
 
 
-@_call.named("npy")
+@_call.source
 def npy(*files: Paths, schema: Features | None = None) -> Dataset:
     """The entries of numpy's NPY files along axis 0; a structured type makes records.
 
@@ -1190,10 +1181,9 @@ def npy(*files: Paths, schema: Features | None = None) -> Dataset:
     Example:
         mr.npy("points-*.npy", schema=mr.int64[2])
     """
-    return _call.source("npy", (), (files, schema))
 
 
-@_call.named("npz")
+@_call.source
 def npz(
         *files: Paths,
         arrays: str | Sequence[str] | None = None,
@@ -1215,10 +1205,9 @@ def npz(
     Example:
         mr.npz("arrays-*.npz", schema={"x": mr.int64[2], "y": mr.int64[2]})
     """
-    return _call.source("npz", (), (files, arrays, schema))
 
 
-@_call.named("parquet")
+@_call.source
 def parquet(
         *files: Paths,
         columns: str | Sequence[str] | None = None,
@@ -1241,10 +1230,9 @@ def parquet(
     Example:
         mr.parquet("people-*.parquet", schema={"name": mr.bytes, "age": mr.int64})
     """
-    return _call.source("parquet", (), (files, columns, schema))
 
 
-@_call.named("random")
+@_call.source
 def random(
         seed: int | None = None,
         rerandomize_each_iteration: bool | None = None,
@@ -1253,7 +1241,7 @@ def random(
 
     Args:
         seed: Fixes the numbers; drawn at random if absent.
-        rerandomize_each_iteration: Draws new numbers in each epoch. Default: false.
+        rerandomize_each_iteration: Draws new numbers in each epoch. Default: False.
 
     Order: random.
     Memory: a block.
@@ -1263,10 +1251,9 @@ def random(
     Example:
         mr.random(seed=4).take(3)
     """
-    return _call.source("random", (), (seed, rerandomize_each_iteration))
 
 
-@_call.named("range")
+@_call.source
 def range(start: int, stop: int | None = None, step: int | None = None) -> Dataset:
     """Counts from start to stop by step, as Python's range.
 
@@ -1283,10 +1270,9 @@ def range(start: int, stop: int | None = None, step: int | None = None) -> Datas
     Example:
         mr.range(2, 10, 3)
     """
-    return _call.source("range", (), (start, stop, step))
 
 
-@_call.named("sample_from_datasets")
+@_call.source
 def sample_from_datasets(
         datasets: Sequence[Dataset],
         weights: Sequence[float] | None = None,
@@ -1300,8 +1286,8 @@ def sample_from_datasets(
         weights: How often each dataset is drawn, in proportion; equally often if absent.
         seed: Fixes the order; drawn at random if absent.
         stop_on_empty_dataset: Ends with the first dataset that ends; false: continues with
-            the others. Default: false.
-        rerandomize_each_iteration: Draws a new order in each epoch. Default: false.
+            the others. Default: False.
+        rerandomize_each_iteration: Draws a new order in each epoch. Default: False.
 
     Order: of each input kept; between them random.
     Memory: a block of each input.
@@ -1311,10 +1297,9 @@ def sample_from_datasets(
     Example:
         mr.sample_from_datasets([mr.range(5), mr.range(10, 15)], weights=[0.5, 0.5], seed=42)
     """
-    return _call.source("sample_from_datasets", (datasets,), (weights, seed, stop_on_empty_dataset, rerandomize_each_iteration))
 
 
-@_call.named("tar")
+@_call.source
 def tar(
         *files: Paths,
         compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '',
@@ -1338,10 +1323,9 @@ def tar(
     Example:
         mr.tar("shard-*.tar", members=["jpg", "cls"])
     """
-    return _call.source("tar", (), (files, compression, members))
 
 
-@_call.named("text_line")
+@_call.source
 def text_line(
         files: Paths,
         *,
@@ -1362,10 +1346,9 @@ def text_line(
     Example:
         mr.text_line("notes-*.txt")
     """
-    return _call.source("text_line", (), (files, compression))
 
 
-@_call.named("tfrecord")
+@_call.source
 def tfrecord(
         *files: Paths,
         compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '',
@@ -1404,10 +1387,9 @@ def tfrecord(
     Example:
         mr.tfrecord("train-*.tfrecord", num_parallel_reads=4)
     """
-    return _call.source("tfrecord", (), (files, compression, num_parallel_reads, record_range, on_corrupt, max_skipped, quarantine, record_compression, dictionary))
 
 
-@_call.named("zip")
+@_call.source
 def zip(*datasets: Dataset) -> Dataset:
     """Combines one element of each input; ends with the shortest.
 
@@ -1419,7 +1401,6 @@ def zip(*datasets: Dataset) -> Dataset:
     Example:
         mr.zip(mr.range(3), mr.range(10, 20))
     """
-    return _call.source("zip", datasets, ())
 
 
 SOURCES = ("arrow", "choose_from_datasets", "counter", "csv", "files", "fixed_length_record", "image_folder", "jsonl", "list_files", "load", "npy", "npz", "parquet", "random", "range", "sample_from_datasets", "tar", "text_line", "tfrecord", "zip")

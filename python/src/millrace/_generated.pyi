@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Written by generate.py from `millrace ops --json`; do not edit.
+# mypy: disable-error-code="empty-body"
 # ruff: noqa: A001, A002, E501
 """Sources, and the methods of datasets."""
 
@@ -47,7 +48,7 @@ class Methods:
             drop_remainder: Drops a last batch of fewer than batch_size elements.
             num_parallel_calls: Batches collected at once; the order is kept.
             deterministic: Accepted for compatibility with tf.data: the order is always kept.
-                Default: true.
+                Default: True.
 
         Order: kept.
         Memory: a batch.
@@ -157,7 +158,7 @@ class Methods:
             fn: True for the elements to keep.
             num_parallel_calls: Blocks evaluated at once; auto: as needed; none: sequential.
             deterministic: Keeps the order; false: emits elements as they are finished. Default:
-                true.
+                True.
 
         Order: kept.
         Memory: a block for each parallel call.
@@ -192,7 +193,7 @@ class Methods:
 
         Args:
             seed: Fixes the order; drawn at random if absent.
-            reshuffle_each_iteration: Draws a new order in each epoch. Default: true.
+            reshuffle_each_iteration: Draws a new order in each epoch. Default: True.
 
         Order: random: a permutation of all records.
         Memory: the index, and a few hundred records.
@@ -264,7 +265,7 @@ class Methods:
             num_parallel_calls: Datasets read at once; auto: as the consumer needs; none:
                 sequential.
             deterministic: Keeps the order; false: emits elements as they become available.
-                Default: true.
+                Default: True.
 
         Order: block_length elements of each dataset in turn; with deterministic=false as they come.
         Memory: a block of each of cycle_length datasets.
@@ -288,7 +289,7 @@ class Methods:
             fn: Computes the new element.
             num_parallel_calls: Blocks evaluated at once; auto: as needed; none: sequential.
             deterministic: Keeps the order; false: emits elements as they are finished. Default:
-                true.
+                True.
 
         Order: kept; with deterministic=false as they come.
         Memory: a block for each parallel call.
@@ -492,7 +493,7 @@ class Methods:
         Args:
             buffer_size: Elements held, at least 1; -2: the whole dataset.
             seed: Fixes the order; drawn at random if absent.
-            reshuffle_each_iteration: Draws a new order in each epoch. Default: true.
+            reshuffle_each_iteration: Draws a new order in each epoch. Default: True.
 
         Order: random, from a buffer.
         Memory: buffer_size elements.
@@ -626,7 +627,7 @@ class Methods:
             auto_shard_policy: How a distributed dataset is split over workers. One of "AUTO",
                 "FILE", "DATA", "OFF", "HINT", "RANGE".
             deterministic: Keeps the order in ops that do not set deterministic themselves.
-                Default: true.
+                Default: True.
             memory_limit: Limit of the process's resident bytes: at the limit less is read
                 ahead; 0: none.
 
@@ -685,7 +686,7 @@ def choose_from_datasets(
 
     Args:
         stop_on_empty_dataset: Ends with the first dataset that ends; false: ignores its
-            numbers from then on. Default: true.
+            numbers from then on. Default: True.
 
     Order: of each input kept; between them as the last input says.
     Memory: a block of each input.
@@ -728,7 +729,7 @@ def csv(
         files: Paths, or patterns; several are read in the order given.
         features: {"name": feature, ...}, or a list of features by their places. A feature
             is a dtype, or feature(dtype, default=v) if the field may be empty.
-        header: The first line of each file names its columns. Default: true.
+        header: The first line of each file names its columns. Default: True.
         sep: The character between fields; a comma if absent.
         compression: Compression of the files as a whole; empty: detected by their first
             bytes. One of "", "GZIP", "ZLIB", "ZSTD".
@@ -949,7 +950,7 @@ def random(
 
     Args:
         seed: Fixes the numbers; drawn at random if absent.
-        rerandomize_each_iteration: Draws new numbers in each epoch. Default: false.
+        rerandomize_each_iteration: Draws new numbers in each epoch. Default: False.
 
     Order: random.
     Memory: a block.
@@ -992,8 +993,8 @@ def sample_from_datasets(
         weights: How often each dataset is drawn, in proportion; equally often if absent.
         seed: Fixes the order; drawn at random if absent.
         stop_on_empty_dataset: Ends with the first dataset that ends; false: continues with
-            the others. Default: false.
-        rerandomize_each_iteration: Draws a new order in each epoch. Default: false.
+            the others. Default: False.
+        rerandomize_each_iteration: Draws a new order in each epoch. Default: False.
 
     Order: of each input kept; between them random.
     Memory: a block of each input.
