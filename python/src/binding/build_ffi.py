@@ -112,35 +112,33 @@ size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity, doub
 double mr_iterator_trace_begin(const mr_iterator *it);
 
 /* ---- Arrow ---- */
-struct ArrowArrayStream { ...; };
+struct ArrowArrayStream { void (*release)(struct ArrowArrayStream *); ...; };
 mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
 
 /* ---- called by the library ---- */
 extern "Python" void mrpy_log(void *ctx, mr_log_level level, const char *message);
 extern "Python" void mrpy_release(void *ctx, void *data);
 
-/* ---- made here ---- */
+/* ---- binding.h ---- */
 mr_dataset *mrpy_given(const mr_spec *element);
-"""
+typedef struct mrpy_run { int64_t elements, bytes; double seconds, cpu_seconds, first_element_seconds; ...; } mrpy_run;
+mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run, mr_status *st);
+mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st);
 
-SOURCE = """
-#include <millrace/millrace.h>
-
-static mr_code nothing(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
-{
-    (void)ctx, (void)pass, (void)want, (void)out, (void)st;
-    return MR_END;
-}
-
-/* An empty dataset of these elements: what functions are typed with. */
-static mr_dataset *mrpy_given(const mr_spec *element)
-{
-    return mr_from_generator(&(mr_generator){.next = nothing}, element);
-}
+/* ---- ops, for load_plugin and explain ---- */
+size_t mr_dataset_n_inputs(const mr_dataset *ds);
+mr_dataset *mr_dataset_input(const mr_dataset *ds, size_t i);
+void mr_dataset_held(const mr_dataset *ds, int64_t *elements, int64_t *bytes);
+size_t mr_spec_format(const mr_spec *s, char *buf, size_t size);
+typedef struct mr_param { const char *name; ...; } mr_param;
+typedef struct mr_op { const char *name; const mr_param *params; uint32_t props; ...; } mr_op;
+const mr_op *mr_dataset_op(const mr_dataset *ds);
+const mr_op *mr_op_at(size_t i);
+#define MR_OP_INTERNAL ...
 """
 
 ffi = cffi.FFI()
-ffi.set_source("millrace._ffi", SOURCE)
+ffi.set_source("millrace._ffi", '#include "binding.h"\n')
 ffi.cdef(CDEF)
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -763,7 +764,38 @@ static PyObject *capsule_pointer(PyObject *self, PyObject *args)
     return p ? PyLong_FromVoidPtr(p) : NULL;
 }
 
-static PyMethodDef functions[] = {{"capsule_pointer", capsule_pointer, METH_VARARGS, NULL},
+static void capsule_release(PyObject *capsule)
+{
+    struct ArrowArrayStream *s = PyCapsule_GetPointer(capsule, "arrow_array_stream");
+    if (s && s->release) {
+        Py_BEGIN_ALLOW_THREADS
+        s->release(s);
+        Py_END_ALLOW_THREADS
+    }
+    free(s);
+}
+
+/* stream_capsule(address): a capsule with a copy of an ArrowArrayStream, which is moved. */
+static PyObject *stream_capsule(PyObject *self, PyObject *address)
+{
+    (void)self;
+    struct ArrowArrayStream *from = PyLong_AsVoidPtr(address);
+    if (!from)
+        return NULL;
+    struct ArrowArrayStream *s = malloc(sizeof *s);
+    if (!s)
+        return PyErr_NoMemory();
+    *s = *from;
+    PyObject *capsule = PyCapsule_New(s, "arrow_array_stream", capsule_release);
+    if (!capsule)
+        free(s);
+    else
+        from->release = NULL;
+    return capsule;
+}
+
+static PyMethodDef functions[] = {{"stream_capsule", stream_capsule, METH_O, NULL},
+                                  {"capsule_pointer", capsule_pointer, METH_VARARGS, NULL},
                                   {"setup", setup, METH_VARARGS, NULL},
                                   {"guarded", guarded, METH_VARARGS, NULL},
                                   {"generation", process_generation, METH_NOARGS, NULL},

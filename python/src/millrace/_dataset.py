@@ -6,11 +6,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import _trace
+from . import _fast, _trace
 from ._errors import FailedPrecondition, TraceError, check
 from ._ffi import ffi, lib
 from ._generated import Methods
-from ._iterator import Iterator, Shared
+from ._iterator import Iterator, Options, Shared
+from ._report import Bench, Explanation, bench, explain
 from ._types import DatasetSpec, Spec, pointer_of, spec_of
 from ._values import Names
 
@@ -123,6 +124,51 @@ class Dataset(Methods):
         if stop is not None:
             out = out.take(stop)
         return out.skip(start) if start else out
+
+    def explain(
+        self,
+        *,
+        replicas: int | None = None,
+        workers: int | None = None,
+        worker: int | None = None,
+        auto_shard: str | None = None,
+    ) -> Explanation:
+        """The ops of the pipeline: how many elements each emits, what one looks like, and how many are
+        held; in notebooks a table. With replicas or workers, also how the graph is distributed, as
+        `millrace explain` prints it.
+
+            >>> import millrace as mr
+            >>> print(mr.range(100).batch(8).explain().ops[1].elements)
+            13
+        """
+        return explain(self, replicas, workers, worker, auto_shard)
+
+    def bench(
+        self,
+        *,
+        limit: int | None = None,
+        seconds: float | None = None,
+        warmup: int = 0,
+        threads: int | None = None,
+        seed: int | None = None,
+        memory_limit: int | str | None = None,
+    ) -> Bench:
+        """Runs the pipeline without making Python objects of its elements, and tells where the time
+        goes.
+
+        Args:
+            limit: at most that many elements.
+            seconds: at most that long.
+            warmup: epochs before the one that is measured.
+            threads, seed, memory_limit: as for `iterator`.
+        """
+        return bench(self, Options(seed, threads, memory_limit), limit, seconds, warmup)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The elements as an Arrow stream of structs, for pyarrow, polars, duckdb and others."""
+        stream, st = ffi.new("struct ArrowArrayStream *"), ffi.new("mr_status *")
+        check(lib.mrpy_arrow_stream(stream, self._pointer(), ffi.NULL, st), st)
+        return _fast.stream_capsule(int(ffi.cast("intptr_t", stream)))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from . import _fast
 from ._errors import Error, FailedPrecondition, InvalidArgument, check
 from ._ffi import ffi, lib
+from ._report import Stats, since, stats_of, write_trace
 from ._types import plan_of
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Engine:
         opts.cancel = cancel
         opts.ledger = ledger.pointer if ledger is not None else ffi.NULL
         out = ffi.new("mr_iterator **")
-        _guarded(ffi.NULL, cancel, lambda st: lib.mr_iterator_open(out, self.ds, opts, st))
+        guarded(ffi.NULL, cancel, lambda st: lib.mr_iterator_open(out, self.ds, opts, st))
         self.it = out[0]
         self.epochs = 1
 
@@ -50,7 +51,7 @@ class Engine:
         if self.epochs <= epoch:
             self.rest()
         while self.epochs <= epoch:
-            _guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_rewind(self.it, st))
+            guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_rewind(self.it, st))
             self.epochs += 1
 
     def save(self) -> bytes:
@@ -61,7 +62,7 @@ class Engine:
         return data
 
     def restore(self, position: bytes) -> None:
-        _guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_restore(self.it, position, len(position), st))
+        guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_restore(self.it, position, len(position), st))
 
     def rest(self) -> None:
         """Ends its threads."""
@@ -85,7 +86,7 @@ class Engine:
             self.close()
 
 
-def _guarded(it: Any, cancel: Any, call: Callable[[Any], int]) -> None:
+def guarded(it: Any, cancel: Any, call: Callable[[Any], int]) -> None:
     """A call that may take long: Ctrl-C ends it."""
     st = ffi.new("mr_status *")
     _fast.guarded(_address(it), _address(cancel), lambda: check(call(st), st))
@@ -150,7 +151,7 @@ class Options:
         opts.trace_spans = TRACE_SPANS
 
 
-TRACE_SPANS = 0
+TRACE_SPANS = 1 << 14  # the longest ones are kept
 
 
 class Shared:
@@ -197,6 +198,7 @@ class Iterator(_fast.Iterator):
         self._engine: Engine | None = None
         self._closed = False
         self._done = False
+        self._before = self._last_stats = Stats([])
         self._saved: bytes | None = None  # its position, where it has no engine any more
         self._options = Options(seed, threads, memory_limit)
         self._convert, self._str = converter(format, strings)
@@ -262,6 +264,7 @@ class Iterator(_fast.Iterator):
 
     def _attach_engine(self, engine: Engine) -> None:
         self._engine = engine
+        self._before = stats_of(engine.it)
         spec = lib.mr_dataset_spec(engine.ds)
         n = lib.mr_spec_n_leaves(spec)
         self._attach(
@@ -278,6 +281,8 @@ class Iterator(_fast.Iterator):
         if engine is None:
             return
         self._detach()
+        if engine.usable:
+            self._last_stats = since(stats_of(engine.it), self._before)
         if keep_position:
             try:
                 self._saved = engine.save()
@@ -344,6 +349,24 @@ class Iterator(_fast.Iterator):
         assert shared is not None
         shared.epochs = epoch + 1
         self._attach_engine(engine)
+
+    def stats(self) -> Stats:
+        """What each op of the graph has done for this iterator."""
+        self._check()
+        if self._engine is None:
+            return self._last_stats
+        return since(stats_of(self._engine.it), self._before)
+
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes when each op worked and waited, on which thread, to a file for Perfetto
+        (https://ui.perfetto.dev) and chrome://tracing. Of a long run the shortest spans are left out."""
+        self._check()
+        if self._engine is None:
+            raise FailedPrecondition("the iterator has not begun, or it is closed")
+        write_trace(self._engine.it, path)
+
+    def _check(self) -> None:
+        self._locked(lambda: None, False)
 
     def close(self) -> None:
         """Ends its threads and closes its files. A `next` that waits in another thread ends."""
