@@ -99,10 +99,25 @@ static void print_entry(const entry *e, bool markdown)
     putchar('\n');
 }
 
+/* How an op is called: on a dataset, or by name with datasets as its first arguments, which are
+ * `datasets` many at least (and at most); `list`: as a list, except for the last least - 1. */
+static void print_inputs_json(const mr_op *op)
+{
+    bool called = op->max_inputs == 0 || (op->props & MR_OP_SOURCE_CALL);
+    printf(", \"call\": \"%s\", \"least inputs\": %d, \"most inputs\": ",
+           called ? "source" : "method", op->min_inputs);
+    printf(op->max_inputs < 0 ? "null" : "%d", op->max_inputs);
+    printf(", \"lists inputs\": %s", op->props & MR_OP_LISTS_INPUTS ? "true" : "false");
+}
+
 static void print_json(const entry *e)
 {
     cli_print_field(e->op ? "{\"op\"" : "{\"function\"", e->name);
     cli_print_field(", \"doc\"", e->doc);
+    if (e->op)
+        print_inputs_json(e->op);
+    else
+        cli_print_field(", \"form\"", e->function->form);
     cli_print_parameters_json(e->params);
     trait all[TRAITS];
     if (e->op)

@@ -2,6 +2,7 @@
 #include "reference_text.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <millrace/pipeline/functions/descriptor.h>
@@ -37,44 +38,46 @@ static const char *type_name(const mr_param *p)
     return "value";
 }
 
-static void print_default(const mr_param *p)
+static bool has_default(const mr_param *p)
 {
-    if (p->flags & (MR_P_POSITIONAL | MR_P_VARIADIC))
-        return;
+    return !(p->flags & (MR_P_POSITIONAL | MR_P_VARIADIC));
+}
+
+/* The default as the text form writes it. */
+static void print_default(FILE *f, const mr_param *p)
+{
+    bool none = p->has_at || (p->flags & MR_P_NONE);
     switch (p->type) {
     case MR_PT_I64:
         if (p->def.i == MR_AUTO)
-            fputs("=auto", stdout);
-        else if (p->has_at || (p->flags & MR_P_NONE))
-            fputs("=none", stdout);
+            fputs("auto", f);
+        else if (none)
+            fputs("none", f);
         else
-            printf("=%" PRId64, p->def.i);
+            fprintf(f, "%" PRId64, p->def.i);
         break;
     case MR_PT_F64:
-        if (p->has_at || (p->flags & MR_P_NONE))
-            fputs("=none", stdout);
-        else {
-            putchar('=');
-            cli_print_double(stdout, p->def.f);
-        }
+        if (none)
+            fputs("none", f);
+        else
+            cli_print_double(f, p->def.f);
         break;
     case MR_PT_BOOL:
     case MR_PT_TRI:
-        fputs(p->has_at ? "=none" : p->def.b ? "=true" : "=false", stdout);
+        fputs(p->has_at ? "none" : p->def.b ? "true" : "false", f);
         break;
     case MR_PT_STR:
-        putchar('=');
-        cli_print_string(stdout, p->def.s ? p->def.s : "", p->def.s ? strlen(p->def.s) : 0);
+        cli_print_string(f, p->def.s ? p->def.s : "", p->def.s ? strlen(p->def.s) : 0);
         break;
     case MR_PT_FN:
     case MR_PT_VALUE:
     case MR_PT_INTS:
     case MR_PT_FLOATS:
     case MR_PT_STRS:
-        fputs("=none", stdout);
+        fputs("none", f);
         break;
     case MR_PT_OWN:
-        printf("=%s", p->def.s ? p->def.s : "none");
+        fputs(p->def.s ? p->def.s : "none", f);
         break;
     }
 }
@@ -83,7 +86,10 @@ void cli_print_parameters(const mr_param *params, bool first)
 {
     for (const mr_param *p = params; p && p->name; p++) {
         printf("%s%s%s", first ? "" : ", ", p->name, p->flags & MR_P_VARIADIC ? "..." : "");
-        print_default(p);
+        if (has_default(p)) {
+            putchar('=');
+            print_default(stdout, p);
+        }
         first = false;
     }
 }
@@ -113,13 +119,95 @@ void cli_print_field(const char *key, const char *text)
         fputs("null", stdout);
 }
 
+/* The parameter's type, for programs that make calls from the table. */
+static const char *kind_name(const mr_param *p)
+{
+    switch (p->type) {
+    case MR_PT_I64:
+        return "integer";
+    case MR_PT_F64:
+        return "number";
+    case MR_PT_BOOL:
+        return "bool";
+    case MR_PT_TRI:
+        return "bool or unset";
+    case MR_PT_STR:
+        return p->flags & MR_P_EXPRESSION ? "expression" : "string";
+    case MR_PT_FN:
+        return "function";
+    case MR_PT_VALUE:
+        return "value";
+    case MR_PT_INTS:
+        return "integers";
+    case MR_PT_FLOATS:
+        return "numbers";
+    case MR_PT_STRS:
+        return "strings";
+    case MR_PT_OWN:
+        break;
+    }
+    return mr_param_input(p) ? "tensor" : p->kind == &mr_option_dtype ? "dtype" : "other";
+}
+
+static void print_flag(const char *key, bool yes)
+{
+    printf(", \"%s\": %s", key, yes ? "true" : "false");
+}
+
+static void print_default_json(const mr_param *p)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = has_default(p) ? open_memstream(&text, &n) : NULL;
+    fputs(", \"default\": ", stdout);
+    if (f) {
+        print_default(f, p);
+        fclose(f);
+        cli_print_string(stdout, text, n);
+    } else
+        fputs("null", stdout);
+    free(text);
+}
+
+/* The limits that are checked; without them, none. */
+static void print_limits_json(const mr_param *p)
+{
+    if ((p->type == MR_PT_I64 || p->type == MR_PT_INTS) && p->min.i != p->max.i)
+        printf(", \"min\": %" PRId64 ", \"max\": %" PRId64, p->min.i, p->max.i);
+    if ((p->type == MR_PT_F64 || p->type == MR_PT_FLOATS) && p->min.f < p->max.f) {
+        fputs(", \"min\": ", stdout);
+        cli_print_double(stdout, p->min.f);
+        fputs(", \"max\": ", stdout);
+        cli_print_double(stdout, p->max.f);
+    }
+}
+
+static void print_words_json(const char *const *words)
+{
+    fputs(", \"words\": [", stdout);
+    for (const char *const *w = words; w && *w; w++) {
+        fputs(w == words ? "" : ", ", stdout);
+        cli_print_string(stdout, *w, strlen(*w));
+    }
+    fputs("]", stdout);
+}
+
 void cli_print_parameters_json(const mr_param *params)
 {
     fputs(", \"params\": [", stdout);
     for (const mr_param *p = params; p && p->name; p++) {
         cli_print_field(p == params ? "{\"name\"" : ", {\"name\"", p->name);
         cli_print_field(", \"type\"", type_name(p));
-        printf(", \"required\": %s", p->flags & MR_P_POSITIONAL ? "true" : "false");
+        cli_print_field(", \"kind\"", kind_name(p));
+        print_flag("required", p->flags & MR_P_POSITIONAL);
+        print_flag("positional", p->flags & (MR_P_POSITIONAL | MR_P_OPTIONAL | MR_P_VARIADIC));
+        print_flag("variadic", p->flags & MR_P_VARIADIC);
+        print_flag("auto", p->flags & MR_P_AUTO);
+        print_flag("none", p->has_at || (p->flags & MR_P_NONE));
+        print_flag("pattern", p->flags & MR_P_PATTERN);
+        print_default_json(p);
+        print_limits_json(p);
+        print_words_json(p->names);
         cli_print_field(", \"doc\"", p->doc);
         putchar('}');
     }

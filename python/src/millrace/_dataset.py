@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets: immutable graphs of the library."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import _fast, _trace
+from ._errors import FailedPrecondition, TraceError, check
+from ._ffi import ffi, lib
+from ._generated import Methods
+from ._iterator import Iterator, Options, Shared
+from ._report import Bench, Explanation, bench, explain
+from ._types import DatasetSpec, Spec, pointer_of, spec_of
+from ._values import Names
+
+INFINITE: int = lib.MR_INFINITE
+UNKNOWN: int = lib.MR_UNKNOWN_COUNT
+
+
+class Dataset(Methods):
+    """A pipeline: a source and the operations on its elements. It runs when it is iterated.
+
+        >>> import millrace as mr
+        >>> ds = mr.from_text("range(5).batch(2)")
+        >>> for x in ds:
+        ...     print(x)
+        [0 1]
+        [2 3]
+        [4]
+
+    Each iterator of a Dataset object is its next epoch: shuffles draw another order, and memory
+    caches keep what the first epoch read. Datasets cannot be changed; they can be hashed, compared,
+    pickled, and printed: `str(ds)` is the text of the pipeline.
+    """
+
+    __slots__ = ("_ds", "_spec", "_shared", "_open", "_written", "__weakref__")
+    _ds: Any  # an mr_dataset *
+    _spec: Any
+    _shared: Shared | None
+    _open: str | None  # its text, if it uses parameters of a function that is being recorded
+    _written: str | None
+
+    def __init__(self) -> None:
+        raise TypeError(
+            "datasets are made by sources, as in millrace.range(10), or by millrace.from_text('range(10)')"
+        )
+
+    @property
+    def element_spec(self) -> Any:
+        """The structure of an element: TensorSpec, or tuples and dicts of them.
+
+            >>> import millrace as mr
+            >>> mr.from_text("range(5).batch(2)").element_spec
+            TensorSpec(shape=(None,), dtype=mr.int64)
+        """
+        if self._spec is None:
+            self._spec = spec_of(lib.mr_dataset_spec(self._pointer()))
+        return self._spec
+
+    def cardinality(self) -> int:
+        """The number of elements, `mr.INFINITE`, or `mr.UNKNOWN` where only running would show it."""
+        return int(lib.mr_dataset_cardinality(self._pointer()))
+
+    def __len__(self) -> int:
+        n = self.cardinality()
+        if n == INFINITE:
+            raise TypeError("this dataset has no end; take(n) is its first n elements")
+        if n == UNKNOWN:
+            raise TypeError(
+                "the number of elements is not known without running; assert_cardinality(n) states it"
+            )
+        return n
+
+    def __iter__(self) -> Iterator:
+        return Iterator(self)
+
+    def iterator(
+        self,
+        *,
+        format: str = "numpy",
+        strings: str = "bytes",
+        seed: int | None = None,
+        threads: int | None = None,
+        memory_limit: int | str | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+    ) -> Iterator:
+        """An iterator, with options.
+
+        Args:
+            format: what elements are made of: "numpy", "torch", "jax" or "arrow".
+            strings: "bytes", "str" (UTF-8 is decoded) or "arrow".
+            seed: the job's seed: ops and functions without a seed draw from it.
+            threads: how many the library starts; 0: all work is done by the thread that calls next.
+                None: the number of processors that this process may use.
+            memory_limit: most resident memory of this process, in bytes or as "2G". None: that of the
+                graph, or of the control group.
+            ledger: a file that records which records each element was made of, for `millrace why`.
+        """
+        return Iterator(
+            self,
+            format=format,
+            strings=strings,
+            seed=seed,
+            threads=threads,
+            memory_limit=memory_limit,
+            ledger=ledger,
+        )
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, part: slice) -> Dataset:
+        """`ds[:100]` is take(100), `ds[10:]` skip(10)."""
+        if not isinstance(part, slice):
+            raise TypeError(
+                f"datasets have no element {part!r} to look up, as they are read in order; ds[:10] is the first ten"
+            )
+        start, stop, step = part.start or 0, part.stop, 1 if part.step is None else part.step
+        if step != 1 or start < 0 or (stop is not None and stop < 0):
+            raise ValueError("slices of datasets go forward in steps of 1 from the beginning: ds[10:20]")
+        out: Dataset = self
+        if stop is not None:
+            out = out.take(stop)
+        return out.skip(start) if start else out
+
+    def explain(
+        self,
+        *,
+        replicas: int | None = None,
+        workers: int | None = None,
+        worker: int | None = None,
+        auto_shard: str | None = None,
+    ) -> Explanation:
+        """The ops of the pipeline: how many elements each emits, what one looks like, and how many are
+        held; in notebooks a table. With replicas or workers, also how the graph is distributed, as
+        `millrace explain` prints it.
+
+            >>> import millrace as mr
+            >>> print(mr.range(100).batch(8).explain().ops[1].elements)
+            13
+        """
+        return explain(self, replicas, workers, worker, auto_shard)
+
+    def bench(
+        self,
+        *,
+        limit: int | None = None,
+        seconds: float | None = None,
+        warmup: int = 0,
+        threads: int | None = None,
+        seed: int | None = None,
+        memory_limit: int | str | None = None,
+    ) -> Bench:
+        """Runs the pipeline without making Python objects of its elements, and tells where the time
+        goes.
+
+        Args:
+            limit: at most that many elements.
+            seconds: at most that long.
+            warmup: epochs before the one that is measured.
+            threads, seed, memory_limit: as for `iterator`.
+        """
+        return bench(self, Options(seed, threads, memory_limit), limit, seconds, warmup)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The elements as an Arrow stream of structs, for pyarrow, polars, duckdb and others."""
+        stream, st = ffi.new("struct ArrowArrayStream *"), ffi.new("mr_status *")
+        check(lib.mrpy_arrow_stream(stream, self._pointer(), ffi.NULL, st), st)
+        return _fast.stream_capsule(int(ffi.cast("intptr_t", stream)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dataset):
+            return NotImplemented
+        if self is other:
+            return True
+        mine, others = self._canonical(), other._canonical()
+        return mine is not None and mine == others
+
+    def __hash__(self) -> int:
+        text = self._canonical()
+        return id(self) if text is None else hash(text)
+
+    def __copy__(self) -> Dataset:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Dataset:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _from_proto, (self.to_proto(),)
+
+    def to_proto(self) -> bytes:
+        """The protobuf form (pipeline/graph/graph.proto), which has the values of its arrays too;
+        pickling uses it.
+
+        Raises FailedPrecondition for a graph that exists in this process alone, such as one of a
+        generator."""
+        out, size, st = ffi.new("void **"), ffi.new("size_t *"), ffi.new("mr_status *")
+        check(lib.mr_dataset_to_proto(self._pointer(), out, size, st), st)
+        data = bytes(ffi.buffer(out[0], size[0]))
+        lib.mr_free(out[0])
+        return data
+
+    def __str__(self) -> str:
+        text = self._open if self._open is not None else self._canonical()
+        return f"<no text: elements of {self.element_spec!r}>" if text is None else text
+
+    def __repr__(self) -> str:
+        return f"<millrace.Dataset {self}>"
+
+    def _canonical(self) -> str | None:
+        """The canonical text; None: it has none."""
+        if self._written is None:
+            try:
+                self._written = text_of_dataset(self._pointer())
+            except FailedPrecondition:
+                self._written = ""
+        return self._written or None
+
+    def _pointer(self) -> Any:
+        if self._open is not None:
+            raise TraceError(
+                "a dataset within a recorded function has no elements yet: it is an expression; return it, or "
+                "call methods of it"
+            )
+        return self._ds
+
+    # ---- within recorded functions (_trace.py)
+
+    def _text(self) -> str:
+        """Text for recorded functions: a name, where arrays or generators have no text to parse."""
+        if self._open is not None:
+            return self._open
+        text = self._canonical()
+        return f"ds_{id(self):x}" if text is None or _has_reference(text) else text
+
+    @property
+    def _arrays(self) -> dict[str, Any]:
+        """The values of the names in _text()."""
+        name = self._text()
+        return {name: self} if name == f"ds_{id(self):x}" else {}
+
+
+def _has_reference(text: str) -> bool:
+    return 'array("' in text
+
+
+def new_dataset(pointer: Any) -> Dataset:
+    """A Dataset of an `mr_dataset *` that the caller owns."""
+    ds: Dataset = object.__new__(Dataset)
+    ds._ds = ffi.gc(pointer, lib.mr_dataset_unref)
+    ds._spec = None
+    ds._shared = None
+    ds._open = None
+    ds._written = None
+    return ds
+
+
+def open_dataset(text: str, spec: Spec | None = None) -> Dataset:
+    """A dataset within a function that is being recorded."""
+    if spec is None:
+        found = _trace.spec_of_text(text)
+        assert isinstance(found, DatasetSpec)
+        spec = found.element_spec
+    ds = new_dataset(ffi.NULL)
+    ds._ds = None
+    ds._spec = spec
+    ds._open = text
+    return ds
+
+
+class _Recording:
+    """What recording needs of the library."""
+
+    def infer(self, text: str, spec: Spec) -> Spec:
+        pointer = pointer_of(spec)
+        given = new_dataset(lib.mrpy_given(pointer))
+        lib.mr_spec_unref(pointer)
+        names = Names()
+        receiver = names.dataset(given)
+        arrays = _trace._state.arrays or {}
+        names.add_all({k: v for k, v in arrays.items() if not k.endswith("!")})
+        found: Spec = parse(f"{receiver}.map({text})", names, call=True).element_spec
+        return found
+
+    def dataset(self, text: str, spec: Spec) -> Dataset:
+        return open_dataset(text, spec)
+
+
+_trace.use_engine(_Recording())
+
+
+def dataset_at(pointer: int) -> Dataset:
+    """The Dataset at an address, with a reference of its own."""
+    return new_dataset(lib.mr_dataset_ref(ffi.cast("mr_dataset *", pointer)))
+
+
+def text_of_dataset(pointer: Any) -> str:
+    out, st = ffi.new("char **"), ffi.new("mr_status *")
+    check(lib.mr_dataset_to_text(pointer, out, st), st)
+    text: str = ffi.string(out[0]).decode("utf-8", "surrogateescape")
+    lib.mr_free(out[0])
+    return text
+
+
+def parse(text: str, names: Names | None = None, *, call: bool = False) -> Dataset:
+    """The dataset that a text describes. call: the text was made of a call in Python."""
+    data = text.encode("utf-8", "surrogateescape")
+    out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
+    env = names.env() if names is not None and names.names else ffi.NULL
+    check(lib.mr_dataset_from_text(data, len(data), env, out, st), st, call=call)
+    return new_dataset(out[0])
+
+
+def from_text(text: str) -> Dataset:
+    """The dataset that a text describes, in the grammar of the command line.
+
+        >>> import millrace as mr
+        >>> list(mr.from_text("range(3).map(x => x * x)"))
+        [0, 1, 4]
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"a pipeline's text is a str, not {type(text).__name__}")
+    return parse(text)
+
+
+def _from_proto(data: bytes) -> Dataset:
+    out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
+    check(lib.mr_dataset_from_proto(data, len(data), out, st), st)
+    return new_dataset(out[0])

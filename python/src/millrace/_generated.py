@@ -1,0 +1,1406 @@
+# SPDX-License-Identifier: Apache-2.0
+# Written by generate.py from `millrace ops --json`; do not edit.
+# mypy: disable-error-code="empty-body"
+# ruff: noqa: A001, A002, E501
+"""Sources, and the methods of datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import _call
+from ._call import Features, Function, Path, Paths
+from ._values import AUTO, Auto
+
+if TYPE_CHECKING:
+    from ._dataset import Dataset
+
+_call.add_tables({
+    "arrow": ((), (
+        ("files", "patterns", "V"),
+        ("columns", "strings", ""),
+        ("schema", "expression", ""),
+    )),
+    "assert_cardinality": ((), (
+        ("cardinality", "integer", "R"),
+    )),
+    "batch": ((), (
+        ("batch_size", "integer", "R"),
+        ("drop_remainder", "bool", ""),
+        ("num_parallel_calls", "integer", ""),
+        ("deterministic", "bool or unset", ""),
+    )),
+    "bucket_by_sequence_length": ((), (
+        ("length_fn", "function", "R"),
+        ("boundaries", "integers", "R"),
+        ("batch_sizes", "integers", "R"),
+        ("padded_shapes", "value", ""),
+        ("padding_values", "value", ""),
+        ("pad_to_bucket_boundary", "bool", ""),
+        ("no_padding", "bool", ""),
+        ("drop_remainder", "bool", ""),
+    )),
+    "cache": ((), (
+        ("filename", "string", ""),
+        ("strict", "bool", ""),
+        ("graph", "string", ""),
+    )),
+    "choose_from_datasets": (('[]datasets', 'choice_dataset'), (
+        ("stop_on_empty_dataset", "bool or unset", ""),
+    )),
+    "concatenate": (('other',), ()),
+    "counter": ((), (
+        ("start", "integer", ""),
+        ("step", "integer", ""),
+    )),
+    "csv": ((), (
+        ("files", "patterns", "R"),
+        ("features", "expression", "R"),
+        ("header", "bool or unset", ""),
+        ("sep", "string", ""),
+        ("compression", "string", ""),
+    )),
+    "enumerate": ((), (
+        ("start", "integer", ""),
+    )),
+    "files": ((), (
+        ("files", "patterns", "V"),
+        ("compression", "string", ""),
+    )),
+    "filter": ((), (
+        ("fn", "function", "R"),
+        ("num_parallel_calls", "integer", ""),
+        ("deterministic", "bool or unset", ""),
+    )),
+    "fixed_length_record": ((), (
+        ("files", "patterns", "R"),
+        ("record_bytes", "integer", "R"),
+        ("header_bytes", "integer", ""),
+        ("footer_bytes", "integer", ""),
+        ("compression", "string", ""),
+    )),
+    "flat_map": ((), (
+        ("fn", "function", "R"),
+    )),
+    "from_tensor_slices": ((), (
+        ("components", "value", "V"),
+    )),
+    "from_tensors": ((), (
+        ("components", "value", "V"),
+    )),
+    "global_shuffle": ((), (
+        ("seed", "integer", ""),
+        ("reshuffle_each_iteration", "bool or unset", ""),
+    )),
+    "group_by_window": ((), (
+        ("key_fn", "function", "R"),
+        ("reduce_fn", "function", "R"),
+        ("window_size", "value", ""),
+        ("window_size_fn", "function", ""),
+    )),
+    "ignore_errors": ((), (
+        ("log_warning", "bool", ""),
+        ("max", "integer", ""),
+    )),
+    "image_folder": ((), (
+        ("dir", "string", "R"),
+        ("extensions", "strings", ""),
+    )),
+    "interleave": ((), (
+        ("fn", "function", "R"),
+        ("cycle_length", "integer", ""),
+        ("block_length", "integer", ""),
+        ("num_parallel_calls", "integer", ""),
+        ("deterministic", "bool or unset", ""),
+    )),
+    "jsonl": ((), (
+        ("files", "patterns", "R"),
+        ("features", "expression", "R"),
+        ("compression", "string", ""),
+    )),
+    "list_files": ((), (
+        ("patterns", "strings", "V"),
+        ("shuffle", "bool", ""),
+        ("seed", "integer", ""),
+    )),
+    "load": ((), (
+        ("path", "string", "R"),
+        ("allow_datasets", "bool", ""),
+    )),
+    "map": ((), (
+        ("fn", "function", "R"),
+        ("num_parallel_calls", "integer", ""),
+        ("deterministic", "bool or unset", ""),
+    )),
+    "npy": ((), (
+        ("files", "patterns", "V"),
+        ("schema", "expression", ""),
+    )),
+    "npz": ((), (
+        ("files", "patterns", "V"),
+        ("arrays", "strings", ""),
+        ("schema", "expression", ""),
+    )),
+    "padded_batch": ((), (
+        ("batch_size", "integer", "R"),
+        ("padded_shapes", "value", ""),
+        ("padding_values", "value", ""),
+        ("drop_remainder", "bool", ""),
+    )),
+    "parquet": ((), (
+        ("files", "patterns", "V"),
+        ("columns", "strings", ""),
+        ("schema", "expression", ""),
+    )),
+    "prefetch": ((), (
+        ("buffer_size", "integer", "R"),
+    )),
+    "ragged_batch": ((), (
+        ("batch_size", "integer", "R"),
+        ("drop_remainder", "bool", ""),
+    )),
+    "random": ((), (
+        ("seed", "integer", ""),
+        ("rerandomize_each_iteration", "bool or unset", ""),
+    )),
+    "range": ((), (
+        ("start", "integer", "R"),
+        ("stop", "integer", ""),
+        ("step", "integer", ""),
+    )),
+    "rebatch": ((), (
+        ("batch_sizes", "integers", "R"),
+        ("drop_remainder", "bool", ""),
+    )),
+    "rejection_resample": ((), (
+        ("class_fn", "function", "R"),
+        ("target_dist", "numbers", "R"),
+        ("initial_dist", "numbers", ""),
+        ("seed", "integer", ""),
+    )),
+    "repeat": ((), (
+        ("count", "integer", ""),
+    )),
+    "replica_slices": ((), (
+        ("n", "integer", "R"),
+    )),
+    "sample_from_datasets": (('[]datasets',), (
+        ("weights", "numbers", ""),
+        ("seed", "integer", ""),
+        ("stop_on_empty_dataset", "bool or unset", ""),
+        ("rerandomize_each_iteration", "bool or unset", ""),
+    )),
+    "save": ((), (
+        ("path", "string", "R"),
+    )),
+    "scan": ((), (
+        ("init", "value", "R"),
+        ("fn", "function", "R"),
+    )),
+    "shard": ((), (
+        ("num_shards", "integer", "R"),
+        ("index", "integer", "R"),
+        ("require_non_empty", "bool", ""),
+    )),
+    "shuffle": ((), (
+        ("buffer_size", "integer", "R"),
+        ("seed", "integer", ""),
+        ("reshuffle_each_iteration", "bool or unset", ""),
+    )),
+    "skip": ((), (
+        ("count", "integer", "R"),
+    )),
+    "snapshot": ((), (
+        ("path", "string", "R"),
+    )),
+    "take": ((), (
+        ("count", "integer", "R"),
+    )),
+    "take_while": ((), (
+        ("fn", "function", "R"),
+    )),
+    "tar": ((), (
+        ("files", "patterns", "V"),
+        ("compression", "string", ""),
+        ("members", "strings", ""),
+    )),
+    "text_line": ((), (
+        ("files", "patterns", "R"),
+        ("compression", "string", ""),
+    )),
+    "tfrecord": ((), (
+        ("files", "patterns", "V"),
+        ("compression", "string", ""),
+        ("num_parallel_reads", "integer", ""),
+        ("record_range", "integers", ""),
+        ("on_corrupt", "string", ""),
+        ("max_skipped", "integer", ""),
+        ("quarantine", "string", ""),
+        ("record_compression", "string", ""),
+        ("dictionary", "string", ""),
+    )),
+    "unbatch": ((), ()),
+    "unique": ((), ()),
+    "window": ((), (
+        ("size", "integer", "R"),
+        ("shift", "integer", ""),
+        ("stride", "integer", ""),
+        ("drop_remainder", "bool", ""),
+    )),
+    "with_options": ((), (
+        ("auto_shard_policy", "string", ""),
+        ("deterministic", "bool or unset", ""),
+        ("memory_limit", "integer", ""),
+    )),
+    "zip": (('*datasets',), ()),
+})
+
+
+class Methods:
+    """What Dataset inherits: a method for each op."""
+
+    __slots__ = ()
+
+    @_call.method
+    def assert_cardinality(self, cardinality: int) -> Dataset:
+        """Fails unless the input has that many elements, which makes their number known.
+
+        Args:
+            cardinality: The number of elements of the input; -1: without end.
+
+        Order: kept.
+        Memory: a block.
+        State: a counter.
+        Elements: cardinality.
+
+        Example:
+            mr.range(9).filter(lambda x: x % 2 == 0).assert_cardinality(5)
+        """
+
+    @_call.method
+    def batch(
+            self,
+            batch_size: int,
+            drop_remainder: bool = False,
+            *,
+            num_parallel_calls: int | Auto | None = None,
+            deterministic: bool | None = None,
+        ) -> Dataset:
+        """Groups consecutive elements along a new axis 0.
+
+        Args:
+            batch_size: Elements in a batch, at least 1.
+            drop_remainder: Drops a last batch of fewer than batch_size elements.
+            num_parallel_calls: Batches collected at once; the order is kept.
+            deterministic: Accepted for compatibility with tf.data: the order is always kept.
+                Default: True.
+
+        Order: kept.
+        Memory: a batch.
+        State: that of its inputs.
+        Elements: n / batch_size, rounded up; down with drop_remainder.
+
+        Example:
+            mr.range(10).batch(4)
+        """
+
+    @_call.method
+    def bucket_by_sequence_length(
+            self,
+            length_fn: Function,
+            boundaries: int | Sequence[int],
+            batch_sizes: int | Sequence[int],
+            padded_shapes: Any = None,
+            padding_values: Any = None,
+            pad_to_bucket_boundary: bool = False,
+            no_padding: bool = False,
+            drop_remainder: bool = False,
+        ) -> Dataset:
+        """Makes padded batches of elements of similar length.
+
+        Args:
+            length_fn: The length of an element, an integer.
+            boundaries: The lengths at which buckets end, in ascending order.
+            batch_sizes: Elements in a batch of each bucket; one more number than boundaries.
+            padded_shapes: As for padded_batch; none: to the largest in the batch.
+            padding_values: As for padded_batch; none: 0, false or the empty string.
+            pad_to_bucket_boundary: Pads open axes to one less than the bucket's boundary.
+            no_padding: Batches without padding: the elements of a bucket must have the same
+                shape.
+            drop_remainder: Drops incomplete batches at the end.
+
+        Order: batches as they fill; at the end the remaining ones, by bucket.
+        Memory: up to a batch for each bucket.
+        State: the elements held.
+        Elements: unknown; without end where the input is.
+
+        Example:
+            mr.range(1, 7).map(lambda x: mr.fn.ones([x])).bucket_by_sequence_length(lambda x: mr.fn.length(x), [3, 5], [2, 2, 2])
+        """
+
+    @_call.method
+    def cache(
+            self,
+            filename: Path | None = None,
+            *,
+            strict: bool = False,
+            graph: Path | None = None,
+        ) -> Dataset:
+        """Keeps the elements in memory or in a file; later passes do not read the input again.
+
+        Args:
+            filename: Keeps the elements in the file FILENAME.cache, for later runs too; else in
+                memory.
+            strict: Refuses the file if an input was written since, even if its size is the
+                same.
+            graph: Fingerprint of the graph whose elements these are, where several streams or
+                workers run parts of it, which set this; else that of the graph below.
+
+        Order: kept.
+        Memory: all elements; with a file, a block and the names of the files read.
+        State: a counter, and the input's position where recording began.
+        Elements: n.
+
+        Example:
+            mr.range(3).cache().repeat(2)
+        """
+
+    @_call.method
+    def concatenate(self, other: Dataset) -> Dataset:
+        """Emits the elements of one dataset, then those of another of the same types.
+
+        Order: the first input, then the second.
+        Memory: a block.
+        State: which input.
+        Elements: the sum of both.
+
+        Example:
+            mr.range(3).concatenate(mr.range(10, 12))
+        """
+
+    @_call.method
+    def enumerate(self, start: int = 0) -> Dataset:
+        """Pairs each element with its number.
+
+        Args:
+            start: Number of the first element.
+
+        Order: kept.
+        Memory: a block.
+        State: a counter.
+        Elements: n.
+
+        Example:
+            mr.range(5, 8).enumerate(start=1)
+        """
+
+    @_call.method
+    def filter(
+            self,
+            fn: Function,
+            *,
+            num_parallel_calls: int | Auto | None = None,
+            deterministic: bool | None = None,
+        ) -> Dataset:
+        """Keeps the elements for which a function returns true.
+
+        Args:
+            fn: True for the elements to keep.
+            num_parallel_calls: Blocks evaluated at once; auto: as needed; none: sequential.
+            deterministic: Keeps the order; false: emits elements as they are finished. Default:
+                True.
+
+        Order: kept.
+        Memory: a block for each parallel call.
+        State: that of its inputs.
+        Elements: unknown.
+
+        Example:
+            mr.range(10).filter(lambda x: x % 2 == 1)
+        """
+
+    @_call.method
+    def flat_map(self, fn: Function) -> Dataset:
+        """Concatenates the datasets that a function returns for the elements.
+
+        Args:
+            fn: Makes a dataset from each element.
+
+        Order: of each dataset kept, one after the other.
+        Memory: a block of the current dataset.
+        State: the current dataset: the element that it was made from, and its position.
+        Elements: n times that of the datasets, if it is the same for all.
+
+        Example:
+            mr.range(4).flat_map(lambda n: mr.range(n))
+        """
+
+    @_call.method
+    def global_shuffle(
+            self,
+            seed: int | None = None,
+            reshuffle_each_iteration: bool | None = None,
+        ) -> Dataset:
+        """Emits all records of indexed files in one random order, without a buffer.
+
+        Args:
+            seed: Fixes the order; drawn at random if absent.
+            reshuffle_each_iteration: Draws a new order in each epoch. Default: True.
+
+        Order: random: a permutation of all records.
+        Memory: the index, and a few hundred records.
+        State: two numbers and a counter.
+        Elements: n.
+
+        Example:
+            mr.tfrecord("train-*.tfrecord").global_shuffle(seed=42)
+        """
+
+    @_call.method
+    def group_by_window(
+            self,
+            key_fn: Function,
+            reduce_fn: Function,
+            window_size: Any = None,
+            *,
+            window_size_fn: Function | None = None,
+        ) -> Dataset:
+        """Groups elements with the same key into datasets, and concatenates what a function makes of
+        each.
+
+        Args:
+            key_fn: The key of an element, an integer.
+            reduce_fn: Makes a dataset from a key and the dataset of its elements.
+            window_size: Elements that make a group full, at least 1; an integer, or a function
+                of the key.
+            window_size_fn: The size as a function of the key, under tf.data's name.
+
+        Order: windows as they fill; at the end the remaining ones, by key.
+        Memory: up to a window for each key.
+        State: the elements held.
+        Elements: unknown; without end where the input is.
+
+        Example:
+            mr.range(10).group_by_window(lambda x: x % 2, lambda key, w: w.batch(3), 3)
+        """
+
+    @_call.method
+    def ignore_errors(self, log_warning: bool = False, *, max: int | None = None) -> Dataset:
+        """Drops elements that failed; errors that belong to no element pass.
+
+        Args:
+            log_warning: Logs each error that is dropped.
+            max: Errors to drop in a pass; one more is returned. None: any number.
+
+        Order: kept.
+        Memory: a block.
+        State: the number of dropped elements.
+        Elements: unknown.
+
+        Example:
+            mr.from_tensor_slices([2, 0, 1]).map(lambda x: 2 // x).ignore_errors(max=10)
+        """
+
+    @_call.method
+    def interleave(
+            self,
+            fn: Function,
+            cycle_length: int | Auto | None = None,
+            block_length: int | None = None,
+            num_parallel_calls: int | Auto | None = None,
+            *,
+            deterministic: bool | None = None,
+        ) -> Dataset:
+        """Cycles through the datasets that a function returns, taking elements of each in turn.
+
+        Args:
+            fn: Makes a dataset from each element.
+            cycle_length: Datasets taken in turn; auto: 16.
+            block_length: Elements taken from one before the next.
+            num_parallel_calls: Datasets read at once; auto: as the consumer needs; none:
+                sequential.
+            deterministic: Keeps the order; false: emits elements as they become available.
+                Default: True.
+
+        Order: block_length elements of each dataset in turn; with deterministic=false as they come.
+        Memory: a block of each of cycle_length datasets.
+        State: each open dataset: the element that it was made from, and its position.
+        Elements: n times that of the datasets, if it is the same for all.
+
+        Example:
+            mr.range(4).interleave(lambda n: mr.range(n), cycle_length=2)
+        """
+
+    @_call.method
+    def map(
+            self,
+            fn: Function,
+            num_parallel_calls: int | Auto | None = None,
+            *,
+            deterministic: bool | None = None,
+        ) -> Dataset:
+        """Replaces each element with the result of a function.
+
+        Args:
+            fn: Computes the new element.
+            num_parallel_calls: Blocks evaluated at once; auto: as needed; none: sequential.
+            deterministic: Keeps the order; false: emits elements as they are finished. Default:
+                True.
+
+        Order: kept; with deterministic=false as they come.
+        Memory: a block for each parallel call.
+        State: that of its inputs.
+        Elements: n.
+
+        Example:
+            mr.range(5).map(lambda x: x * x, num_parallel_calls=2)
+        """
+
+    @_call.method
+    def padded_batch(
+            self,
+            batch_size: int,
+            padded_shapes: Any = None,
+            padding_values: Any = None,
+            drop_remainder: bool = False,
+        ) -> Dataset:
+        """Groups consecutive elements, each padded to a common shape.
+
+        Args:
+            batch_size: Elements in a batch, at least 1.
+            padded_shapes: Shapes to pad to, structured like the element; -1 or none: the
+                largest in the batch.
+            padding_values: Value to pad with, for all components or structured like the
+                element; a number takes the component's type. Default: 0 or "".
+            drop_remainder: Drops a last batch of fewer than batch_size elements.
+
+        Order: kept.
+        Memory: a batch.
+        State: that of its inputs.
+        Elements: n / batch_size, rounded up; down with drop_remainder.
+
+        Example:
+            mr.range(1, 5).map(lambda x: mr.fn.zeros([x])).padded_batch(2)
+        """
+
+    @_call.method
+    def prefetch(self, buffer_size: int | Auto) -> Dataset:
+        """Reads ahead on another thread; passes its input through.
+
+        Args:
+            buffer_size: Elements read ahead; auto, 0 or -1: blocks as the consumer needs.
+
+        Order: kept.
+        Memory: buffer_size elements.
+        State: that of its inputs.
+        Elements: n.
+
+        Example:
+            mr.range(5).map(lambda x: x + 1).prefetch(2)
+        """
+
+    @_call.method
+    def ragged_batch(self, batch_size: int, drop_remainder: bool = False) -> Dataset:
+        """Groups consecutive elements, whose lengths may differ, along a new axis 0.
+
+        Args:
+            batch_size: Elements in a batch, at least 1.
+            drop_remainder: Drops a last batch of fewer than batch_size elements.
+
+        Order: kept.
+        Memory: a batch.
+        State: that of its inputs.
+        Elements: n / batch_size, rounded up; down with drop_remainder.
+
+        Example:
+            mr.range(4).map(lambda x: mr.fn.ones([x])).ragged_batch(2)
+        """
+
+    @_call.method
+    def rebatch(
+            self,
+            batch_sizes: int | Sequence[int],
+            drop_remainder: bool = False,
+        ) -> Dataset:
+        """Regroups the rows of batches into batches of the given sizes.
+
+        Args:
+            batch_sizes: Rows of an element, or a list of sizes to cycle through; 0 makes an
+                empty element.
+            drop_remainder: Drops an incomplete last element.
+
+        Order: kept.
+        Memory: a batch that is cut.
+        State: counters.
+        Elements: unknown.
+
+        Example:
+            mr.range(12).batch(4).rebatch(6)
+        """
+
+    @_call.method
+    def rejection_resample(
+            self,
+            class_fn: Function,
+            target_dist: Sequence[float],
+            initial_dist: Sequence[float] | None = None,
+            seed: int | None = None,
+        ) -> Dataset:
+        """Drops elements at random so that classes have the target frequencies; emits (class,
+        element).
+
+        Args:
+            class_fn: The class of an element, an integer from 0.
+            target_dist: Target frequency of each class, in proportion.
+            initial_dist: Current frequency of each class, in proportion; counted while running
+                if absent.
+            seed: Fixes which elements are dropped; drawn at random if absent.
+
+        Order: kept.
+        Memory: a counter for each class.
+        State: the counters and the draws.
+        Elements: unknown.
+
+        Example:
+            mr.range(20).rejection_resample(lambda x: x % 2, [0.9, 0.1], initial_dist=[0.5, 0.5], seed=1)
+        """
+
+    @_call.method
+    def repeat(self, count: int | None = None) -> Dataset:
+        """Repeats the input, with a new iterator for each pass.
+
+        Args:
+            count: Number of epochs; 0: none, negative: without end.
+
+        Order: kept.
+        Memory: a block.
+        State: which pass.
+        Elements: n times count.
+
+        Example:
+            mr.range(3).repeat(2)
+        """
+
+    @_call.method
+    def replica_slices(self, n: int) -> Dataset:
+        """Cuts each element into n equal slices along axis 0; the last ones may be short or empty.
+
+        Args:
+            n: Slices of each element, at least 1.
+
+        Order: kept.
+        Memory: a block.
+        State: a counter.
+        Elements: n times the number of slices.
+
+        Example:
+            mr.range(8).batch(4).replica_slices(3)
+        """
+
+    @_call.method
+    def save(self, path: Path) -> Dataset:
+        """Passes elements through and writes them to a folder, for load.
+
+        Args:
+            path: The folder to write the elements to.
+
+        Order: kept.
+        Memory: a block.
+        State: a counter, and the input's position at its start.
+        Elements: n.
+
+        Example:
+            mr.range(3).save("saved")
+        """
+
+    @_call.method
+    def scan(self, init: Any, fn: Function) -> Dataset:
+        """Emits the outputs of a function of a running state and each element.
+
+        Args:
+            init: The first state: a value, or a tuple or record of them.
+            fn: Computes the next state and the output from the state and an element.
+
+        Order: kept, one element after the other.
+        Memory: the state of the function.
+        State: the state of the function.
+        Elements: n.
+
+        Example:
+            mr.range(5).scan(0, lambda s, x: (s + x, s))
+        """
+
+    @_call.method
+    def shard(self, num_shards: int, index: int, *, require_non_empty: bool = False) -> Dataset:
+        """Keeps every num_shards-th element.
+
+        Args:
+            num_shards: Shards in all; -1: to be replaced by the rewrite.
+            index: The shard to keep, from 0.
+            require_non_empty: Fails if the input has elements, but fewer than num_shards.
+
+        Order: kept.
+        Memory: a block.
+        State: a counter.
+        Elements: n / num_shards, rounded up for the first ones.
+
+        Example:
+            mr.range(10).shard(3, 1)
+        """
+
+    @_call.method
+    def shuffle(
+            self,
+            buffer_size: int,
+            seed: int | None = None,
+            reshuffle_each_iteration: bool | None = None,
+        ) -> Dataset:
+        """Emits the elements in random order, each drawn from a buffer of the next ones.
+
+        Args:
+            buffer_size: Elements held, at least 1; -2: the whole dataset.
+            seed: Fixes the order; drawn at random if absent.
+            reshuffle_each_iteration: Draws a new order in each epoch. Default: True.
+
+        Order: random, from a buffer.
+        Memory: buffer_size elements.
+        State: the input's position at its start and counters; the elements where the input cannot be read again.
+        Elements: n.
+
+        Example:
+            mr.range(10).shuffle(10, seed=42)
+        """
+
+    @_call.method
+    def skip(self, count: int) -> Dataset:
+        """Leaves out the first elements.
+
+        Args:
+            count: Elements to leave out; negative: all.
+
+        Order: kept.
+        Memory: a block.
+        State: a counter.
+        Elements: n less count.
+
+        Example:
+            mr.range(10).skip(7)
+        """
+
+    @_call.method
+    def snapshot(self, path: Path) -> Dataset:
+        """Keeps the elements in a file named after their graph; later runs of the same graph read
+        them.
+
+        Args:
+            path: The folder of the snapshots, one for each graph.
+
+        Order: kept.
+        Memory: a block.
+        State: a counter, and the input's position at its start.
+        Elements: n.
+
+        Example:
+            mr.range(3).snapshot("snapshots")
+        """
+
+    @_call.method
+    def take(self, count: int) -> Dataset:
+        """Emits the first elements and ends.
+
+        Args:
+            count: Elements to keep; negative: all.
+
+        Order: kept.
+        Memory: a block.
+        State: a counter.
+        Elements: count, or n if that is less.
+
+        Example:
+            mr.range(10).take(3)
+        """
+
+    @_call.method
+    def take_while(self, fn: Function) -> Dataset:
+        """Ends before the first element for which a function returns false.
+
+        Args:
+            fn: True as long as elements are to be taken.
+
+        Order: kept.
+        Memory: a block.
+        State: whether it has ended.
+        Elements: unknown.
+
+        Example:
+            mr.range(10).take_while(lambda x: x < 4)
+        """
+
+    @_call.method
+    def unbatch(self) -> Dataset:
+        """Splits each element along axis 0.
+
+        Order: kept.
+        Memory: an element.
+        State: the rows taken of the current element.
+        Elements: n times axis 0 if known; right after a batch, as many as before it.
+
+        Example:
+            mr.range(10).batch(4).unbatch()
+        """
+
+    @_call.method
+    def unique(self) -> Dataset:
+        """Drops elements that occurred before.
+
+        Order: kept.
+        Memory: a copy of each value so far.
+        State: the values so far.
+        Elements: unknown.
+
+        Example:
+            mr.from_tensor_slices([1, 3, 1, 2, 3]).unique()
+        """
+
+    @_call.method
+    def window(
+            self,
+            size: int,
+            shift: int | None = None,
+            stride: int = 1,
+            drop_remainder: bool = False,
+        ) -> Dataset:
+        """Makes datasets of consecutive elements, one for each component.
+
+        Args:
+            size: Elements in a window, at least 1.
+            shift: Elements from the start of one window to the start of the next; default:
+                size.
+            stride: Step between the elements of a window.
+            drop_remainder: Drops windows that the end of the input cuts short.
+
+        Order: kept, within each window.
+        Memory: the elements that later windows need.
+        State: the elements held.
+        Elements: the number of windows.
+
+        Example:
+            mr.range(7).window(3, shift=2, drop_remainder=True).flat_map(lambda w: w.batch(3))
+        """
+
+    @_call.method
+    def with_options(
+            self,
+            *,
+            auto_shard_policy: Literal["AUTO", "FILE", "DATA", "OFF", "HINT", "RANGE"] | None = None,
+            deterministic: bool | None = None,
+            memory_limit: int = 0,
+        ) -> Dataset:
+        """Sets options for the whole graph.
+
+        Args:
+            auto_shard_policy: How a distributed dataset is split over workers. One of "AUTO",
+                "FILE", "DATA", "OFF", "HINT", "RANGE".
+            deterministic: Keeps the order in ops that do not set deterministic themselves.
+                Default: True.
+            memory_limit: Limit of the process's resident bytes: at the limit less is read
+                ahead; 0: none.
+
+        Order: kept.
+        Memory: a block.
+        State: that of its inputs.
+        Elements: n.
+
+        Example:
+            mr.range(3).with_options(auto_shard_policy="DATA")
+        """
+
+    @_call.method
+    def zip(self, *others: Dataset) -> Dataset:
+        """Combines one element of each input; ends with the shortest.
+
+        Order: of each input kept.
+        Memory: a block of each input.
+        State: that of its inputs.
+        Elements: that of the shortest input.
+
+        Example:
+            mr.zip(mr.range(3), mr.range(10, 20))
+        """
+
+
+@_call.source
+def arrow(
+        *files: Paths,
+        columns: str | Sequence[str] | None = None,
+        schema: Features | None = None,
+    ) -> Dataset:
+    """The rows of Arrow IPC files (streams and files), as records of their columns.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        columns: The columns to read; "x.a" is field a of column x; default: all.
+        schema: {"name": dtype, ...}: the columns and their types, instead of those of the
+            first file; dtype[] is a list, and feature(dtype, default=v) a column that may
+            be null or missing.
+
+    Order: by file, then by row.
+    Memory: a record batch, and the dictionaries of the columns.
+    State: file and row.
+    Elements: the rows of all files; unknown for a pipe.
+
+    Example:
+        mr.arrow("people-*.arrow", schema={"name": mr.bytes, "age": mr.int64})
+    """
+
+
+@_call.source
+def choose_from_datasets(
+        datasets: Sequence[Dataset],
+        choice_dataset: Dataset,
+        stop_on_empty_dataset: bool | None = None,
+    ) -> Dataset:
+    """Takes each element from the dataset whose number the last dataset yields.
+
+    Args:
+        stop_on_empty_dataset: Ends with the first dataset that ends; false: ignores its
+            numbers from then on. Default: True.
+
+    Order: of each input kept; between them as the last input says.
+    Memory: a block of each input.
+    State: that of its inputs.
+    Elements: unknown; without end where every input is.
+
+    Example:
+        mr.choose_from_datasets([mr.range(3), mr.range(10, 13)], mr.from_tensor_slices([0, 1, 1, 0]))
+    """
+
+
+@_call.source
+def counter(start: int = 0, step: int | None = None) -> Dataset:
+    """Counts from start by step, without end.
+
+    Args:
+        start: First number.
+        step: Distance from one number to the next.
+
+    Order: by number.
+    Memory: a block.
+    State: a counter.
+    Elements: without end.
+
+    Example:
+        mr.counter(5, step=2).take(3)
+    """
+
+
+@_call.source
+def csv(
+        files: Paths,
+        features: Features,
+        header: bool | None = None,
+        *,
+        sep: Path | None = None,
+        compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '',
+    ) -> Dataset:
+    """The rows of CSV files, as records or tuples of typed fields.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        features: {"name": feature, ...}, or a list of features by their places. A feature
+            is a dtype, or feature(dtype, default=v) if the field may be empty.
+        header: The first line of each file names its columns. Default: True.
+        sep: The character between fields; a comma if absent.
+        compression: Compression of the files as a whole; empty: detected by their first
+            bytes. One of "", "GZIP", "ZLIB", "ZSTD".
+
+    Order: by file, then by line.
+    Memory: the current chunk, and the file's read-ahead.
+    State: file, offset and line.
+    Elements: unknown.
+
+    Example:
+        mr.csv("table.csv", {"name": mr.bytes, "x": mr.float32})
+    """
+
+
+@_call.source
+def files(*files: Paths, compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '') -> Dataset:
+    """Whole files: {"contents": bytes, "path": bytes}.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        compression: Compression of the files as a whole; empty: none. One of "", "GZIP",
+            "ZLIB", "ZSTD".
+
+    Order: by file.
+    Memory: a file.
+    State: which file.
+    Elements: unknown.
+
+    Example:
+        mr.files("notes-*.txt").map(lambda f: f["contents"])
+    """
+
+
+@_call.source
+def fixed_length_record(
+        files: Paths,
+        record_bytes: int,
+        header_bytes: int = 0,
+        footer_bytes: int = 0,
+        *,
+        compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '',
+    ) -> Dataset:
+    """The records of files in which all records have the same length.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        record_bytes: Bytes of a record; at least 1.
+        header_bytes: Bytes skipped at the beginning of each file.
+        footer_bytes: Bytes skipped at the end of each file.
+        compression: Compression of the files as a whole; empty: none. One of "", "GZIP",
+            "ZLIB", "ZSTD".
+
+    Order: by file, then by record.
+    Memory: the current chunk, and the file's read-ahead.
+    State: file and offset.
+    Elements: unknown.
+
+    Example:
+        mr.fixed_length_record("labels.bin", 1, header_bytes=8)
+    """
+
+
+@_call.source
+def image_folder(dir: Path, *, extensions: str | Sequence[str] | None = None) -> Dataset:
+    """Images labelled by their folders: {"image": bytes, "label": int64, "path": bytes}.
+
+    Args:
+        dir: The folder with a subfolder for each class.
+        extensions: The extensions of images, in lower or upper case; default: "jpg", "jpeg"
+            and "png".
+
+    Order: by folder, then by name.
+    Memory: an image.
+    State: which image.
+    Elements: unknown.
+
+    Example:
+        mr.image_folder("pets").map(lambda x: (x["image"], x["label"]))
+    """
+
+
+@_call.source
+def jsonl(
+        files: Paths,
+        features: Features,
+        *,
+        compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '',
+    ) -> Dataset:
+    """The objects of JSON-lines files, as records of typed fields.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        features: {"name": feature, ...}: the values to read from each object. A feature is
+            a dtype, with a shape after it ([3, 4]; [] for any length), or feature(dtype,
+            shape=[..], default=v) where it may be missing; json gives the text of a value.
+            {"name": feature, ...} is a record, and [{"name": feature, ...}] a list of
+            records, each feature of which is a list.
+        compression: Compression of the files as a whole; empty: detected by their first
+            bytes. One of "", "GZIP", "ZLIB", "ZSTD".
+
+    Order: by file, then by line.
+    Memory: the current chunk, and the file's read-ahead.
+    State: file, offset and line.
+    Elements: unknown.
+
+    Example:
+        mr.jsonl("people-*.jsonl", {"name": mr.bytes, "age": mr.fn.feature(mr.int64, default=-1)})
+    """
+
+
+@_call.source
+def list_files(
+        *patterns: str | Sequence[str],
+        shuffle: bool = False,
+        seed: int | None = None,
+    ) -> Dataset:
+    """The names of the files that match patterns, sorted.
+
+    Args:
+        patterns: Patterns of paths; * ? and [..] match within one part of a path. A part
+            that exists as it is written is a name.
+        shuffle: Emits the names in a different order in each epoch.
+        seed: Fixes the order of shuffle; drawn at random if absent.
+
+    Order: by name; random with shuffle.
+    Memory: all names.
+    State: a counter, and two numbers of the order.
+    Elements: unknown.
+
+    Example:
+        mr.list_files("*.md")
+    """
+
+
+@_call.source
+def load(path: Path, *, allow_datasets: bool = False) -> Dataset:
+    """The elements that save wrote to a folder.
+
+    Args:
+        path: The folder that save wrote to.
+        allow_datasets: Elements may be datasets: graphs that the file's writer chose. Those
+            that write files are refused all the same.
+
+    Order: as save wrote them.
+    Memory: a block.
+    State: a counter.
+    Elements: as many as were saved.
+
+    Example:
+        mr.load("elements")
+    """
+
+
+@_call.source
+def npy(*files: Paths, schema: Features | None = None) -> Dataset:
+    """The entries of numpy's NPY files along axis 0; a structured type makes records.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        schema: The type of the elements, float32[28, 28] or {"name": dtype[..], ...},
+            instead of that of the first file.
+
+    Order: by file, then along axis 0.
+    Memory: the chunk at hand, and what is read of the file ahead; a file in Fortran's order as a whole.
+    State: file and entry.
+    Elements: the entries that the files say.
+
+    Example:
+        mr.npy("points-*.npy", schema=mr.int64[2])
+    """
+
+
+@_call.source
+def npz(
+        *files: Paths,
+        arrays: str | Sequence[str] | None = None,
+        schema: Features | None = None,
+    ) -> Dataset:
+    """The entries of the arrays of numpy's NPZ files along axis 0, as records.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        arrays: The names of the arrays that are read; if absent all.
+        schema: {"name": dtype[..], ...}: the arrays and the types of their entries, instead
+            of those of the first file.
+
+    Order: by file, then along axis 0.
+    Memory: the arrays of a file that are read.
+    State: file and entry.
+    Elements: the entries that the files say.
+
+    Example:
+        mr.npz("arrays-*.npz", schema={"x": mr.int64[2], "y": mr.int64[2]})
+    """
+
+
+@_call.source
+def parquet(
+        *files: Paths,
+        columns: str | Sequence[str] | None = None,
+        schema: Features | None = None,
+    ) -> Dataset:
+    """The rows of Parquet files, as records of their columns.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        columns: The columns to read; "x.a" is field a of column x; default: all.
+        schema: {"name": dtype, ...}: the columns and their types, instead of those of the
+            first file; dtype[] is a list, and feature(dtype, default=v) a column that may
+            be null or missing.
+
+    Order: by file, then by row.
+    Memory: a page of each column, its dictionary, and about 256 KiB of decoded rows.
+    State: file and row.
+    Elements: the number of rows that the files say.
+
+    Example:
+        mr.parquet("people-*.parquet", schema={"name": mr.bytes, "age": mr.int64})
+    """
+
+
+@_call.source
+def random(
+        seed: int | None = None,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset:
+    """Random 32-bit numbers, without end; the same in each epoch.
+
+    Args:
+        seed: Fixes the numbers; drawn at random if absent.
+        rerandomize_each_iteration: Draws new numbers in each epoch. Default: False.
+
+    Order: random.
+    Memory: a block.
+    State: two numbers and a counter.
+    Elements: without end.
+
+    Example:
+        mr.random(seed=4).take(3)
+    """
+
+
+@_call.source
+def range(start: int, stop: int | None = None, step: int | None = None) -> Dataset:
+    """Counts from start to stop by step, as Python's range.
+
+    Args:
+        start: First number; given alone it is the stop, and the first number is 0.
+        stop: End of the numbers, exclusive.
+        step: Distance from one number to the next; not 0, may be negative.
+
+    Order: by number.
+    Memory: a block.
+    State: a counter.
+    Elements: (stop - start) / step, rounded up.
+
+    Example:
+        mr.range(2, 10, 3)
+    """
+
+
+@_call.source
+def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Sequence[float] | None = None,
+        seed: int | None = None,
+        stop_on_empty_dataset: bool | None = None,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset:
+    """Takes each element from a dataset drawn at random.
+
+    Args:
+        weights: How often each dataset is drawn, in proportion; equally often if absent.
+        seed: Fixes the order; drawn at random if absent.
+        stop_on_empty_dataset: Ends with the first dataset that ends; false: continues with
+            the others. Default: False.
+        rerandomize_each_iteration: Draws a new order in each epoch. Default: False.
+
+    Order: of each input kept; between them random.
+    Memory: a block of each input.
+    State: the draws.
+    Elements: unknown; without end where an input with a weight is.
+
+    Example:
+        mr.sample_from_datasets([mr.range(5), mr.range(10, 15)], weights=[0.5, 0.5], seed=42)
+    """
+
+
+@_call.source
+def tar(
+        *files: Paths,
+        compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '',
+        members: str | Sequence[str] | None = None,
+    ) -> Dataset:
+    """The records of tar archives (WebDataset): {"__key__": bytes, "jpg": bytes, ...}.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        compression: Compression of the files as a whole; empty: detected by their first
+            bytes. One of "", "GZIP", "ZLIB", "ZSTD".
+        members: The members to read of each record; default: those of the first record of
+            the first file. "jpg;jpeg;png": whichever the record has, as component jpg;
+            "txt?": empty if it has none.
+
+    Order: by archive, then in archive order.
+    Memory: a record.
+    State: file and record.
+    Elements: unknown.
+
+    Example:
+        mr.tar("shard-*.tar", members=["jpg", "cls"])
+    """
+
+
+@_call.source
+def text_line(
+        files: Paths,
+        *,
+        compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '',
+    ) -> Dataset:
+    """The lines of text files, without line ends.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        compression: Compression of the files as a whole; empty: detected by their first
+            bytes. One of "", "GZIP", "ZLIB", "ZSTD".
+
+    Order: by file, then by line.
+    Memory: the current chunk, and the file's read-ahead.
+    State: file and offset.
+    Elements: unknown.
+
+    Example:
+        mr.text_line("notes-*.txt")
+    """
+
+
+@_call.source
+def tfrecord(
+        *files: Paths,
+        compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '',
+        num_parallel_reads: int | Auto | None = None,
+        record_range: int | Sequence[int] | None = None,
+        on_corrupt: Literal["error", "skip"] | None = None,
+        max_skipped: int | None = None,
+        quarantine: Path | None = None,
+        record_compression: Literal["", "ZSTD"] = '',
+        dictionary: Path | None = None,
+    ) -> Dataset:
+    """The records of TFRecord files, checksums verified.
+
+    Args:
+        files: Paths, or patterns; several are read in the order given.
+        compression: Compression of the files as a whole; empty: none. One of "", "GZIP",
+            "ZLIB", "ZSTD".
+        num_parallel_reads: Files read at once, a record of each in turn; auto: 16.
+        record_range: [i, n]: part i of n equal parts of all records together, by the files'
+            indexes.
+        on_corrupt: Treats a damaged record as an error, or skips to the next valid one. One
+            of "error", "skip".
+        max_skipped: Maximum number of damaged places to skip in a pass; one more is an
+            error.
+        quarantine: Folder for skipped bytes, a file for each damaged place.
+        record_compression: Compression of each record by itself (write --compress
+            zstd-record); empty: none. One of "", "ZSTD".
+        dictionary: File of the zstd dictionary; none: PREFIX.dict, for records that name
+            one.
+
+    Order: by file, then by record; with num_parallel_reads a record of each file in turn.
+    Memory: the current chunk of each open file, and its read-ahead.
+    State: file and offset.
+    Elements: the number of records if all files have an index, else unknown.
+
+    Example:
+        mr.tfrecord("train-*.tfrecord", num_parallel_reads=4)
+    """
+
+
+@_call.source
+def zip(*datasets: Dataset) -> Dataset:
+    """Combines one element of each input; ends with the shortest.
+
+    Order: of each input kept.
+    Memory: a block of each input.
+    State: that of its inputs.
+    Elements: that of the shortest input.
+
+    Example:
+        mr.zip(mr.range(3), mr.range(10, 20))
+    """
+
+
+SOURCES = ("arrow", "choose_from_datasets", "counter", "csv", "files", "fixed_length_record", "image_folder", "jsonl", "list_files", "load", "npy", "npz", "parquet", "random", "range", "sample_from_datasets", "tar", "text_line", "tfrecord", "zip")

@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Iterators: they run a dataset, and make numpy arrays of its elements."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import weakref
+from typing import TYPE_CHECKING, Any, Callable
+
+from . import _fast
+from ._errors import Error, FailedPrecondition, InvalidArgument, check
+from ._ffi import ffi, lib
+from ._report import Stats, since, stats_of, write_trace
+from ._types import plan_of
+
+if TYPE_CHECKING:
+    from ._dataset import Dataset
+
+VERSION = 1  # of state_dict()
+LATEST = 1 << 62  # an epoch after all others
+
+
+class Engine:
+    """An `mr_iterator` of a dataset, which passes over it once for each Iterator. Between them it
+    rests: it has no threads and no files, but what lasts, the caches and the states of shuffles."""
+
+    def __init__(self, ds: Dataset, options: Options, ledger: Ledger | None) -> None:
+        self.it = ffi.NULL
+        self.ds = ds._pointer()
+        self.options = options
+        self.ledger = ledger
+        self.generation = _fast.generation()
+        self.epochs = 0  # begun
+        _engines.add(self)
+        made, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
+        check(lib.mr_cancel_new(ffi.NULL, made, st), st)
+        cancel = ffi.gc(made[0], lib.mr_cancel_unref)
+        opts = ffi.new("mr_iterator_opts *")
+        options.fill(opts)
+        opts.cancel = cancel
+        opts.ledger = ledger.pointer if ledger is not None else ffi.NULL
+        out = ffi.new("mr_iterator **")
+        guarded(ffi.NULL, cancel, lambda st: lib.mr_iterator_open(out, self.ds, opts, st))
+        self.it = out[0]
+        self.epochs = 1
+
+    def begin(self, epoch: int) -> None:
+        """Goes to the beginning of that epoch, which is not before the present one."""
+        if self.epochs <= epoch:
+            self.rest()
+        while self.epochs <= epoch:
+            guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_rewind(self.it, st))
+            self.epochs += 1
+
+    def save(self) -> bytes:
+        out, size, st = ffi.new("void **"), ffi.new("size_t *"), ffi.new("mr_status *")
+        check(lib.mr_iterator_save(self.it, out, size, st), st)
+        data = bytes(ffi.buffer(out[0], size[0]))
+        lib.mr_free(out[0])
+        return data
+
+    def restore(self, position: bytes) -> None:
+        guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_restore(self.it, position, len(position), st))
+
+    def rest(self) -> None:
+        """Ends its threads."""
+        st = ffi.new("mr_status *")
+        check(lib.mr_iterator_rest(self.it, st), st)
+
+    @property
+    def usable(self) -> bool:
+        return self.it != ffi.NULL and self.generation == _fast.generation()
+
+    def close(self) -> None:
+        it, self.it = self.it, ffi.NULL
+        ledger, self.ledger = self.ledger, None
+        if it != ffi.NULL:
+            lib.mr_iterator_close(it)
+        if ledger is not None and self.generation == _fast.generation():
+            ledger.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "generation", None) is not None:
+            self.close()
+
+
+def guarded(it: Any, cancel: Any, call: Callable[[Any], int]) -> None:
+    """A call that may take long: Ctrl-C ends it."""
+    st = ffi.new("mr_status *")
+    _fast.guarded(_address(it), _address(cancel), lambda: check(call(st), st))
+
+
+def _address(pointer: Any) -> int:
+    return int(ffi.cast("intptr_t", pointer))
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+class Ledger:
+    """A file that lists the records of every element; `millrace why` reads it."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        out, st = ffi.new("mr_ledger **"), ffi.new("mr_status *")
+        check(lib.mr_ledger_create(os.fsencode(path), False, out, st), st)
+        self.pointer = out[0]
+
+    def close(self) -> None:
+        pointer, self.pointer = self.pointer, ffi.NULL
+        st = ffi.new("mr_status *")
+        check(lib.mr_ledger_close(pointer, st), st)
+
+
+_units = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def bytes_of(limit: int | str | None) -> int:
+    """1000000, "512M" and "2G" as bytes; None: 0."""
+    if limit is None:
+        return 0
+    if isinstance(limit, int) and not isinstance(limit, bool):
+        return limit
+    text = limit.strip().upper() if isinstance(limit, str) else ""
+    unit = text[-1:] if text[-1:] in _units else ""
+    number = text[: len(text) - len(unit)]
+    if not number.isdecimal():
+        raise InvalidArgument(f"a memory limit is a number of bytes, or text such as '512M' or '2G', not {limit!r}")
+    return int(number) * _units[unit]
+
+
+class Options:
+    """How a dataset is run; iterators with equal options can share an engine."""
+
+    def __init__(self, seed: int | None, threads: int | None, memory_limit: int | str | None) -> None:
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
+            raise TypeError(f"threads is a number, or None for one a processor, not {threads!r}")
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise TypeError(f"a seed is an int, not {seed!r}")
+        self.key = (seed, threads, bytes_of(memory_limit))
+
+    def fill(self, opts: Any) -> None:
+        seed, threads, limit = self.key
+        opts.positions = True
+        if seed is not None:
+            opts.has_seed, opts.seed = True, seed & 0xFFFFFFFFFFFFFFFF
+        if threads is not None:
+            opts.has_threads, opts.threads = True, threads
+        opts.memory_limit = limit
+        opts.trace_spans = TRACE_SPANS
+
+
+TRACE_SPANS = 1 << 14  # the longest ones are kept
+
+
+class Shared:
+    """What the iterators of one Dataset object share."""
+
+    def __init__(self) -> None:
+        self.epochs = 0  # begun by its iterators
+        self.idle: Engine | None = None  # of the iterator that ended last
+        self.done: weakref.ref[Iterator] | None = None  # one that ended and still has its engine
+
+
+class Iterator(_fast.Iterator):
+    """Runs a dataset from its first element to its last: `iter(ds)`, or `ds.iterator(...)`.
+
+        >>> import millrace as mr
+        >>> it = iter(mr.from_text("range(10)"))
+        >>> next(it), next(it)
+        (0, 1)
+        >>> state = it.state_dict()
+        >>> next(it)
+        2
+        >>> it.load_state_dict(state)
+        >>> next(it)
+        2
+
+    It is a context manager; `close()` or the end of the with block ends its threads, as does
+    dropping it.
+    """
+
+    def __init__(
+        self,
+        ds: Dataset,
+        *,
+        format: str = "numpy",
+        strings: str = "bytes",
+        seed: int | None = None,
+        threads: int | None = None,
+        memory_limit: int | str | None = None,
+        ledger: str | os.PathLike[str] | None = None,
+    ) -> None:
+        from ._formats import converter
+
+        ds._pointer()
+        self._engine: Engine | None = None
+        self._closed = False
+        self._done = False
+        self._before = self._last_stats = Stats([])
+        self._saved: bytes | None = None  # its position, where it has no engine any more
+        self._options = Options(seed, threads, memory_limit)
+        self._convert, self._str = converter(format, strings)
+        self._ledger = ledger
+        self.dataset = ds
+        if ds._shared is None:
+            ds._shared = Shared()
+        self._epoch = ds._shared.epochs
+        ds._shared.epochs += 1
+
+    # ---- called by millrace._fast, with the lock
+
+    def _open(self) -> None:
+        """Gets an engine for the first element, or goes on after an interrupt."""
+        if self._closed or self._done:
+            return
+        engine = self._engine
+        if engine is not None:
+            position = engine.save()
+            engine.rest()
+            engine.restore(position)
+            self._resumed()
+            return
+        engine = self._claim(self._epoch)
+        try:
+            if self._saved is not None:
+                engine.restore(self._saved)
+                engine.epochs = self._epoch + 1
+            else:
+                engine.begin(self._epoch)
+        except BaseException:
+            engine.close()
+            raise
+        self._saved = None
+        self._attach_engine(engine)
+
+    def _ended(self) -> None:
+        self._done = True
+        shared = self.dataset._shared
+        assert shared is not None
+        if self._ledger is None:
+            shared.done = weakref.ref(self)
+
+    # ---- engines
+
+    def _claim(self, epoch: int) -> Engine:
+        """An engine that has not begun a later epoch."""
+        shared = self.dataset._shared
+        assert shared is not None
+        if self._ledger is not None:
+            return Engine(self.dataset, self._options, Ledger(self._ledger))
+        last = shared.done() if shared.done is not None else None
+        if last is not None and not last._foreign:
+            last._hand_back(keep_position=True)
+        shared.done = None
+        idle = shared.idle
+        if idle is not None and not idle.usable:
+            shared.idle = None
+        elif idle is not None and idle.options.key == self._options.key and idle.epochs <= epoch:
+            shared.idle = None
+            return idle
+        return Engine(self.dataset, self._options, None)
+
+    def _attach_engine(self, engine: Engine) -> None:
+        self._engine = engine
+        self._before = stats_of(engine.it)
+        spec = lib.mr_dataset_spec(engine.ds)
+        n = lib.mr_spec_n_leaves(spec)
+        self._attach(
+            _address(engine.it),
+            plan_of(spec),
+            [bool(lib.mr_spec_leaf(spec, i).ragged) for i in range(n)],
+            self._convert,
+            self._str,
+        )
+
+    def _hand_back(self, keep_position: bool = False) -> None:
+        """Returns the engine to the dataset, for the next epoch."""
+        engine, self._engine = self._engine, None
+        if engine is None:
+            return
+        self._detach()
+        if engine.usable:
+            self._last_stats = since(stats_of(engine.it), self._before)
+        if keep_position:
+            try:
+                self._saved = engine.save()
+            except Error:
+                self._saved = None
+        if not engine.usable or engine.ledger is not None:
+            engine.close()
+            return
+        engine.rest()
+        shared = self.dataset._shared
+        assert shared is not None
+        shared.idle, old = engine, shared.idle
+        if old is not None:
+            old.close()
+
+    # ---- for users
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position after the last element, for `load_state_dict` of an iterator of an equal
+        dataset, in any process. It can be stored as JSON."""
+        position: bytes = self._locked(self._position, False)
+        return {
+            "version": VERSION,
+            "graph": str(self.dataset),
+            "position": f"{self._epoch}:{base64.b64encode(position).decode()}",
+        }
+
+    def _position(self) -> bytes:
+        if self._closed:
+            raise FailedPrecondition("the iterator is closed")
+        if self._engine is None and self._saved is not None:
+            return self._saved
+        if self._engine is None:
+            if self._done:
+                raise FailedPrecondition("the position after the last element is lost: a later iterator has begun")
+            self._open()
+        assert self._engine is not None
+        return self._engine.save()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes to a position that `state_dict` returned. Later iterators of the Dataset are the epochs
+        that follow."""
+        epoch, position = _parse_state(state)
+        self._locked(lambda: self._load(epoch, position), False)
+
+    def _load(self, epoch: int, position: bytes) -> None:
+        if self._closed:
+            raise FailedPrecondition("the iterator is closed; make another one")
+        engine, self._engine = self._engine, None
+        self._detach()
+        if engine is None:
+            engine = self._claim(LATEST)
+        try:
+            engine.rest()
+            engine.restore(position)
+        except BaseException:
+            engine.close()
+            raise
+        engine.epochs = epoch + 1
+        self._done = False
+        self._saved = None
+        self._epoch = epoch
+        shared = self.dataset._shared
+        assert shared is not None
+        shared.epochs = epoch + 1
+        self._attach_engine(engine)
+
+    def stats(self) -> Stats:
+        """What each op of the graph has done for this iterator."""
+        self._check()
+        if self._engine is None:
+            return self._last_stats
+        return since(stats_of(self._engine.it), self._before)
+
+    def trace(self, path: str | os.PathLike[str]) -> None:
+        """Writes when each op worked and waited, on which thread, to a file for Perfetto
+        (https://ui.perfetto.dev) and chrome://tracing. Of a long run the shortest spans are left out."""
+        self._check()
+        if self._engine is None:
+            raise FailedPrecondition("the iterator has not begun, or it is closed")
+        write_trace(self._engine.it, path)
+
+    def _check(self) -> None:
+        self._locked(lambda: None, False)
+
+    def close(self) -> None:
+        """Ends its threads and closes its files. A `next` that waits in another thread ends."""
+        if self._closed or self._foreign:
+            return
+        self._locked(self._close, True)
+
+    def _close(self) -> None:
+        self._closed = True
+        self._hand_back()
+
+    def __enter__(self) -> Iterator:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_engine", None) is None or self._foreign:
+            return
+        self._closed = True
+        self._hand_back()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("iterators cannot be pickled; pickle the dataset and the iterator's state_dict()")
+
+    def __repr__(self) -> str:
+        state = "closed " if self._closed else ""
+        return f"<{state}millrace.Iterator of {self.dataset}>"
+
+
+def _parse_state(state: Any) -> tuple[int, bytes]:
+    if not isinstance(state, dict) or "position" not in state or "version" not in state:
+        raise InvalidArgument(f"not what state_dict() returns: {state!r:.80}")
+    if state["version"] != VERSION:
+        raise InvalidArgument(
+            f"the position has version {state['version']!r}, and this package reads version {VERSION}"
+        )
+    epoch, found, data = str(state["position"]).partition(":")
+    try:
+        return int(epoch), base64.b64decode(data, validate=True)
+    except (ValueError, binascii.Error):
+        raise InvalidArgument("the position is damaged: it is not a number and base64 text") from None
+
+
+def at_exit() -> None:
+    """No thread may be left when the interpreter ends."""
+    for engine in list(_engines):
+        engine.close()

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the package share. A test file ends with `kit.main()`, which runs its unittest
+cases, and writes TAP to the file that $TAP_FILE names."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import logging
+import math
+import os
+import sys
+import threading
+import unittest
+from typing import Any
+
+import numpy as np
+
+SOURCE = os.environ.get("MR_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("MR_BUILD") or os.path.join(SOURCE, "build")
+MILLRACE = os.path.join(BUILD, "millrace")
+logging.getLogger("millrace").addHandler(logging.NullHandler())
+LONG = os.environ.get("MR_TEST_TIER") == "long"
+SANITIZED = "MR_SANITIZED" in os.environ
+
+
+def load(path: str) -> Any:
+    """A Python file of the repository as a module."""
+    name = os.path.splitext(os.path.basename(path))[0] + "_of_repository"
+    spec = importlib.util.spec_from_file_location(name, os.path.join(SOURCE, path))
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def as_json(x: Any) -> Any:
+    """An element as `millrace show` prints it."""
+    import millrace as mr
+
+    if isinstance(x, bytes):
+        try:
+            return x.decode()
+        except UnicodeDecodeError:
+            return {"b64": base64.b64encode(x).decode()}
+    if isinstance(x, mr.Dataset):
+        return {"dataset": [as_json(e) for e in x]}
+    if isinstance(x, mr.Ragged):
+        return [as_json(row) for row in x]
+    if isinstance(x, dict):
+        return {k: as_json(v) for k, v in x.items()}
+    if isinstance(x, tuple):
+        return {str(i): as_json(v) for i, v in enumerate(x)}
+    if isinstance(x, np.ndarray):
+        return [as_json(v) for v in x]
+    if isinstance(x, (bool, np.bool_)):
+        return bool(x)
+    if isinstance(x, (int, np.integer)):
+        return int(x)
+    value = float(x)
+    if math.isnan(value):
+        return "nan"
+    return ("inf" if value > 0 else "-inf") if math.isinf(value) else value
+
+
+def threads() -> int:
+    """Threads of this process, those of the system too."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+class Result(unittest.TextTestResult):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lines: list[str] = []
+
+    def _line(self, test: Any, ok: bool, more: str = "") -> None:
+        name = test.id().replace("__main__.", "") if hasattr(test, "id") else str(test)
+        self.lines.append(f"{'ok' if ok else 'not ok'} - {name}{more}")
+
+    def addSuccess(self, test: Any) -> None:
+        super().addSuccess(test)
+        self._line(test, True)
+
+    def addFailure(self, test: Any, err: Any) -> None:
+        super().addFailure(test, err)
+        self._line(test, False)
+
+    def addError(self, test: Any, err: Any) -> None:
+        super().addError(test, err)
+        self._line(test, False)
+
+    def addSkip(self, test: Any, reason: str) -> None:
+        super().addSkip(test, reason)
+        self._line(test, True, f" # SKIP {reason}")
+
+    def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self._line(subtest, False)
+
+
+def main() -> None:
+    """Runs the tests of the calling file; a name or a part of one may be given."""
+    arguments = [a for a in sys.argv if not a.startswith("--tap")]
+    runner = unittest.TextTestRunner(resultclass=Result, verbosity=1)
+    program = unittest.main(argv=arguments, exit=False, testRunner=runner)
+    result = program.result
+    path = os.environ.get("TAP_FILE")
+    if path:
+        with open(path, "w") as f:
+            f.write("".join(line + "\n" for line in result.lines))
+    if result.testsRun and len(result.skipped) == result.testsRun:
+        print(result.skipped[0][1])
+        sys.exit(77)
+    sys.exit(0 if result.wasSuccessful() else 1)
+
+
+def wait_for_threads(before: int) -> int:
+    """The number of threads once those that are ending have ended."""
+    for _ in range(100):
+        if threads() <= before:
+            break
+        threading.Event().wait(0.02)
+    return threads()
