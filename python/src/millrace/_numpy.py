@@ -405,6 +405,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "clip": _clip,
     "round": _round,
     "around": _round,
+    "round_": _round,
     "pad": _pad,
     "norm": _norm,
     "dot": _dot,

@@ -1413,7 +1413,10 @@ def _get_parts(x: Expr, at: tuple[Any, ...]) -> Expr:
                 f"not {type(a).__name__}; mr.fn.gather takes rows of any axis"
             )
     out = x
-    whole = all(isinstance(a, slice) and a == slice(None) for a in parts)
+    whole = all(
+        isinstance(a, slice) and a.start is None and a.stop is None and a.step is None
+        for a in parts
+    )
     if parts and not (whole and added):
         nodes = [_range_node(a) if isinstance(a, slice) else as_node(a) for a in parts]
         out = Expr(_index(x._node, nodes))
