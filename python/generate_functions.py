@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes src/millrace/fn.py and src/millrace/_methods.py from the descriptors of functions, which
-`millrace ops --json` and `millrace ops --markdown` print.
+`millrace ops --json` prints.
 
     python3 generate_functions.py path/to/millrace [--check]
 """
@@ -11,41 +11,43 @@ from __future__ import annotations
 import argparse
 import json
 import keyword
-import re
 import subprocess
 import sys
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
+import translate
+
+COLUMNS = 100
 TYPES = {
     "integer": "int",
     "number": "float",
     "string": "str",
     "bool": "bool",
     "dtype": "TypeLike",
-    "list of numbers": "Numbers",
-    "integer or list of integers": "int | Sequence[int]",
-    "string or list of strings": "str | Sequence[str]",
+    "numbers": "Numbers",
+    "integers": "int | Sequence[int]",
     "value": "Any",
-    "as described": "Any",
-}
-DRAWS = re.compile("random_|shuffle_rows")
+    "other": "Any",
+}  # of options, by their kind; those of kind "tensor" are inputs
 
 
 @dataclass
 class Parameter:
     name: str
     kind: str
+    type: str
     doc: str
     required: bool
-    variadic: bool = False
-    default: str | None = None
-    words: list[str] = field(default_factory=list)
+    variadic: bool
+    default: str | None
+    words: list[str]
 
     @property
     def is_input(self) -> bool:
-        return self.kind not in TYPES
+        return self.kind == "tensor"
 
     @property
     def python_name(self) -> str:
@@ -54,7 +56,7 @@ class Parameter:
     @property
     def annotation(self) -> str:
         if self.is_input:
-            out = "Shape" if self.kind == "a list of integers" else "Tensor"
+            out = "Shape" if self.type == "a list of integers" else "Tensor"
         elif self.words:
             out = f"Literal[{', '.join(json.dumps(w) for w in self.words)}]"
         else:
@@ -85,7 +87,7 @@ class Parameter:
 class Function:
     name: str
     doc: str
-    example: str
+    python: str  # an example
     parameters: list[Parameter]
 
     @property
@@ -95,7 +97,8 @@ class Function:
     @property
     def is_method(self) -> bool:
         first = self.parameters[0]
-        return first.is_input and first.kind != "a list of integers" and self.name != "random_int"
+        takes = first.is_input and first.required and first.type != "a list of integers"
+        return takes and self.name != "random_int"
 
     def signature(self, method: bool) -> str:
         inputs = self.parameters[1:] if method else self.parameters
@@ -108,25 +111,26 @@ class Function:
         return f"({', '.join(texts)}) -> Expr"
 
     def docstring(self, method: bool, indent: str) -> str:
-        lines = [self.doc if not method else f"``mr.fn.{self.name}``: {self.doc}"]
-        inputs = self.parameters[1:] if method else self.parameters
-        if inputs and not method:
-            lines.append("")
-            for p in inputs:
-                words = f" One of {', '.join(p.words)}." if p.words else ""
-                lines.append(f"{p.python_name}: {p.doc}{words}")
-        if not method:
-            lines += ["", f"In the text form: {self.example}"]
-        out = []
-        for line in lines:
-            wrapped = textwrap.wrap(
-                line, 92 - len(indent), subsequent_indent="    ", break_on_hyphens=False
-            )
-            out += wrapped or [""]
-        body = "\n".join(indent + x if x else "" for x in out).strip()
-        if len(out) == 1:
-            return f'{indent}r"""{body}"""'
+        if method:
+            return f'{indent}r"""`mr.fn.{self.name}` of this value. {self.doc}"""'
+        lines = wrapped(self.doc, indent)
+        lines += ["", f"{indent}    {self.python}", "", f"{indent}Args:"]
+        for p in self.parameters:
+            words = f" One of {', '.join(map(repr, p.words))}." if p.words else ""
+            lines += wrapped(f"{p.python_name}: {p.doc}{words}", indent + "    ", "    ")
+        body = "\n".join(lines).strip()
         return f'{indent}r"""{body}\n{indent}"""'
+
+
+def wrapped(text: str, indent: str, more: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=indent + more,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def split_arguments(text: str) -> list[str]:
@@ -143,54 +147,19 @@ def split_arguments(text: str) -> list[str]:
     return [*out, part.strip()] if part.strip() else out
 
 
-def headings(markdown: str) -> dict[str, list[str]]:
-    """The parameters of each function as its heading writes them."""
-    out = {}
-    for match in re.finditer(r"^## `(\w+)\((.*)\)`$", markdown, re.M):
-        out[match[1]] = split_arguments(match[2])
-    return out
-
-
-def words_of(markdown: str) -> dict[tuple[str, str], list[str]]:
-    out, name = {}, ""
-    for line in markdown.splitlines():
-        heading = re.match(r"## `\.?(\w+)\(", line)
-        name = heading[1] if heading else name
-        found = re.match(r"\* `(\w+)`, .* One of ((?:\"\w*\"(?:, )?)+)\.$", line)
-        if found:
-            out[name, found[1]] = re.findall(r'"(\w*)"', found[2])
-    return out
-
-
 def read_functions(program: str) -> list[Function]:
-    def run(*args: str) -> str:
-        return subprocess.run(
-            [program, "ops", *args], check=True, capture_output=True, text=True
-        ).stdout
-
-    markdown = run("--markdown")
-    written, words = headings(markdown), words_of(markdown)
+    lines = subprocess.run(
+        [program, "ops", "--json"], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    translate.load_names(program)
+    names = Parameter.__dataclass_fields__
     out = []
-    for line in run("--json").splitlines():
-        row = json.loads(line)
-        name = row.get("function")
-        if name is None or not re.fullmatch(r"\w+", name) or name not in written:
+    for row in map(json.loads, lines):
+        if "function" not in row or row["form"]:  # operators have a form
             continue
-        parameters = []
-        for p, text in zip(row["params"], written[name], strict=True):
-            left, _, default = text.partition("=")
-            parameters.append(
-                Parameter(
-                    name=p["name"],
-                    kind=p["type"],
-                    doc=p["doc"],
-                    required=p["required"],
-                    variadic=left.endswith("..."),
-                    default=default or None,
-                    words=words.get((name, p["name"]), []),
-                )
-            )
-        out.append(Function(name, row["doc"], row["example"] or "", parameters))
+        parameters = [Parameter(**{k: p[k] for k in names}) for p in row["params"]]
+        example = translate.python_of(row["example"])
+        out.append(Function(row["function"], row["doc"], example, parameters))
     return sorted(out, key=lambda f: f.name)
 
 
@@ -208,16 +177,16 @@ def wrap_signature(head: str, indent: str) -> str:
 FN_HEAD = '''# SPDX-License-Identifier: Apache-2.0
 # Generated by generate_functions.py from the table of functions; do not edit.
 # mypy: disable-error-code="empty-body"
-# ruff: noqa: A001, A002
-"""Functions for recorded functions: ``ds.map(lambda x: mr.fn.resize(x, [8, 8]))``.
+# ruff: noqa: A001, A002, E501
+"""Functions for recorded functions: `ds.map(lambda x: mr.fn.resize(x, [8, 8]))`.
 
-They take Exprs and constants, and make Exprs. Most are methods of Expr too: ``x.resize([8, 8])``.
+They take Exprs and constants, and make Exprs. Most are methods of Expr too: `x.resize([8, 8])`.
 Strings are bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, ParamSpec
 
 from . import _trace
@@ -235,20 +204,30 @@ def _recorded(function: Callable[_P, Expr]) -> Callable[_P, Expr]:
 
 
 def cond(condition: Tensor, a: Any, b: Any) -> Any:
-    """``a if condition else b`` for a single bool: only the one that is needed is computed.
+    """`a if condition else b` for a single bool: only the one that is needed is computed.
 
     a and b are tensors, tuples, dicts or datasets of the same types, or functions without
-    parameters that return them. ``where`` chooses for each value of a tensor.
+    parameters that return them. `where` chooses for each value of a tensor.
 
-    In the text form: range(4).map(x => 0 if x == 0 else 6 // x)
+        mr.range(4).map(lambda x: mr.fn.cond(x == 0, 0, 6 // x))
     """
     return _trace.cond(condition, a, b)
 
 
-def feature(dtype: TypeLike, shape: Sequence[int] | None = None, default: Any = None) -> Feature:
-    """A feature that a record may lack, for ``parse_example`` and the like.
+def tensor(value: Tensor) -> Expr:
+    """A constant, or a list that has Exprs in it, as an Expr.
 
-    In the text form: feature(float32, shape=[2], default=[0, 0])
+    Python adds lists and compares them as lists; so that these are tensors:
+
+        mr.range(3).map(lambda x: mr.fn.tensor([x, 1]) + 1)
+    """
+    return _trace.tensor(value)
+
+
+def feature(dtype: TypeLike, shape: Sequence[int] | None = None, default: Any = None) -> Feature:
+    """A feature that a record may lack, for `parse_example` and the like.
+
+        mr.fn.feature(mr.float32, shape=[2], default=[0, 0])
     """
     options = {"shape": shape, "default": default}
     return Feature("feature", dtype, {k: v for k, v in options.items() if v is not None})
@@ -257,7 +236,7 @@ def feature(dtype: TypeLike, shape: Sequence[int] | None = None, default: Any = 
 def sparse(dtype: TypeLike, index: str, value: str, size: int) -> Feature:
     """A sparse feature: the values of one feature at the positions that are in another.
 
-    In the text form: sparse(float32, index="i", value="v", size=9)
+        mr.fn.sparse(mr.float32, index="i", value="v", size=9)
     """
     return Feature("sparse", dtype, {"index": index, "value": value, "size": size})
 '''
@@ -265,8 +244,8 @@ def sparse(dtype: TypeLike, index: str, value: str, size: int) -> Feature:
 METHODS_HEAD = '''# SPDX-License-Identifier: Apache-2.0
 # Generated by generate_functions.py from the table of functions; do not edit.
 # mypy: disable-error-code="empty-body"
-# ruff: noqa: A001, A002
-"""The functions of ``mr.fn`` as methods of Expr."""
+# ruff: noqa: A001, A002, E501
+"""The functions of `mr.fn` as methods of Expr."""
 
 from __future__ import annotations
 

@@ -289,6 +289,8 @@ class Printer:
         if t.kind == "binary" and inside:
             binds = BINDS.get(t.text, 0)
             return text if binds > above or (binds == above > 1 and left) else f"({text})"
+        if t.kind == "list" and inside and not _is_literal(t):
+            return f"mr.fn.tensor({text})"  # Python would add lists, and compare them
         return f"({text})" if t.kind in ("binary", "sign", "not", "lambda") else text
 
     def _binary(self, t: Tree, bound: Any, inside: bool) -> str:

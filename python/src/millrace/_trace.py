@@ -80,7 +80,7 @@ def _place_of(frames: Iterable[tuple[str, int]]) -> tuple[str | None, int | None
     for file, line in frames:
         if _is_ours(file):
             continue
-        if not file.startswith(_LIBRARIES) and not file.startswith("<frozen"):
+        if not file.startswith((*_LIBRARIES, "<frozen", "<__array_function__")):
             return file, line
         outside = outside or (file, line)
     return outside or (None, None)
@@ -626,6 +626,14 @@ def _dtype_or_none(node: Node) -> DType | None:
 # ---- values as nodes ----
 
 
+def _is_integer(dtype: DType) -> bool:
+    return dtype.name.startswith(("int", "uint"))
+
+
+def _is_floating(dtype: DType) -> bool:
+    return "float" in dtype.name
+
+
 def _array_type(a: NDArray[Any]) -> tuple[NDArray[Any], DType]:
     if a.dtype.kind in "SUO":
         flat = [_bytes_of(v) for v in a.reshape(-1).tolist()]
@@ -644,15 +652,15 @@ def _bytes_of(value: object) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     if isinstance(value, Expr):
-        raise _error("an array of Exprs is not recorded; a list of them, or mr.fn.stack, is")
+        raise _error("an array of Exprs is not recorded; mr.fn.tensor of a list is")
     raise _error(f"an array of objects may contain bytes and str, not {type(value).__name__}")
 
 
 def _literals_say(a: NDArray[Any], dtype: DType, wide: bool) -> bool:
     """True if literals of the grammar, in a cast if needed, are read as these values."""
-    if dtype.is_integer:
+    if _is_integer(dtype):
         return dtype.name != "uint64" or bool(np.all(a < 2**63))
-    if dtype.is_floating:
+    if _is_floating(dtype):
         values = a.astype(np.float64)
         if not np.all(np.isfinite(values)):
             return False
@@ -668,7 +676,7 @@ def _nested(value: Any, dtype: DType, wide: bool) -> Node:
         return Node("string", ATOM, (_string(value),))
     if dtype.name == "bool":
         return _word("true" if value else "false")
-    return _integer(int(value)) if dtype.is_integer else _float(float(value), not wide)
+    return _integer(int(value)) if _is_integer(dtype) else _float(float(value), not wide)
 
 
 def _array(a: NDArray[Any], beside: DType | None) -> Node:
@@ -1244,7 +1252,7 @@ class Expr(Methods):
 
     def __array__(self, *args: Any, **kwargs: Any) -> NDArray[Any]:
         raise _no_conversion(
-            "a numpy array", "Use numpy's functions that mr.fn has too, and lists or mr.fn.stack"
+            "a numpy array", "Use numpy's functions that mr.fn has too, and mr.fn.tensor of a list"
         )
 
     def __jax_array__(self) -> NoReturn:
@@ -1405,7 +1413,10 @@ def _get_parts(x: Expr, at: tuple[Any, ...]) -> Expr:
                 f"not {type(a).__name__}; mr.fn.gather takes rows of any axis"
             )
     out = x
-    whole = all(isinstance(a, slice) and a == slice(None) for a in parts)
+    whole = all(
+        isinstance(a, slice) and a.start is None and a.stop is None and a.step is None
+        for a in parts
+    )
     if parts and not (whole and added):
         nodes = [_range_node(a) if isinstance(a, slice) else as_node(a) for a in parts]
         out = Expr(_index(x._node, nodes))
@@ -1503,6 +1514,41 @@ def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
 
     record_call.__millrace_name__ = name  # type: ignore[attr-defined]
     return record_call
+
+
+def tensor(value: Any) -> Expr:
+    """See `mr.fn.tensor`."""
+    if isinstance(value, tuple):
+        value = list(value)
+    return Expr(as_node(value))
+
+
+def _is_function(name: str) -> bool:
+    if _engine is None or not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", name):
+        return False
+    try:
+        _engine.infer(f"x => {name}()", TensorSpec((), DType("int64")))
+    except Exception as e:
+        return "unknown function" not in str(e)
+    return True
+
+
+def registered_function(name: str) -> Any:
+    """A function that a plugin registered, by its name: the library checks its arguments."""
+    if name.startswith("_") or not _is_function(name):
+        raise AttributeError(f"there is no function {name!r}; dir(millrace.fn) lists them")
+
+    def registered(*args: Any, **kwargs: Any) -> Expr:
+        keys = [None] * len(args) + list(kwargs)
+        nodes = []
+        for value in (*args, *kwargs.values()):
+            constant = value is None or _is_type(value)
+            nodes.append(option(value) if constant else as_node(value, f"an argument of {name}"))
+        return Expr(_call(name, nodes, keys))
+
+    registered.__name__ = registered.__qualname__ = name
+    registered.__millrace_name__ = name  # type: ignore[attr-defined]
+    return registered
 
 
 def cond(condition: Any, a: Any, b: Any) -> Any:
