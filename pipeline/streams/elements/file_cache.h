@@ -16,6 +16,7 @@
  * files that have changed since, it is refused. */
 #include "pipeline/streams/cursor.h"
 #include "pipeline/streams/elements/element_file.h"
+#include "pipeline/system/fork.h"
 
 typedef enum mr__file_cache_mode {
     MR_FC_WRITING,
