@@ -507,7 +507,7 @@ static PyObject *next_locked(iterator *self)
             if (!opened)
                 return NULL;
             Py_DECREF(opened);
-            if (!self->it)
+            if (!self->it || self->interrupted)
                 return NULL; /* closed: the end */
         }
         wait_targets before;

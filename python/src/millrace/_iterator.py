@@ -372,11 +372,8 @@ class Iterator(_fast.Iterator):
         """Ends its threads and closes its files. A `next` that waits in another thread ends."""
         if self._closed or self._foreign:
             return
-        self._locked(self._close, True)
-
-    def _close(self) -> None:
-        self._closed = True
-        self._hand_back()
+        self._closed = True  # before the lock is free, so that the `next` that ends does not wait again
+        self._locked(self._hand_back, True)
 
     def __enter__(self) -> Iterator:
         return self
