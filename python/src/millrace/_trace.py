@@ -1004,7 +1004,7 @@ class Expr(Methods):
 
     def astype(self, dtype: Any) -> Expr:
         """``mr.fn.cast``."""
-        return call("cast", (self, dtype), {}, {"x": "Tensor", "dtype": "DTypeLike"})
+        return call("cast", (self, dtype), {}, {"x": "Tensor", "dtype": "TypeLike"})
 
     # Structures
 
@@ -1432,6 +1432,11 @@ _DRAWS = ("random_", "shuffle_rows")
 
 def _argument(name: str, kind: str, value: Any, beside: DType | None) -> Node:
     """An argument of a function: of its inputs, tuples are lists, since no input is a tuple."""
+    if kind == "TypeLike" and isinstance(value, str):
+        try:
+            return _word(_type_text(value))
+        except (TypeError, ValueError) as e:
+            raise _error(str(e)) from None
     if kind not in ("Tensor", "Shape"):
         return option(value, name)
     if value is None:
