@@ -293,7 +293,7 @@ _trace.use_engine(_Recording())
 
 
 def dataset_at(pointer: int) -> Dataset:
-    """The Dataset at an address, with a reference of its own."""
+    """The Dataset at an address, with its own reference."""
     return new_dataset(lib.mr_dataset_ref(ffi.cast("mr_dataset *", pointer)))
 
 
