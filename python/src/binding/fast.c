@@ -224,7 +224,7 @@ typedef struct iterator {
     bool *writable;    /* by leaf: those of the block at hand */
     size_t n_leaves;
     enum text text;
-    bool interrupted; /* its waits were ended: it must be told to continue */
+    bool interrupted; /* its waits were ended: it must be restored */
     PyThread_type_lock lock;
     unsigned generation;
 } iterator;
