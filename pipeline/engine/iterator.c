@@ -20,6 +20,7 @@
 
 #include "pipeline/bytes.h"
 #include "pipeline/engine/executor.h"
+#include "pipeline/engine/old_seeds.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/position.h"
@@ -85,7 +86,7 @@ static mr_code open_root(mr_iterator *it, mr_status *st)
         MR_TRY(mr_cancel_new(it->cancel, &it->run.cancel, st));
     if (it->run.opts.watch && !it->watched.run)
         mr__watch_start(&it->watched, &it->run, it->run.graph);
-    const mr__place place = {.seed = 0x6d696c6c72616365u,
+    const mr__place place = {.in_graph = MR__PLACE_ROOT,
                              .scope = it->run.opts.identities ? &it->run.scope : NULL};
     return mr__iter_open(&it->run, &place, it->instance, &it->root, st);
 }
@@ -523,6 +524,33 @@ static mr_code put_back(mr_iterator *it, mr_state_r *r, mr_status *st)
     return rc;
 }
 
+/* Of a graph that was seeded by version 0.1, the iterator runs this one from now on. */
+static mr_code check_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
+{
+    mr_dataset *seeded, *instance;
+    MR_TRY(sign(it, st));
+    if (n == strlen(it->signature) && memcmp(theirs, it->signature, n) == 0)
+        return MR_OK;
+    MR_TRY(mr__with_old_seeds(it->run.graph, theirs, n, &seeded, st));
+    if (!seeded)
+        return another_graph(it, theirs, n, st);
+    instance = mr__dataset_instance(seeded);
+    if (!instance) {
+        mr_dataset_unref(seeded);
+        return mr_fail_memory(st, 0, "a graph's instance");
+    }
+    mr__watch_stop(&it->watched); /* it looks at the graph; opening starts it again */
+    mr_iter_close(it->root);
+    it->root = NULL;
+    mr_dataset_unref(it->instance);
+    mr_dataset_unref(it->run.graph);
+    it->instance = instance;
+    it->run.graph = seeded;
+    mr_free(it->signature);
+    it->signature = NULL;
+    return sign(it, st);
+}
+
 static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
 {
     const unsigned char *p = bytes;
@@ -541,9 +569,8 @@ static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_statu
     MR_TRY(mr_state_get_bytes(&r, &text, &text_size, st));
     MR_TRY(mr_state_get_u64(&r, &skip, st));
     MR_TRY(mr_state_get_bytes(&r, &state, &state_size, st));
-    MR_TRY(sign(it, st));
-    if (text_size != strlen(it->signature) || memcmp(text, it->signature, text_size) != 0)
-        return another_graph(it, text, text_size, st);
+    MR_TRY(check_graph(it, text, text_size, st));
+    r.graph = it->run.graph;
     if (skip > INT32_MAX || (skip && r.at != r.end))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: out of range");
     it->settles = false;

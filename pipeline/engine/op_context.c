@@ -75,8 +75,9 @@ mr_code mr_iter_shared(mr_iter *it, size_t size, void (*init)(void *), void (*de
 
 uint64_t mr_iter_fresh_seed(mr_iter *it)
 {
-    if (it->run->opts.has_seed)
-        return mr__mix_text(mr__mix(it->run->opts.seed, it->priv->seed), it->op->name);
+    const struct mr_iter_private *p = it->priv;
+    if (p->has_seed || it->run->opts.has_seed)
+        return mr__seed_at(p->has_seed ? p->seed : it->run->opts.seed, p->in_graph, it->op->name);
     uint64_t v;
     if (mr__sys->getrandom(&v, sizeof v, GRND_NONBLOCK) != (ssize_t)sizeof v) {
         struct timespec t;

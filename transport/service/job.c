@@ -9,6 +9,7 @@
 
 #include "pipeline/files/glob.h"
 #include "pipeline/formats/shards/data_files.h"
+#include "pipeline/graph/origin_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
@@ -423,6 +424,7 @@ static mr_dataset *names_as_data(mr_dataset *ds, const char **v, size_t n)
             }
             const mr_shuffle_opts o = {.seed = seed.i, .has_seed = seed.kind == MR_V_INT};
             names = mr_shuffle(names, ALL_NAMES, &o);
+            mr__dataset_set_origin(names, mr__dataset_origin(ds));
             break;
         }
     mr_value_reset(&on);
