@@ -714,11 +714,11 @@ struct visit {
 
 /* Gives the nodes their places. A node with several is given that at which a walk from the sink,
  * first input first, meets it first, as iterators do. */
-static void find_places(const mr__nodes *nodes, const size_t *first_input, struct visit *stack,
-                        mr__origin *origins)
+static void find_places(const mr__nodes *nodes, const size_t *first_input, uint64_t root,
+                        struct visit *stack, mr__origin *origins)
 {
     size_t depth = 0;
-    stack[depth++] = (struct visit){nodes->n - 1, MR__PLACE_ROOT};
+    stack[depth++] = (struct visit){nodes->n - 1, root};
     while (depth) {
         const struct visit at = stack[--depth];
         const mr_dataset *node = nodes->v[at.node];
@@ -733,8 +733,8 @@ static void find_places(const mr__nodes *nodes, const size_t *first_input, struc
     }
 }
 
-mr_code mr__dataset_settle(const mr_dataset *ds, const uint64_t *seed, mr_dataset **out,
-                           mr_status *st)
+MR_API mr_code mr__dataset_settle(const mr_dataset *ds, uint64_t root, const uint64_t *seed,
+                                  mr_dataset **out, mr_status *st)
 {
     mr__nodes nodes;
     size_t n_inputs = 0;
@@ -751,7 +751,7 @@ mr_code mr__dataset_settle(const mr_dataset *ds, const uint64_t *seed, mr_datase
             origins[i] = nodes.v[i]->origin;
         }
         if (!ds->origin.has_place)
-            find_places(&nodes, first_input, stack, origins);
+            find_places(&nodes, first_input, root, stack, origins);
         for (size_t i = 0; seed && i < nodes.n; i++)
             if (!origins[i].has_seed) {
                 origins[i].has_seed = true;

@@ -29,10 +29,11 @@ mr__origin mr__dataset_origin(const mr_dataset *ds);
 /* ds is new: no other thread may use it. Does nothing if ds carries an error. */
 void mr__dataset_set_origin(mr_dataset *ds, mr__origin origin);
 
-/* *out = a copy of the graph whose nodes have their places; if ds has one, all below have theirs
- * already. seed: nodes that have no seed get this one; NULL: they remain without. */
-mr_code mr__dataset_settle(const mr_dataset *ds, const uint64_t *seed, mr_dataset **out,
-                           mr_status *st) MR_NODISCARD;
+/* *out = a copy of the graph whose nodes have their places, ds that of `root`; if ds has one, all
+ * below have theirs already. seed: nodes that have no seed get this one; NULL: they remain
+ * without. */
+mr_code mr__dataset_settle(const mr_dataset *ds, uint64_t root, const uint64_t *seed,
+                           mr_dataset **out, mr_status *st) MR_NODISCARD;
 
 /* The protobuf form without origins, which is that of the graph as its user wrote it. */
 mr_code mr__dataset_to_bare_proto(const mr_dataset *ds, void **bytes, size_t *size,

@@ -36,7 +36,7 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
     if (e)
         MR_TRY(mr__walk_graph(ds, tell, &t, &same, st));
     mr_dataset_unref(same);
-    return mr__dataset_settle(ds, &t.seed, out, st);
+    return mr__dataset_settle(ds, MR__PLACE_ROOT, &t.seed, out, st);
 }
 
 static const mr_pass seed_pass = {"job_seed", "random ops without a seed draw from the job's", run};

@@ -418,7 +418,7 @@ mr_code mr_cut_stream(mr_dataset *ds, const mr_stream_cut_opts *opts, mr_dataset
                        opts->streams - 1, opts->stream);
     mr_dataset *placed = NULL;
     MR_TRY(mr_dataset_check(ds, st));
-    MR_TRY(mr__dataset_settle(ds, NULL, &placed, st));
+    MR_TRY(mr__dataset_settle(ds, MR__PLACE_ROOT, NULL, &placed, st));
     mr_code rc = mr_pass_run(&cut_pass, &k, placed, out, e, st ? st : &unused);
     mr_dataset_unref(placed);
     MR_TRY(rc);
