@@ -79,7 +79,7 @@ struct mr_iter_private {
     uint64_t in_graph;      /* its place there (origin_internal.h) */
     bool has_seed;          /* of the job: not that of the run, but: */
     uint64_t seed;
-    size_t takes;           /* number of inner datasets that it interleaves; 0: one */
+    size_t takes;                        /* number of inner datasets that it interleaves; 0: one */
     struct mr__inputs_read *inputs_read; /* records what is read below; NULL: nothing does */
     size_t in_turn;            /* number of datasets interleaved with the one that contains this */
     size_t most_rows;          /* maximum requested of a next; 0: any number */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_GRAPH_ORIGIN_INTERNAL_H
 #define MR_PIPELINE_GRAPH_ORIGIN_INTERNAL_H
-/* Where a node stood in the graph that the user wrote. Random ops without a seed draw from the job's
- * seed and from their place, so a rewrite, which moves nodes and inserts others, must not change
- * what they draw: before the first one, every node is given its place, which copies of it keep.
+/* Where a node stood in the graph that the user wrote. Random ops without a seed draw from the
+ * job's seed and from their place, so a rewrite, which moves nodes and inserts others, must not
+ * change what they draw: before the first one, every node is given its place, which its copies
+ * keep.
  *
  *     place(root)     = a constant
  *     place(input i)  = hash(place(node), i, name of the node's op)
  *
- * Nodes of a graph that was not rewritten have no place of their own: their iterators have the same
- * ones, as they are opened. Text does not contain places; protobuf does.
+ * Nodes of a graph that was not rewritten store no place: their iterators compute it as they are
+ * opened. Text does not contain places; protobuf does.
  *
  * thread   any */
 #include <string.h>

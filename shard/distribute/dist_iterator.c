@@ -17,7 +17,8 @@
  *        .     8  for each local worker: size of its position, then
  *        .     .  that position, from mr_iterator_save
  *
- * "MRD1" of version 0.1 has no seed: the texts in the streams' positions have those of random ops. */
+ * "MRD1" of version 0.1 has no seed: the texts in the streams' positions have those of random
+ * ops. */
 #include "shard/distribute/distribute.h"
 #include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
