@@ -5,7 +5,8 @@
  *   offset  size  meaning
  *   0       4     "MRP4"
  *   4       4     zlib crc32 of all that follows, little-endian
- *   8       ...   bytes: text of the graph (its list of ops if it has no text)
+ *   8       ...   bytes: text of the graph (its list of ops if it has no text), shortened if it
+ *                        has more than LONG_TEXT bytes; 0.1 wrote all of it
  *                 number: rows to skip after the state (0 except for mr_iterator_save_at)
  *                 bytes: state of the root iterator (engine/op_position.c)
  *                 block: rows to deliver before the state; only for mr_iterator_save_at, if the
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #include "pipeline/bytes.h"
+#include "pipeline/fnv.h"
 #include "pipeline/engine/executor.h"
 #include "pipeline/engine/old_seeds.h"
 #include "pipeline/engine/op_inner_datasets.h"
@@ -38,7 +40,7 @@ struct mr_iterator {
     mr_iter *root;   /* NULL: it rests, or its next pass could not be opened */
     bool replays;    /* without a root: the rows after the last position can be made again */
     bool settles;    /* the last pull gave rows: what it left open may be settled */
-    char *signature; /* made when first needed */
+    char *signature; /* made when first needed; shortened */
     mr__watched watched;
     mr_buffer *before; /* state before and after the last block, if positions are on */
     mr_buffer *after;
@@ -47,6 +49,7 @@ struct mr_iterator {
 };
 
 static const char magic[4] = {'M', 'R', 'P', '4'};
+enum { LONG_TEXT = 4096, TEXT_END = 1024 };
 
 /* The graph's options: the value nearest the sink wins; in a zip, that of the later input. */
 static mr_code find_options(const mr_dataset *ds, int *deterministic, int64_t *memory_limit,
@@ -423,9 +426,31 @@ mr_code mr__graph_signature(const mr_dataset *ds, char **out, mr_status *st)
     return rc;
 }
 
+/* *out = `text` of n bytes, or if it is long, its ends and a hash: workers send a position with
+ * each block, and the values of a tensor in the graph may take megabytes. */
+static mr_code shorten(const char *text, size_t n, char **out, mr_status *st)
+{
+    if (n <= LONG_TEXT) {
+        *out = mr_memdup(text, n + 1);
+        return *out ? MR_OK : mr_fail_memory(st, n, "a position");
+    }
+    *out = mr_malloc(3 * TEXT_END);
+    if (!*out)
+        return mr_fail_memory(st, n, "a position");
+    snprintf(*out, 3 * TEXT_END, "%.*s [bytes=%zu,hash=%016" PRIx64 "] %.*s", TEXT_END, text, n,
+             mr__fnv1a(MR__FNV_BASIS, text, n), TEXT_END, text + n - TEXT_END);
+    return MR_OK;
+}
+
 static mr_code sign(mr_iterator *it, mr_status *st)
 {
-    return it->signature ? MR_OK : mr__graph_signature(it->run.graph, &it->signature, st);
+    char *text = NULL;
+    if (it->signature)
+        return MR_OK;
+    MR_TRY(mr__graph_signature(it->run.graph, &text, st));
+    mr_code rc = shorten(text, strlen(text), &it->signature, st);
+    mr_free(text);
+    return rc;
 }
 
 /* b NULL: skip `rows` rows after the state; else deliver the rows of b from `rows` on before it. */
@@ -491,21 +516,88 @@ mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, voi
     return write_position(it, it->after, b, rows, bytes, size, st);
 }
 
-/* Reports the first op or argument in which two graphs differ. */
+static bool is_shortened(const char *text, size_t n)
+{
+    static const char mark[] = " [bytes=";
+    return n > 2 * TEXT_END && memcmp(text + TEXT_END, mark, sizeof mark - 1) == 0;
+}
+
+/* The start of the word in which byte `at` is. */
+static size_t word_at(const char *text, size_t at)
+{
+    while (at > 0 && !strchr(".( ", text[at - 1]))
+        at--;
+    return at;
+}
+
+/* Reports an op or argument in which two graphs differ. */
 static mr_code another_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
 {
     const char *ours = it->signature;
-    size_t at = 0, word = 0;
-    while (at < n && ours[at] && ours[at] == theirs[at]) {
+    size_t m = strlen(ours), at = 0, same = 0;
+    while (at < n && at < m && ours[at] == theirs[at])
         at++;
-        if (ours[at - 1] == '.' || ours[at - 1] == '(' || ours[at - 1] == ' ')
-            word = at;
+    size_t word = word_at(ours, at), its_word = word;
+    char where[64];
+    snprintf(where, sizeof where, "first difference is at byte %zu", at);
+    if (at >= TEXT_END && at < m - TEXT_END && is_shortened(theirs, n) && is_shortened(ours, m)) {
+        while (same < TEXT_END && ours[m - 1 - same] == theirs[n - 1 - same])
+            same++;
+        if (same == TEXT_END)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "the position belongs to another graph, with other values in the middle "
+                           "of its text; restore with the expression it was saved with");
+        word = word_at(ours, m - 1 - same);
+        its_word = word_at(theirs, n - 1 - same);
+        snprintf(where, sizeof where, "last difference is at the end");
     }
-    return mr_fail(
-        st, MR_INVALID_ARGUMENT,
-        "the position belongs to another graph; the first difference is at byte %zu: it has "
-        "'%.*s', this one has '%.60s'; restore with the expression it was saved with",
-        at, (int)(n - word > 60 ? 60 : n - word), theirs + word, ours + word);
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "the position belongs to another graph; the %s: it has '%.*s', this one has "
+                   "'%.60s'; restore with the expression it was saved with",
+                   where, (int)(n - its_word > 60 ? 60 : n - its_word), theirs + its_word,
+                   ours + word);
+}
+
+/* From now on the iterator runs `seeded` (taken), which has the elements of its graph. */
+static mr_code run_instead(mr_iterator *it, mr_dataset *seeded, mr_status *st)
+{
+    mr_dataset *instance = mr__dataset_instance(seeded);
+    if (!instance) {
+        mr_dataset_unref(seeded);
+        return mr_fail_memory(st, 0, "a graph's instance");
+    }
+    mr__watch_stop(&it->watched); /* it looks at the graph; opening starts it again */
+    mr_iter_close(it->root);
+    it->root = NULL;
+    mr_dataset_unref(it->instance);
+    mr_dataset_unref(it->run.graph);
+    it->instance = instance;
+    it->run.graph = seeded;
+    mr_free(it->signature);
+    it->signature = NULL;
+    return sign(it, st);
+}
+
+/* theirs: as in the position, which 0.1 did not shorten. A graph that was seeded by 0.1 keeps its
+ * seeds. */
+static mr_code check_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
+{
+    char *text = NULL;
+    const char *whole = theirs;
+    size_t n_whole = n;
+    mr_dataset *seeded = NULL;
+    MR_TRY(sign(it, st));
+    if (n > LONG_TEXT) {
+        MR_TRY(shorten(theirs, n, &text, st));
+        theirs = text;
+        n = strlen(text);
+    }
+    bool same = n == strlen(it->signature) && memcmp(theirs, it->signature, n) == 0;
+    mr_code rc = same ? MR_OK : mr__with_old_seeds(it->run.graph, whole, n_whole, &seeded, st);
+    if (rc == MR_OK && !same)
+        rc = seeded ? run_instead(it, seeded, st) : another_graph(it, theirs, n, st);
+    mr_free(text);
+    return rc;
 }
 
 /* The rows to deliver before the state. */
@@ -522,33 +614,6 @@ static mr_code put_back(mr_iterator *it, mr_state_r *r, mr_status *st)
         rc = mr__iter_put_back(it->root, &rows, st);
     mr_block_reset(&rows);
     return rc;
-}
-
-/* Of a graph that was seeded by version 0.1, the iterator runs this one from now on. */
-static mr_code check_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
-{
-    mr_dataset *seeded, *instance;
-    MR_TRY(sign(it, st));
-    if (n == strlen(it->signature) && memcmp(theirs, it->signature, n) == 0)
-        return MR_OK;
-    MR_TRY(mr__with_old_seeds(it->run.graph, theirs, n, &seeded, st));
-    if (!seeded)
-        return another_graph(it, theirs, n, st);
-    instance = mr__dataset_instance(seeded);
-    if (!instance) {
-        mr_dataset_unref(seeded);
-        return mr_fail_memory(st, 0, "a graph's instance");
-    }
-    mr__watch_stop(&it->watched); /* it looks at the graph; opening starts it again */
-    mr_iter_close(it->root);
-    it->root = NULL;
-    mr_dataset_unref(it->instance);
-    mr_dataset_unref(it->run.graph);
-    it->instance = instance;
-    it->run.graph = seeded;
-    mr_free(it->signature);
-    it->signature = NULL;
-    return sign(it, st);
 }
 
 static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)

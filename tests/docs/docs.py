@@ -3,7 +3,7 @@
 # tier: plain=full
 """Follows every link of README.md and docs/*.md and runs every block of code in them.
 
-    docs.py BUILD_DIR CC
+    docs.py BUILD_DIR CC CXX
 
 A block (indented by four spaces, or fenced) is one of these, recognised by how it begins:
     $ command       a session in a shell: what follows it must be the command's output, with or without
@@ -13,9 +13,11 @@ A block (indented by four spaces, or fenced) is one of these, recognised by how 
     {"json": ...}   JSON
     ```c            a whole program, or statements with `files`, `n`, report() and use() in scope: it
                     must compile, and a whole program must run
+    ```cpp          a whole program in C++17, which must compile and run
     <!-- not run: REASON -->    on the line before: anything else
 Blocks of a page run in turn in one directory, which has the files that FIXTURES makes. The code in the
-head comments of op.h, op_iterator.h and cmake/millrace.h.in is one program (OWN_OP), which runs too.
+head comments of op.h, op_iterator.h and cmake/millrace.h.in is one program (OWN_OP), which runs too, and
+so does the one in cmake/millrace.hpp.in.
 docs/ops.md, docs/expressions.md and docs/components.md must be what the program prints of its descriptors.
 TAP goes to $TAP_FILE, one test a block and one a page for its links.
 """
@@ -216,6 +218,19 @@ def compile_c(text, folder, build, compiler, wanted=None):
         raise Failure(output)
 
 
+def compile_cpp(text, folder, build, compiler, wanted=None):
+    path = os.path.join(folder, "block.cpp")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(text + "\n")
+    status, output = run("", folder, [compiler, "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+                                      f"-I{build}/include", f"-I{build}/generated", path, "-o", path[:-4],
+                                      f"-L{build}", f"-Wl,-rpath,{build}", "-lmillrace"])
+    if status == 0:
+        status, output = run("", folder, [path[:-4]])
+    if status or wanted not in (None, output):
+        raise Failure(output)
+
+
 def head_blocks(path):
     """The blocks of code in the first comment of a file but the SPDX line: indented after an empty line."""
     with open(path, encoding="utf-8") as source:
@@ -241,12 +256,14 @@ def is_json(text):
     return True
 
 
-def try_block(language, text, folder, build, compiler):
+def try_block(language, text, folder, build, compilers):
     first = text.split(None, 1)[0] if text.strip() else ""
     if text.startswith("$ "):
         run_session(text, folder)
     elif language == "c":
-        compile_c(text, folder, build, compiler)
+        compile_c(text, folder, build, compilers[0])
+    elif language == "cpp":
+        compile_cpp(text, folder, build, compilers[1])
     elif os.path.basename(first) in PROGRAMS:
         run_commands(text, folder)
     elif is_json(text):
@@ -288,7 +305,7 @@ def check_links(root, page, text):
 
 
 def main():
-    build, compiler = os.path.abspath(sys.argv[1]), sys.argv[2]
+    build, compilers = os.path.abspath(sys.argv[1]), sys.argv[2:]
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.environ["PATH"] = build + os.pathsep + os.environ["PATH"]
     pages = ["README.md"] + sorted(os.path.relpath(p, root) for p in glob.glob(f"{root}/docs/*.md"))
@@ -313,10 +330,13 @@ def main():
                     sys.exit(f"the files that pages use could not be made:\n{output}")
                 for line, language, block, reason in blocks_of(text):
                     if not reason:
-                        test(f"{page}:{line}", lambda: try_block(language, block, folder, build, compiler))
+                        test(f"{page}:{line}", lambda: try_block(language, block, folder, build, compilers))
 
         with tempfile.TemporaryDirectory(prefix="millrace-docs-") as folder:
-            test("the op in the headers runs", lambda: run_own_op(root, folder, build, compiler))
+            test("the op in the headers runs", lambda: run_own_op(root, folder, build, compilers[0]))
+            program = "\n\n".join(head_blocks(f"{root}/cmake/millrace.hpp.in"))
+            test("the program in millrace.hpp runs", lambda: compile_cpp(
+                program, folder, build, compilers[1], wanted="".join(f"{i}\n" for i in range(10))))
 
         def page_is_what_the_table_says(page, *command):
             status, printed = run("", root, ["millrace", *command])
