@@ -73,6 +73,12 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def resident() -> int:
+    """Resident memory of this process, in bytes."""
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 class Result(unittest.TextTestResult):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
