@@ -35,8 +35,8 @@ static void set_reference(PyObject **slot, PyObject *value)
 
 /* ---- what Python gives us once (setup) ---- */
 
-static PyObject *ndarray, *empty, *object_dtype, *ragged_class, *make_error, *make_dataset,
-    *fork_error, *bfloat16_array;
+static PyObject *ndarray, *empty, *object_dtype, *ragged_class, *make_dataset, *fork_error,
+    *bfloat16_array;
 static PyObject *dtypes[MR_N_DTYPES];  /* numpy dtypes; NULL: none */
 static PyObject *scalars[MR_N_DTYPES]; /* types of numpy scalars */
 static PyTypeObject *memory_type;
@@ -482,14 +482,14 @@ static PyObject *structure(const iterator *self, PyObject *plan, size_t row)
 
 /* ---- Iterator ---- */
 
-static PyObject *raise_status(const mr_status *st)
+static void raise_status(iterator *self, const mr_status *st)
 {
-    PyObject *e = PyObject_CallFunction(make_error, "n", (Py_ssize_t)(uintptr_t)st);
+    PyObject *e =
+        PyObject_CallMethod((PyObject *)self, "_error", "n", (Py_ssize_t)(uintptr_t)st);
     if (e) {
         PyErr_SetObject((PyObject *)Py_TYPE(e), e);
         Py_DECREF(e);
     }
-    return NULL;
 }
 
 enum access { READ, CHANGE, CANCEL /* a wait of the thread that has the lock ends first */ };
@@ -621,7 +621,7 @@ static bool pull(iterator *self)
         return false;
     }
     if (rc != MR_CANCELLED || !self->interrupted) {
-        (void)raise_status(&st);
+        raise_status(self, &st);
         return false;
     }
     return handlers_pass(self); /* true: the program's handler of the signal raised nothing */
@@ -857,18 +857,17 @@ static PyType_Spec iterator_spec = {
 
 /* ---- the module ---- */
 
-/* setup(ndarray, empty, object dtype, Ragged, error of a status, Dataset of a pointer, ForkError,
- * array of the bits of bfloat16, {number of a dtype: (numpy dtype, scalar type)}) */
+/* setup(ndarray, empty, object dtype, Ragged, Dataset of a pointer, ForkError, array of the bits of
+ * bfloat16, {number of a dtype: (numpy dtype, scalar type)}) */
 static PyObject *setup(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject *types, *number, *pair;
     Py_ssize_t at = 0;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOO!", &ndarray, &empty, &object_dtype, &ragged_class,
-                          &make_error, &make_dataset, &fork_error, &bfloat16_array, &PyDict_Type,
-                          &types))
+    if (!PyArg_ParseTuple(args, "OOOOOOOO!", &ndarray, &empty, &object_dtype, &ragged_class,
+                          &make_dataset, &fork_error, &bfloat16_array, &PyDict_Type, &types))
         return NULL;
-    PyObject *kept[] = {ndarray,      empty,      object_dtype,   ragged_class, make_error,
+    PyObject *kept[] = {ndarray,      empty,      object_dtype,   ragged_class,
                         make_dataset, fork_error, bfloat16_array, types};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         Py_INCREF(kept[i]); /* for the life of the process */

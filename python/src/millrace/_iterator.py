@@ -10,7 +10,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import _fast
-from ._errors import Error, FailedPrecondition, InvalidArgument, check
+from ._errors import Error, FailedPrecondition, InvalidArgument, add_caret, check, error_at
 from ._ffi import ffi, lib
 from ._report import Stats, since, stats_of, write_trace
 from ._types import plan_of
@@ -286,6 +286,11 @@ class Iterator(_fast.Iterator):
             engine.close()
             raise
         self._saved = None
+
+    def _error(self, status: int) -> Error:
+        error = error_at(status)
+        add_caret(error, str(self.dataset))
+        return error
 
     def _ended(self) -> None:
         self._done = True
