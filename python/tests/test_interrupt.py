@@ -270,11 +270,10 @@ class Interrupts(unittest.TestCase):
         """A dispatcher that accepts connections and never answers."""
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
-            text = f'range(10).distribute(service="127.0.0.1:{port}", processing_mode="dynamic")'
             try:
-                ds = mr.from_text(text)
-            except mr.Error:
                 ds = mr.from_text(f'range(10).distribute("127.0.0.1:{port}")')
+            except mr.InvalidArgument as e:
+                self.skipTest(f"the package has no data service: {e}")
             it = iter(ds)
             self.ends(lambda: next(it))
             self.ends(lambda: next(it))
@@ -303,10 +302,9 @@ class Handlers(unittest.TestCase):
     """What handlers of signals may do with an iterator that their thread is using."""
 
     def test_handlers_save_positions(self) -> None:
-        ds = mr.range(2000).map(lambda x: x + 1).ragged_batch(1) if False else mr.range(2000)
         states: list[tuple[int, dict[str, Any]]] = []
         got: list[int] = []
-        it = ds.iterator(format="numpy")
+        it = iter(mr.range(2000))
 
         def save(*_: Any) -> None:
             states.append((len(got), it.state_dict()))
@@ -408,7 +406,11 @@ class Programs(unittest.TestCase):
                     """
                 )
                 child = subprocess.Popen(
-                    [sys.executable, "-c", script + body], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                    [sys.executable, "-c", script + body],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    env=kit.python_environment(),
                 )
                 assert child.stdout is not None
                 child.stdout.readline()

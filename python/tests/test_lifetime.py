@@ -269,7 +269,7 @@ def in_child(script: str, *, env: dict[str, str] | None = None, timeout: float =
         capture_output=True,
         text=True,
         timeout=timeout,
-        env={**os.environ, **(env or {})},
+        env={**kit.python_environment(), **(env or {})},
         start_new_session=True,
     )
 
@@ -526,6 +526,7 @@ class Ends(InFolder):
             capture_output=True,
             text=True,
             timeout=60,
+            env=kit.python_environment(),
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()

@@ -329,7 +329,4 @@ class References(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if "MALLOC_PERTURB_" not in os.environ:
-        os.environ["MALLOC_PERTURB_"] = str(FILL)
-        os.execv(sys.executable, [sys.executable, *sys.argv])
-    kit.main()
+    kit.main(MALLOC_PERTURB_=str(FILL))
