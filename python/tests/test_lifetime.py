@@ -262,7 +262,7 @@ class Dropped(InFolder):
 
 
 def in_child(script: str, *, env: dict[str, str] | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Runs a program that imports millrace as mr, in a session of its own: what it leaves is found."""
+    """Runs a program that imports millrace as mr, in a separate session."""
     head = "import gc, os, signal, sys, threading, time\nimport millrace as mr\n"
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", head + textwrap.dedent(script)],
@@ -338,7 +338,7 @@ class Forks(InFolder):
 
             with self.subTest(text=text):
                 self.assertEqual(self.child(use), 0)
-                next(it)  # the parent's goes on
+                next(it)  # the parent's still works
 
     def test_new_iterators_work_however_busy_the_parent_is(self) -> None:
         stop = False

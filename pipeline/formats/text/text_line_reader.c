@@ -7,9 +7,10 @@
 
 typedef struct text_line_reader {
     mr_reader base;
-    bool tail;              /* the window reaches to the end of the file */
-    size_t typical;         /* bytes of a line in the last call; 0: unknown */
-    const mr_buffer *chunk; /* the one that has an origin, for the window with this base and offset */
+    bool tail;      /* the window reaches to the end of the file */
+    size_t typical; /* bytes of a line in the last call; 0: unknown */
+    const mr_buffer
+        *chunk; /* the one that has an origin, for the window with this base and offset */
     const uint8_t *start;
     int64_t offset;
 } text_line_reader;

@@ -47,7 +47,6 @@ static PyTypeObject *memory_type;
 static unsigned generation;
 static _Thread_local int in_main = -1; /* -1: not known yet */
 
-
 static bool in_main_thread(void)
 {
     if (in_main < 0)
@@ -171,8 +170,7 @@ static PyObject *guarded(PyObject *self, PyObject *args)
 /* ---- Memory ---- */
 
 typedef struct memory {
-    PyObject_HEAD
-    mr_array array; /* a reference of its own */
+    PyObject_HEAD mr_array array; /* a reference of its own */
     void *data;
     Py_ssize_t size;
     bool read_only;
@@ -216,11 +214,10 @@ static PyType_Slot memory_slots[] = {
     {Py_tp_dealloc, memory_dealloc},
     {Py_bf_getbuffer, memory_buffer},
     {0, NULL}};
-static PyType_Spec memory_spec = {
-    .name = "millrace._fast.Memory",
-    .basicsize = sizeof(memory),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = memory_slots};
+static PyType_Spec memory_spec = {.name = "millrace._fast.Memory",
+                                  .basicsize = sizeof(memory),
+                                  .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                  .slots = memory_slots};
 
 /* ---- values ---- */
 
@@ -235,8 +232,7 @@ enum doing {
 };
 
 typedef struct iterator {
-    PyObject_HEAD
-    mr_iterator *it; /* NULL: not opened, or closed */
+    PyObject_HEAD mr_iterator *it; /* NULL: not opened, or closed */
     mr_block block;
     PyObject *plan;    /* structure: an int (a leaf), a tuple of plans, or a dict of plans */
     PyObject *convert; /* called with each array; NULL: nothing */
@@ -244,7 +240,7 @@ typedef struct iterator {
     bool *writable;    /* by leaf: those of the block at hand */
     size_t n_leaves;
     enum text text;
-    bool interrupted; /* its waits were ended: it must be made to go on */
+    bool interrupted; /* its waits were ended: it must be resumed */
     bool undelivered; /* next() has not returned the row of the block at hand yet */
     PyThread_type_lock lock;
     unsigned long owner; /* the thread that has the lock; 0: none */
@@ -484,8 +480,7 @@ static PyObject *structure(const iterator *self, PyObject *plan, size_t row)
 
 static void raise_status(iterator *self, const mr_status *st)
 {
-    PyObject *e =
-        PyObject_CallMethod((PyObject *)self, "_error", "n", (Py_ssize_t)(uintptr_t)st);
+    PyObject *e = PyObject_CallMethod((PyObject *)self, "_error", "n", (Py_ssize_t)(uintptr_t)st);
     if (e) {
         PyErr_SetObject((PyObject *)Py_TYPE(e), e);
         Py_DECREF(e);
@@ -515,9 +510,10 @@ static bool enter(iterator *self, enum access access, enum doing *before)
             self->doing = WORKING;
             return true;
         }
-        PyErr_SetString(PyExc_RuntimeError,
-                        "this thread is in a call of the iterator, which a handler of a signal or a "
-                        "finalizer cannot use before that call has returned");
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "this thread is in a call of the iterator, which a handler of a signal or a "
+            "finalizer cannot use before that call has returned");
         return false;
     }
     if (access == CANCEL && self->it) {
@@ -526,11 +522,8 @@ static bool enter(iterator *self, enum access access, enum doing *before)
     }
     for (;;) {
         PyLockStatus status;
-        Py_BEGIN_ALLOW_THREADS
-        status = PyThread_acquire_lock_timed(self->lock, -1, 1);
-        Py_END_ALLOW_THREADS
-        if (status == PY_LOCK_ACQUIRED)
-            break;
+        Py_BEGIN_ALLOW_THREADS status = PyThread_acquire_lock_timed(self->lock, -1, 1);
+        Py_END_ALLOW_THREADS if (status == PY_LOCK_ACQUIRED) break;
         if (PyErr_CheckSignals() != 0)
             return false;
     }
@@ -588,7 +581,7 @@ static bool pull(iterator *self)
     mr_code rc;
     wait_targets before;
     if (!self->it || self->interrupted) {
-        /* Python opens it, or makes it go on. */
+        /* Python opens or resumes it. */
         PyObject *opened = PyObject_CallMethod((PyObject *)self, "_open", NULL);
         if (!opened)
             return false;
@@ -605,10 +598,8 @@ static bool pull(iterator *self)
         (void)wait_over(before);
         return true;
     }
-    Py_BEGIN_ALLOW_THREADS
-    rc = mr_iterator_next(self->it, 1, &self->block, &st);
-    Py_END_ALLOW_THREADS
-    bool interrupted = wait_over(before);
+    Py_BEGIN_ALLOW_THREADS rc = mr_iterator_next(self->it, 1, &self->block, &st);
+    Py_END_ALLOW_THREADS bool interrupted = wait_over(before);
     self->interrupted |= interrupted;
     if (rc == MR_OK) {
         self->undelivered = true;
@@ -639,7 +630,7 @@ static PyObject *next_locked(iterator *self)
     self->doing = CONVERTING;
     PyObject *out = structure(self, self->plan, 0);
     self->doing = WORKING;
-    /* What ends the program, such as KeyboardInterrupt, is no error of the element. */
+    /* KeyboardInterrupt and the like say nothing about the element, which is kept. */
     if (out || PyErr_ExceptionMatches(PyExc_Exception))
         drop_block(self);
     return out;
@@ -828,13 +819,12 @@ static PyObject *iterator_self(PyObject *o)
     return Py_NewRef(o);
 }
 
-static PyMethodDef iterator_methods[] = {
-    {"_attach", iterator_attach, METH_VARARGS, NULL},
-    {"_detach", iterator_detach, METH_NOARGS, NULL},
-    {"_resumed", iterator_resumed, METH_NOARGS, NULL},
-    {"_locked", iterator_locked, METH_VARARGS, NULL},
-    {"_try_locked", iterator_try_locked, METH_O, NULL},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef iterator_methods[] = {{"_attach", iterator_attach, METH_VARARGS, NULL},
+                                         {"_detach", iterator_detach, METH_NOARGS, NULL},
+                                         {"_resumed", iterator_resumed, METH_NOARGS, NULL},
+                                         {"_locked", iterator_locked, METH_VARARGS, NULL},
+                                         {"_try_locked", iterator_try_locked, METH_O, NULL},
+                                         {NULL, NULL, 0, NULL}};
 static PyGetSetDef iterator_members[] = {
     {"_interrupted", iterator_is_interrupted, NULL, NULL, NULL},
     {"_foreign", iterator_is_foreign, NULL, NULL, NULL},
@@ -849,11 +839,11 @@ static PyType_Slot iterator_slots[] = {{Py_tp_new, iterator_new},
                                        {Py_tp_methods, iterator_methods},
                                        {Py_tp_getset, iterator_members},
                                        {0, NULL}};
-static PyType_Spec iterator_spec = {
-    .name = "millrace._fast.Iterator",
-    .basicsize = sizeof(iterator),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .slots = iterator_slots};
+static PyType_Spec iterator_spec = {.name = "millrace._fast.Iterator",
+                                    .basicsize = sizeof(iterator),
+                                    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
+                                             Py_TPFLAGS_HAVE_GC,
+                                    .slots = iterator_slots};
 
 /* ---- the module ---- */
 
@@ -910,8 +900,7 @@ static void capsule_release(PyObject *capsule)
         return;
     }
     if (s->release) {
-        Py_BEGIN_ALLOW_THREADS
-        s->release(s);
+        Py_BEGIN_ALLOW_THREADS s->release(s);
         Py_END_ALLOW_THREADS
     }
     free(s);

@@ -89,7 +89,7 @@ class Engine:
             self.rest()
 
     def resume(self) -> None:
-        """Goes on after an interrupt."""
+        """Continues after an interrupt."""
         while guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_resume(self.it, st)) != DONE:
             pass
 
@@ -261,7 +261,7 @@ class Iterator(_fast.Iterator):
     # ---- called by millrace._fast, with the lock
 
     def _open(self) -> None:
-        """Gets an engine for the first element, or goes on after an interrupt."""
+        """Gets an engine for the first element, or continues after an interrupt."""
         if self._closed:
             self._hand_back()  # a handler of a signal closed it during a call
             return

@@ -537,9 +537,9 @@ static void resume_within_lines(const char *graph, size_t threads)
     snprintf(text, sizeof text, graph, pipe);
     mr_check(mkfifo(pipe, 0600) == 0);
     int fd = open(pipe, O_RDWR | O_CLOEXEC);
-    mr_iterator *it = open_text(text, &(mr_iterator_opts){.has_threads = true,
-                                                          .threads = (int64_t)threads,
-                                                          .positions = true});
+    mr_iterator *it = open_text(
+        text,
+        &(mr_iterator_opts){.has_threads = true, .threads = (int64_t)threads, .positions = true});
     for (int i = 0; i < LINES; i++) {
         const char line[2] = {(char)('a' + i), '\n'};
         mr_check(write(fd, line, 1) == 1);
@@ -565,10 +565,8 @@ static void resume_within_lines(const char *graph, size_t threads)
 MR_TEST(an_iterator_that_waited_for_a_pipe_resumes_without_loss)
 {
     static const char *const graphs[] = {
-        "text_line(\"%s\").batch(2)",
-        "text_line(\"%s\").enumerate().batch(2)",
-        "zip(range(100), text_line(\"%s\")).batch(2)",
-        "text_line(\"%s\").padded_batch(2)",
+        "text_line(\"%s\").batch(2)", "text_line(\"%s\").enumerate().batch(2)",
+        "zip(range(100), text_line(\"%s\")).batch(2)", "text_line(\"%s\").padded_batch(2)",
         "text_line(\"%s\").map(x => x).batch(2).prefetch(1)"};
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
         for (size_t threads = 0; threads < 3; threads += 2)

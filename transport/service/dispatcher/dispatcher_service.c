@@ -84,8 +84,8 @@ mr_code mr_service_dispatcher_open(mr_service_dispatcher **out,
     mr_service_dispatcher *d = mr_calloc(1, sizeof *d);
     if (!d)
         return mr_fail_memory(st, sizeof *d, "a dispatcher");
-    d->thread = (mr__daemon_thread){
-        .serve = serve, .ctx = d, .what = "dispatcher", .forks = mr__forks()};
+    d->thread =
+        (mr__daemon_thread){.serve = serve, .ctx = d, .what = "dispatcher", .forks = mr__forks()};
     mr_code rc = open_all(d, opts, st);
     if (rc != MR_OK) {
         mr_service_dispatcher_close(d);

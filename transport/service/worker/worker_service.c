@@ -95,8 +95,8 @@ mr_code mr_service_worker_open(mr_service_worker **out, const mr_service_worker_
     mr_service_worker *w = mr_calloc(1, sizeof *w);
     if (!w)
         return mr_fail_memory(st, sizeof *w, "a worker");
-    w->thread = (mr__daemon_thread){
-        .serve = serve, .ctx = w, .what = "worker", .forks = mr__forks()};
+    w->thread =
+        (mr__daemon_thread){.serve = serve, .ctx = w, .what = "worker", .forks = mr__forks()};
     mr_code rc = open_all(w, opts, st);
     if (rc != MR_OK) {
         mr_service_worker_close(w);
