@@ -54,9 +54,9 @@ static bool in_main_thread(void)
     return in_main;
 }
 
-/* Python's handler of SIGINT only sets a flag, which nothing looks at while the main thread waits in
- * the library. Ours, which calls Python's, also ends that wait: of an iterator, or of a call that is
- * given a cancel object. */
+/* Python's handler of SIGINT only sets a flag, which nothing looks at while the main thread waits
+ * in the library. Ours, which calls Python's, also ends that wait: of an iterator, or of a call
+ * that is given a cancel object. */
 static _Atomic(mr_iterator *) waiting_iterator;
 static _Atomic(mr_cancel *) waiting_call;
 static atomic_bool woken; /* a wait was ended */
@@ -170,7 +170,7 @@ static PyObject *guarded(PyObject *self, PyObject *args)
 /* ---- Memory ---- */
 
 typedef struct memory {
-    PyObject_HEAD mr_array array; /* a reference of its own */
+    PyObject_HEAD mr_array array; /* its own reference */
     void *data;
     Py_ssize_t size;
     bool read_only;
@@ -521,9 +521,11 @@ static bool enter(iterator *self, enum access access, enum doing *before)
         self->interrupted = true;
     }
     for (;;) {
-        PyLockStatus status;
-        Py_BEGIN_ALLOW_THREADS status = PyThread_acquire_lock_timed(self->lock, -1, 1);
-        Py_END_ALLOW_THREADS if (status == PY_LOCK_ACQUIRED) break;
+        PyThreadState *here = PyEval_SaveThread();
+        PyLockStatus status = PyThread_acquire_lock_timed(self->lock, -1, 1);
+        PyEval_RestoreThread(here);
+        if (status == PY_LOCK_ACQUIRED)
+            break;
         if (PyErr_CheckSignals() != 0)
             return false;
     }
@@ -578,7 +580,6 @@ static bool handlers_pass(iterator *self)
 static bool pull(iterator *self)
 {
     mr_status st;
-    mr_code rc;
     wait_targets before;
     if (!self->it || self->interrupted) {
         /* Python opens or resumes it. */
@@ -598,8 +599,10 @@ static bool pull(iterator *self)
         (void)wait_over(before);
         return true;
     }
-    Py_BEGIN_ALLOW_THREADS rc = mr_iterator_next(self->it, 1, &self->block, &st);
-    Py_END_ALLOW_THREADS bool interrupted = wait_over(before);
+    PyThreadState *here = PyEval_SaveThread();
+    mr_code rc = mr_iterator_next(self->it, 1, &self->block, &st);
+    PyEval_RestoreThread(here);
+    bool interrupted = wait_over(before);
     self->interrupted |= interrupted;
     if (rc == MR_OK) {
         self->undelivered = true;
