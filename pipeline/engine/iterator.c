@@ -40,6 +40,8 @@ struct mr_iterator {
     mr_iter *root;   /* NULL: it rests, or its next pass could not be opened */
     bool replays;    /* without a root: the rows after the last position can be made again */
     bool settles;    /* the last pull gave rows: what it left open may be settled */
+    bool resumed;    /* in place: ops may still report the cancellation that was ended */
+    bool astray;     /* mr_iterator_resume failed: only a position leads back */
     char *signature; /* made when first needed; shortened */
     mr__watched watched;
     mr_buffer *before; /* state before and after the last block, if positions are on */
@@ -337,6 +339,8 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
         return MR_END;
     }
     mr_code rc = pull(it, it->root, want, b, st);
+    while (rc == MR_CANCELLED && it->resumed && !mr_cancel_is_cancelled(it->run.cancel))
+        rc = pull(it, it->root, want, b, st);
     it->settles = rc >= 0;
     if (rc == MR_OK && it->run.opts.ledger && !mr_ledger_takes_steps(it->run.opts.ledger)) {
         rc = enter_rows(it->run.opts.ledger, b, st);
@@ -388,6 +392,41 @@ mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
         it->run.own_executor = false;
     }
     return MR_OK;
+}
+
+/* true: it, or an op below the root, waits for an outside producer, which would not repeat what it
+ * has delivered: a pipe, a generator, a service. */
+static bool waits_outside(const mr_iterator *it)
+{
+    /* Relaxed: set by pulls that have returned, or by tasks that run ahead. */
+    return it->root && atomic_load_explicit(&it->root->priv->may_block, memory_order_relaxed);
+}
+
+mr_code mr_iterator_resume(mr_iterator *it, mr_status *st)
+{
+    void *position;
+    size_t size, rows_after = it->rows_after;
+    mr_code rc = MR_FAILED_PRECONDITION;
+    MR_TRY(mr_iterator_check(it, st));
+    if (it->astray || !waits_outside(it))
+        rc = mr_iterator_save(it, &position, &size, st);
+    if (rc == MR_FAILED_PRECONDITION && it->root && !it->astray) {
+        mr__cancel_forget(it->cancel);
+        mr__cancel_forget(it->run.cancel);
+        it->resumed = true;
+        return MR_OK;
+    }
+    MR_TRY(rc);
+    it->astray = true;
+    rc = mr_iterator_rest(it, st);
+    if (rc == MR_OK)
+        rc = mr_iterator_restore(it, position, size, st);
+    if (rc == MR_OK)
+        it->astray = false;
+    else
+        it->rows_after = rows_after; /* the position remains that of the last row delivered */
+    mr_free(position);
+    return rc;
 }
 
 /* ---- positions ---- */

@@ -36,7 +36,9 @@ mr_cancel *mr_iter_cancel(const mr_iter *it)
 }
 mr_code mr_iter_fail_cancelled(mr_status *st)
 {
-    return mr_fail(st, MR_CANCELLED, "the iterator was cancelled");
+    mr_fail(st, MR_CANCELLED, "the iterator was cancelled");
+    mr_status_of_no_element(st);
+    return MR_CANCELLED;
 }
 bool mr_iter_deterministic(const mr_iter *it)
 {

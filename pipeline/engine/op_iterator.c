@@ -335,6 +335,8 @@ mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
         if (rc == MR_END)
             p->ended = true;
         else {
+            if (rc == MR_CANCELLED) /* no op may count it */
+                mr_status_of_no_element(st);
             name_place(it, rc, st);
             stay_failed(it, rc, st);
         }

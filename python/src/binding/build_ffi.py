@@ -39,6 +39,7 @@ void mr_buffer_pool_usage(size_t *live_bytes, size_t *free_bytes);
 typedef struct mr_bytes { const char *data; size_t size; ...; } mr_bytes;
 typedef struct mr_array { mr_dtype dtype; mr_storage storage; int8_t rank; bool resident; size_t rows; int64_t shape[...];
     void *data; mr_buffer *owner; ...; } mr_array;
+typedef struct mr_block mr_block;
 void mr_array_reset(mr_array *a);
 mr_code mr_array_alloc(mr_array *a, mr_dtype t, int rank, const int64_t *shape, size_t rows, mr_status *st);
 mr_code mr_buffer_hold(mr_buffer *b, mr_buffer *other, mr_status *st);
@@ -90,6 +91,8 @@ typedef struct mr_iterator_opts { int64_t threads; bool has_threads; int64_t blo
 mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st);
 mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st);
 mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size, mr_status *st);
+mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, void **bytes, size_t *size, mr_status *st);
+mr_code mr_iterator_resume(mr_iterator *it, mr_status *st);
 mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st);
 mr_code mr_iterator_rest(mr_iterator *it, mr_status *st);
 void mr_iterator_cancel(mr_iterator *it);

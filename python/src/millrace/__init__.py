@@ -95,7 +95,6 @@ _fast.setup(
     _np.empty,
     _np.dtype(object),
     Ragged,
-    _errors.error_at,
     _dataset.dataset_at,
     ForkError,
     _types.bfloat16_array,

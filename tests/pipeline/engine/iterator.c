@@ -649,6 +649,70 @@ MR_TEST(an_iterator_that_waits_for_a_pipe_can_rest)
     close(fd);
 }
 
+/* Each line is written in two parts, with a cancelled wait between them. */
+static void resume_within_lines(const char *graph, size_t threads)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    enum { LINES = 6 };
+    char text[600], got[64] = "";
+    const char *pipe = mr_test_path("pipe");
+    snprintf(text, sizeof text, graph, pipe);
+    mr_check(mkfifo(pipe, 0600) == 0);
+    int fd = open(pipe, O_RDWR | O_CLOEXEC);
+    mr_iterator *it = open_text(
+        text,
+        &(mr_iterator_opts){.has_threads = true, .threads = (int64_t)threads, .positions = true});
+    for (int i = 0; i < LINES; i++) {
+        const char line[2] = {(char)('a' + i), '\n'};
+        mr_check(write(fd, line, 1) == 1);
+        mr_iterator_cancel(it);
+        mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+        mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+        mr_ok(mr_iterator_resume(it, &st), &st);
+        mr_check(write(fd, line + 1, 1) == 1);
+        if (i % 2 == 0)
+            continue;
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st); /* a pair */
+        const mr_bytes *rows = mr_array_at(&b.columns[b.n_columns - 1], 0);
+        strncat(got, rows[0].data, rows[0].size);
+        strncat(got, rows[1].data, rows[1].size);
+    }
+    mr_eq_str(got, "abcdef");
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    close(fd);
+    mr_check(unlink(pipe) == 0);
+}
+
+MR_TEST(an_iterator_that_waited_for_a_pipe_resumes_without_loss)
+{
+    static const char *const graphs[] = {
+        "text_line(\"%s\").batch(2)", "text_line(\"%s\").enumerate().batch(2)",
+        "zip(range(100), text_line(\"%s\")).batch(2)", "text_line(\"%s\").padded_batch(2)",
+        "text_line(\"%s\").map(x => x).batch(2).prefetch(1)"};
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
+        for (size_t threads = 0; threads < 3; threads += 2)
+            resume_within_lines(graphs[i], threads);
+}
+
+MR_TEST(an_iterator_of_files_resumes_after_the_last_element)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_iterator *it = open_text("range(100).map(x => x, num_parallel_calls=2).prefetch(2)",
+                                &(mr_iterator_opts){.positions = true});
+    for (int64_t i = 0; i < 100; i++) {
+        mr_iterator_cancel(it);
+        mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+        mr_ok(mr_iterator_resume(it, &st), &st);
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+        mr_eq_i64(*(const int64_t *)mr_array_at(&b.columns[0], 0), i);
+    }
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+}
+
 MR_TEST(a_rest_does_not_end_the_cancellation_of_the_caller)
 {
     mr_status st;
