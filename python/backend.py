@@ -45,6 +45,7 @@ PARTS = ("CMakeLists.txt", "LICENSE", "README.md", "cli", "cmake", "pipeline", "
 MOVED = (
     ('backend-path = ["."]', 'backend-path = ["python"]'),
     ('cmake.source-dir = ".."', 'cmake.source-dir = "."'),
+    ('readme = "README.md"', 'readme = "python/README.md"'),
     ('wheel.packages = ["src/millrace"]', 'wheel.packages = ["python/src/millrace"]'),
 )
 

@@ -6,7 +6,7 @@
 
 FOLDER is the package as it is being installed: lib/ with our libraries, bin/ with the programs, and
 the extension modules. Each copy is named and calls itself millrace-NAME: another package in the same
-process may have opened a NAME of its own. Libraries that are opened on first use are found by their
+process may have opened another NAME. Libraries that are opened on first use are found by their
 names in our binaries; pipeline/system/late_library.c looks for the copies first. Their licences come
 along, as Debian's packages have them."""
 
