@@ -7,6 +7,10 @@
 /* An empty dataset of these elements: what functions are typed with. */
 mr_dataset *mrpy_given(const mr_spec *element);
 
+/* mr_plugin_load, with the functions of the library visible to the plugin, which need not be linked
+ * to it: elsewhere the program that loads it has them. */
+mr_code mrpy_plugin_load(const char *path, mr_status *st) MR_NODISCARD;
+
 /* What a run without a consumer took. */
 typedef struct mrpy_run {
     int64_t elements, bytes;
@@ -14,8 +18,8 @@ typedef struct mrpy_run {
 } mrpy_run;
 /* Pulls up to `limit` elements (negative: all) for up to `seconds` (0: as long as it takes).
  * returns  MR_OK: either was reached; MR_END, or an error */
-mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run, mr_status *st)
-    MR_NODISCARD;
+mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run,
+                   mr_status *st) MR_NODISCARD;
 
 /* Makes *out an Arrow stream of the elements of ds, which the stream keeps: structs of the
  * components, as in the files that `millrace write --format arrow` makes.
