@@ -14,7 +14,6 @@ import unittest
 from typing import Any
 
 import kit
-
 import millrace as mr
 
 PACKAGE = os.path.join(kit.SOURCE, "python", "src", "millrace")

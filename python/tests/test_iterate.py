@@ -14,9 +14,9 @@ import threading
 import unittest
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 

@@ -15,7 +15,6 @@ import tomllib
 import unittest
 
 import kit
-
 import millrace as mr
 
 
@@ -26,13 +25,14 @@ def run(source: str) -> str:
 class Package(unittest.TestCase):
     def test_examples_in_docstrings_run(self) -> None:
         tried = 0
-        for found in pkgutil.iter_modules(mr.__path__):
+        names = ["millrace", *(f"millrace.{found.name}" for found in pkgutil.iter_modules(mr.__path__))]
+        for name in names:
             try:
-                module = importlib.import_module(f"millrace.{found.name}")
+                module = importlib.import_module(name)
             except ModuleNotFoundError as e:
                 self.assertFalse((e.name or "").startswith("millrace"), e)
                 continue  # of a framework that is not installed
-            with self.subTest(module=found.name):
+            with self.subTest(module=name):
                 results = doctest.testmod(module, optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
                 self.assertEqual(results.failed, 0)
                 tried += results.attempted

@@ -13,7 +13,6 @@ import tempfile
 import unittest
 
 import kit
-
 import millrace as mr
 
 

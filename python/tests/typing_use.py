@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typical use, for mypy and pyright: python/lint.sh checks that they find nothing to say of it. It
+"""Typical use, for mypy and pyright: tests/python/lint.sh checks that they find nothing to say of it. It
 runs too, in test_package.py."""
 
 from __future__ import annotations

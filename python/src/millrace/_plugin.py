@@ -2,7 +2,6 @@
 """Plugins: ops and functions in C that a shared object registers become methods and functions."""
 
 from __future__ import annotations
-
 import __future__
 
 import inspect

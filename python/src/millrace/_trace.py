@@ -21,7 +21,6 @@ import random
 import re
 import struct
 import sys
-import sysconfig
 import threading
 import types
 import warnings
@@ -55,15 +54,18 @@ _LOOSE, _LOOSE_END = "\x0e", "\x0f"  # needs brackets if a point follows
 # ---- errors ----
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_LIBRARIES = tuple(
-    os.path.abspath(p) + os.sep
-    for p in {
-        sysconfig.get_paths()["stdlib"],
-        sysconfig.get_paths()["purelib"],
-        sysconfig.get_paths()["platlib"],
-        os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))),
-    }
-)
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Folders whose files no user wrote."""
+    import sysconfig
+
+    paths = sysconfig.get_paths()
+    numpy = os.path.dirname(os.path.dirname(os.path.abspath(np.__file__)))
+    folders = {paths["stdlib"], paths["purelib"], paths["platlib"], numpy}
+    return tuple(os.path.abspath(p) + os.sep for p in folders)
+
 
 
 class _MissingAttribute(TraceError, AttributeError):
@@ -80,7 +82,7 @@ def _place_of(frames: Iterable[tuple[str, int]]) -> tuple[str | None, int | None
     for file, line in frames:
         if _is_ours(file):
             continue
-        if not file.startswith((*_LIBRARIES, "<frozen", "<__array_function__")):
+        if not file.startswith((*_libraries(), "<frozen", "<__array_function__")):
             return file, line
         outside = outside or (file, line)
     return outside or (None, None)
