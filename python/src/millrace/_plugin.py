@@ -17,7 +17,7 @@ from ._ffi import ffi, lib
 
 
 def load_plugin(path: str | os.PathLike[str]) -> None:
-    """Loads a shared object with ops and functions of its own, as `millrace --load` does.
+    """Loads a shared object with more ops and functions, as `millrace --load` does.
 
     Its ops are methods of `mr.Dataset`, or functions of this module if they are sources; its functions
     are in `mr.fn`, and methods of what recorded functions are called with. It stays loaded. Other
@@ -31,7 +31,7 @@ def load_plugin(path: str | os.PathLike[str]) -> None:
 
     Raises:
         NotFound: it cannot be opened.
-        FailedPrecondition: it is no plugin, or one for another release of Millrace.
+        FailedPrecondition: it is not a plugin, or one for another release of Millrace.
     """
     text = os.fspath(path)
     before = _ops()
