@@ -9,15 +9,14 @@ import json
 import os
 import pickle
 import subprocess
-import sys
 import tempfile
 import threading
 import unittest
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 
@@ -159,7 +158,7 @@ class Epochs(unittest.TestCase):
         whole = mr.range(20).shuffle(20, seed=3)
         want = [list(whole) for _ in range(3)]
         ds = mr.range(20).shuffle(20, seed=3)
-        for x in ds:
+        for _x in ds:
             break
         self.assertEqual(list(ds), want[1])
 

@@ -17,9 +17,9 @@ import warnings
 from collections import namedtuple
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 from millrace import _trace, fn
 

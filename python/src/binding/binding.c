@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,15 @@ static mr_code nothing(void *ctx, void *pass, size_t want, mr_block *out, mr_sta
 mr_dataset *mrpy_given(const mr_spec *element)
 {
     return mr_from_generator(&(mr_generator){.next = nothing}, element);
+}
+
+mr_code mrpy_plugin_load(const char *path, mr_status *st)
+{
+    Dl_info library;
+    /* Loaded as what the extension module needs, the library is visible to that module alone. */
+    if (dladdr(mr_version(), &library))
+        dlopen(library.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+    return mr_plugin_load(path, st);
 }
 
 /* ---- runs without a consumer ---- */

@@ -7,6 +7,10 @@
 /* An empty dataset of these elements: what functions are typed with. */
 mr_dataset *mrpy_given(const mr_spec *element);
 
+/* mr_plugin_load, with the functions of the library visible to the plugin, which need not be linked
+ * to it: elsewhere the program that loads it has them. */
+mr_code mrpy_plugin_load(const char *path, mr_status *st) MR_NODISCARD;
+
 /* What a run without a consumer took. */
 typedef struct mrpy_run {
     int64_t elements, bytes;

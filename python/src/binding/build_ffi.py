@@ -77,7 +77,6 @@ mr_code mr_dataset_from_text(const char *text, size_t size, const mr_env *env, m
 mr_code mr_dataset_to_text(const mr_dataset *ds, char **out, mr_status *st);
 mr_code mr_dataset_to_proto(const mr_dataset *ds, void **bytes, size_t *size, mr_status *st);
 mr_code mr_dataset_from_proto(const void *bytes, size_t size, mr_dataset **out, mr_status *st);
-mr_code mr_plugin_load(const char *path, mr_status *st);
 #define MR_INFINITE ...
 #define MR_UNKNOWN_COUNT ...
 
@@ -123,6 +122,7 @@ extern "Python" void mrpy_log(void *ctx, mr_log_level level, const char *message
 extern "Python" void mrpy_release(void *ctx, void *data);
 
 /* ---- binding.h ---- */
+mr_code mrpy_plugin_load(const char *path, mr_status *st);
 mr_dataset *mrpy_given(const mr_spec *element);
 typedef struct mrpy_run { int64_t elements, bytes; double seconds, cpu_seconds, first_element_seconds; ...; } mrpy_run;
 mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run, mr_status *st);

@@ -17,7 +17,7 @@ import atexit as _atexit
 
 import numpy as _np
 
-from . import _dataset, _errors, _fast, _iterator, _log, _types, _values
+from . import _dataset, _errors, _fast, _ffi, _iterator, _log, _types, _values
 from . import fn as fn
 from ._dataset import INFINITE as INFINITE
 from ._dataset import UNKNOWN as UNKNOWN
@@ -44,6 +44,7 @@ from ._generated import arrow as arrow
 from ._generated import choose_from_datasets as choose_from_datasets
 from ._generated import counter as counter
 from ._generated import csv as csv
+from ._generated import distributed_dataset as distributed_dataset
 from ._generated import files as files
 from ._generated import fixed_length_record as fixed_length_record
 from ._generated import image_folder as image_folder
@@ -64,6 +65,7 @@ from ._memory import from_arrow as from_arrow
 from ._memory import from_tensor_slices as from_tensor_slices
 from ._memory import from_tensors as from_tensors
 from ._progress import progress as progress
+from ._plugin import load_plugin as load_plugin
 from ._trace import Expr as Expr
 from ._types import DatasetSpec as DatasetSpec
 from ._types import DType as DType
@@ -88,7 +90,7 @@ from ._types import uint64 as uint64
 from ._values import AUTO as AUTO
 from ._zip import zip as zip
 
-__version__: str = _errors.text_of(_errors.lib.mr_version())
+__version__: str = _errors.text_of(_ffi.lib.mr_version())
 
 _fast.setup(
     _np.ndarray,

@@ -180,7 +180,8 @@ _kinds: dict[int, type[Error]] = {
 
 def text_of(chars: Any) -> str:
     """A C string (char array or pointer) as str; what is not UTF-8 is kept as surrogates."""
-    return ffi.string(chars).decode("utf-8", "surrogateescape")
+    text: str = ffi.string(chars).decode("utf-8", "surrogateescape")
+    return text
 
 
 def error_of(status: Any, *, call: bool = False) -> Error:

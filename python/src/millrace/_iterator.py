@@ -7,7 +7,8 @@ import base64
 import binascii
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, Callable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from . import _fast
 from ._errors import Error, FailedPrecondition, InvalidArgument, add_caret, check, error_at

@@ -21,7 +21,6 @@ import random
 import re
 import struct
 import sys
-import sysconfig
 import threading
 import types
 import warnings
@@ -55,15 +54,18 @@ _LOOSE, _LOOSE_END = "\x0e", "\x0f"  # needs brackets if a point follows
 # ---- errors ----
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_LIBRARIES = tuple(
-    os.path.abspath(p) + os.sep
-    for p in {
-        sysconfig.get_paths()["stdlib"],
-        sysconfig.get_paths()["purelib"],
-        sysconfig.get_paths()["platlib"],
-        os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))),
-    }
-)
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Folders whose files no user wrote."""
+    import sysconfig
+
+    paths = sysconfig.get_paths()
+    numpy = os.path.dirname(os.path.dirname(os.path.abspath(np.__file__)))
+    folders = {paths["stdlib"], paths["purelib"], paths["platlib"], numpy}
+    return tuple(os.path.abspath(p) + os.sep for p in folders)
+
 
 
 class _MissingAttribute(TraceError, AttributeError):
@@ -80,7 +82,7 @@ def _place_of(frames: Iterable[tuple[str, int]]) -> tuple[str | None, int | None
     for file, line in frames:
         if _is_ours(file):
             continue
-        if not file.startswith((*_LIBRARIES, "<frozen", "<__array_function__")):
+        if not file.startswith((*_libraries(), "<frozen", "<__array_function__")):
             return file, line
         outside = outside or (file, line)
     return outside or (None, None)
@@ -245,7 +247,7 @@ class Node:
             self.draws = self.draws or child.draws
             if child.variables and not child.variables <= variables:
                 variables = variables | child.variables
-        self.variables = variables
+        self.variables: frozenset[Variable] = variables
         if self.length > MAX_TEXT:
             raise _error(
                 f"the text of this value would have more than {MAX_TEXT >> 20} MiB: a value that "
@@ -373,6 +375,7 @@ class Engine(Protocol):
     def infer(self, text: str, spec: Spec) -> Spec:
         """The spec of the results of a function for elements of ``spec``; raises if it is
         wrong."""
+        ...
 
     def dataset(self, text: str, spec: Spec) -> Any:
         """A ``Dataset`` within a function that is being recorded: its open text, and the spec of
@@ -983,7 +986,7 @@ class Expr(Methods):
     def _tensor(self, what: str) -> TensorSpec:
         spec = self.spec
         if not isinstance(spec, TensorSpec):
-            kind = {dict: "a dict", tuple: "a tuple"}.get(type(spec), "a dataset")
+            kind = "a dict" if isinstance(spec, dict) else "a tuple" if isinstance(spec, tuple) else "a dataset"
             raise _error(f"{kind} has no {what}; its components have")
         return spec
 
@@ -1498,7 +1501,7 @@ def kinds_of(function: Callable[..., Any], skip: int = 0) -> dict[str, str]:
     signature = inspect.signature(function)
     required = []
     for p in list(signature.parameters.values())[skip:]:
-        stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        stars = "*" if p.kind == p.VAR_POSITIONAL else "**" if p.kind == p.VAR_KEYWORD else ""
         out[stars + p.name] = str(p.annotation).removesuffix(" | None")
         if p.default is p.empty and not stars:
             required.append(p.name)
@@ -1633,7 +1636,7 @@ def _make_variables(
         found += [f"{first}{i}" for i in range(more)] if more > 1 else [first] * more
     if len(found) == 1:
         return (Variable(_proper_name(found[0]), specs),)
-    if not several or len(specs) != len(found):
+    if not several or not isinstance(specs, tuple) or len(specs) != len(found):
         parts = len(specs) if isinstance(specs, tuple) else 1
         raise _error(
             f"the function has {len(found)} parameters ({', '.join(found)}) and the elements have "
@@ -1773,7 +1776,7 @@ def _place_of_function(fn: Any) -> tuple[str | None, int | None]:
     fn = inspect.unwrap(fn)
     code = getattr(getattr(fn, "__func__", fn), "__code__", None)
     if code is None:
-        code = getattr(getattr(type(fn), "__call__", None), "__code__", None)
+        code = getattr(getattr(type(fn), "__call__", None), "__code__", None)  # noqa: B004
     return (code.co_filename, code.co_firstlineno) if code else (None, None)
 
 

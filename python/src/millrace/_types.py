@@ -198,7 +198,8 @@ def _ml_bfloat16() -> np.dtype[Any] | None:
         import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return None
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 def bfloat16_array(bits: np.ndarray[Any, Any], number: int = 0) -> np.ndarray[Any, Any]:
