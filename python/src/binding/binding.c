@@ -318,11 +318,19 @@ mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds,
 }
 
 mr_code mrpy_export_row(struct ArrowArray *array, struct ArrowSchema *schema, const mr_array *a,
-                        mr_status *st)
+                        const mr_leaf *leaf, mr_status *st)
 {
-    mr_array values = {0};
-    MR_TRY(mr_array_ungroup(&values, a, 0, st));
-    mr_code rc = mr_export_arrow(array, schema, &values, "", st);
-    mr_array_reset(&values);
+    mr_array entries = {0};
+    mr_leaf entry = {.dtype = a->dtype, .rank = (int8_t)(leaf->rank - 1)};
+    if (a->rank == 0)
+        return mr_export_arrow(array, schema, a, "", st);
+    MR_TRY(mr_array_ungroup(&entries, a, 0, st));
+    if (leaf->rank > 0)
+        memcpy(entry.shape, leaf->shape + 1, (size_t)entry.rank * sizeof *entry.shape);
+    if (leaf->ragged)
+        entry.shape[0] = -1;
+    mr_code rc = leaf->rank < 0 ? mr_export_arrow(array, schema, &entries, "", st)
+                                : export_column(array, schema, &entries, &entry, "", st);
+    mr_array_reset(&entries);
     return rc;
 }

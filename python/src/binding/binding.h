@@ -14,8 +14,8 @@ typedef struct mrpy_run {
 } mrpy_run;
 /* Pulls up to `limit` elements (negative: all) for up to `seconds` (0: as long as it takes).
  * returns  MR_OK: either was reached; MR_END, or an error */
-mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run, mr_status *st)
-    MR_NODISCARD;
+mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run,
+                   mr_status *st) MR_NODISCARD;
 
 /* Makes *out an Arrow stream of the elements of ds, which the stream keeps: structs of the
  * components, as in the files that `millrace write --format arrow` makes.
@@ -23,8 +23,9 @@ mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run
 mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds,
                           const mr_iterator_opts *opts, mr_status *st) MR_NODISCARD;
 
-/* Exports row 0 of a column as an Arrow array: axis 0 of it are the values.
+/* Exports row 0 of a column of this leaf as an Arrow array: axis 0 of it are the entries, or the
+ * one value. The type is the same for all elements of the leaf.
  * errors   as mr_export_arrow */
 mr_code mrpy_export_row(struct ArrowArray *array, struct ArrowSchema *schema, const mr_array *a,
-                        mr_status *st) MR_NODISCARD;
+                        const mr_leaf *leaf, mr_status *st) MR_NODISCARD;
 #endif

@@ -162,8 +162,7 @@ static PyObject *guarded(PyObject *self, PyObject *args)
 /* ---- Memory ---- */
 
 typedef struct memory {
-    PyObject_HEAD
-    mr_array array; /* a reference of its own */
+    PyObject_HEAD mr_array array; /* a reference of its own */
     void *data;
     Py_ssize_t size;
     bool read_only;
@@ -207,24 +206,24 @@ static PyType_Slot memory_slots[] = {
     {Py_tp_dealloc, memory_dealloc},
     {Py_bf_getbuffer, memory_buffer},
     {0, NULL}};
-static PyType_Spec memory_spec = {
-    .name = "millrace._fast.Memory",
-    .basicsize = sizeof(memory),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = memory_slots};
+static PyType_Spec memory_spec = {.name = "millrace._fast.Memory",
+                                  .basicsize = sizeof(memory),
+                                  .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                  .slots = memory_slots};
 
 /* ---- values ---- */
 
 enum text { TEXT_BYTES, TEXT_STR };
 
 typedef struct iterator {
-    PyObject_HEAD
-    mr_iterator *it; /* NULL: not opened, or closed */
+    PyObject_HEAD mr_iterator *it; /* NULL: not opened, or closed */
     mr_block block;
-    PyObject *plan;    /* structure: an int (a leaf), a tuple of plans, or a dict of plans */
-    PyObject *convert; /* called with each array; NULL: nothing */
-    bool *ragged;      /* by leaf: the elements are Ragged */
-    bool *writable;    /* by leaf: those of the block at hand */
+    PyObject *plan;     /* structure: an int (a leaf), a tuple of plans, or a dict of plans */
+    PyObject *convert;  /* called with each array; NULL: nothing */
+    PyObject *arrow;    /* makes Arrow arrays of a leaf and its column; NULL: none are made */
+    bool arrow_numbers; /* of numbers too, not of strings alone */
+    bool *ragged;       /* by leaf: the elements are Ragged */
+    bool *writable;     /* by leaf: those of the block at hand */
     size_t n_leaves;
     enum text text;
     bool interrupted; /* its waits were ended: it must be made to go on */
@@ -404,6 +403,8 @@ static PyObject *leaf_object(const iterator *self, size_t leaf, size_t row)
 {
     const mr_array *a = &self->block.columns[leaf];
     bool writable = self->writable[leaf];
+    if (self->arrow && a->storage != MR_DATASETS && (self->arrow_numbers || a->dtype == MR_STRING))
+        return PyObject_CallFunction(self->arrow, "nn", (Py_ssize_t)leaf, (Py_ssize_t)(uintptr_t)a);
     switch (a->storage) {
     case MR_DENSE:
     case MR_BYTES: {
@@ -481,8 +482,7 @@ static void take_lock(iterator *self, bool cancel)
         mr_iterator_cancel(self->it);
         self->interrupted = true;
     }
-    Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(self->lock, 1);
+    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->lock, 1);
     Py_END_ALLOW_THREADS
 }
 
@@ -513,11 +513,8 @@ static PyObject *next_locked(iterator *self)
         wait_targets before;
         if (!wait_begins((wait_targets){self->it, NULL}, &before))
             return NULL;
-        Py_BEGIN_ALLOW_THREADS
-        rc = mr_iterator_next(self->it, 1, &self->block, &st);
-        Py_END_ALLOW_THREADS
-        if (wait_over(before))
-            self->interrupted = true;
+        Py_BEGIN_ALLOW_THREADS rc = mr_iterator_next(self->it, 1, &self->block, &st);
+        Py_END_ALLOW_THREADS if (wait_over(before)) self->interrupted = true;
         if (rc == MR_OK)
             break;
         mr_block_clear(&self->block);
@@ -567,15 +564,15 @@ static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     return (PyObject *)self;
 }
 
-/* _attach(iterator, plan, ragged, convert, str): what next() works with. The iterator is borrowed;
+/* _attach(iterator, plan, ragged, convert, str, arrow, arrow_numbers): what next() works with. The iterator is borrowed;
  * _detach must be called before it is freed. */
 static PyObject *iterator_attach(PyObject *o, PyObject *args)
 {
     iterator *self = (iterator *)o;
     Py_ssize_t it;
-    PyObject *plan, *raggeds, *convert;
-    int str;
-    if (!PyArg_ParseTuple(args, "nOOOp", &it, &plan, &raggeds, &convert, &str))
+    PyObject *plan, *raggeds, *convert, *arrow;
+    int str, numbers;
+    if (!PyArg_ParseTuple(args, "nOOOpOp", &it, &plan, &raggeds, &convert, &str, &arrow, &numbers))
         return NULL;
     Py_ssize_t n = PySequence_Size(raggeds);
     if (n < 0)
@@ -602,6 +599,10 @@ static PyObject *iterator_attach(PyObject *o, PyObject *args)
     PyObject *c = convert == Py_None ? NULL : convert;
     Py_XINCREF(c);
     set_reference(&self->convert, c);
+    PyObject *maker = arrow == Py_None ? NULL : arrow;
+    Py_XINCREF(maker);
+    set_reference(&self->arrow, maker);
+    self->arrow_numbers = numbers;
     self->text = str ? TEXT_STR : TEXT_BYTES;
     self->it = (mr_iterator *)it;
     self->interrupted = false;
@@ -659,6 +660,7 @@ static int iterator_traverse(PyObject *o, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(o));
     Py_VISIT(self->plan);
     Py_VISIT(self->convert);
+    Py_VISIT(self->arrow);
     return 0;
 }
 
@@ -667,6 +669,7 @@ static int iterator_clear(PyObject *o)
     iterator *self = (iterator *)o;
     Py_CLEAR(self->plan);
     Py_CLEAR(self->convert);
+    Py_CLEAR(self->arrow);
     return 0;
 }
 
@@ -691,12 +694,11 @@ static PyObject *iterator_self(PyObject *o)
     return Py_NewRef(o);
 }
 
-static PyMethodDef iterator_methods[] = {
-    {"_attach", iterator_attach, METH_VARARGS, NULL},
-    {"_detach", iterator_detach, METH_NOARGS, NULL},
-    {"_resumed", iterator_resumed, METH_NOARGS, NULL},
-    {"_locked", iterator_locked, METH_VARARGS, NULL},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef iterator_methods[] = {{"_attach", iterator_attach, METH_VARARGS, NULL},
+                                         {"_detach", iterator_detach, METH_NOARGS, NULL},
+                                         {"_resumed", iterator_resumed, METH_NOARGS, NULL},
+                                         {"_locked", iterator_locked, METH_VARARGS, NULL},
+                                         {NULL, NULL, 0, NULL}};
 static PyGetSetDef iterator_members[] = {
     {"_interrupted", iterator_is_interrupted, NULL, NULL, NULL},
     {"_foreign", iterator_is_foreign, NULL, NULL, NULL},
@@ -710,11 +712,11 @@ static PyType_Slot iterator_slots[] = {{Py_tp_new, iterator_new},
                                        {Py_tp_methods, iterator_methods},
                                        {Py_tp_getset, iterator_members},
                                        {0, NULL}};
-static PyType_Spec iterator_spec = {
-    .name = "millrace._fast.Iterator",
-    .basicsize = sizeof(iterator),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .slots = iterator_slots};
+static PyType_Spec iterator_spec = {.name = "millrace._fast.Iterator",
+                                    .basicsize = sizeof(iterator),
+                                    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
+                                             Py_TPFLAGS_HAVE_GC,
+                                    .slots = iterator_slots};
 
 /* ---- the module ---- */
 
@@ -768,8 +770,7 @@ static void capsule_release(PyObject *capsule)
 {
     struct ArrowArrayStream *s = PyCapsule_GetPointer(capsule, "arrow_array_stream");
     if (s && s->release) {
-        Py_BEGIN_ALLOW_THREADS
-        s->release(s);
+        Py_BEGIN_ALLOW_THREADS s->release(s);
         Py_END_ALLOW_THREADS
     }
     free(s);
