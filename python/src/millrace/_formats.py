@@ -42,14 +42,16 @@ def _jax(array: np.ndarray[Any, Any], number: int) -> Any:
 def narrowed(array: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
     """The array as JAX takes it: integers of 64 bits, which JAX makes 32 bits of unless it is told
     otherwise, must fit; elsewhere they would be wrong without a word."""
-    import jax
+    import jax  # type: ignore[import-not-found,unused-ignore]
     import jax.numpy as jnp
 
     if number == lib.MR_BFLOAT16:
         return array.view(jnp.bfloat16) if array.dtype != jnp.bfloat16 else array
-    if number not in (lib.MR_INT64, lib.MR_UINT64) or jax.config.jax_enable_x64 or not array.size:
+    if number not in (lib.MR_INT64, lib.MR_UINT64) or not array.size:
         return array
-    small = np.dtype(np.int32 if number == lib.MR_INT64 else np.uint32)
+    small = np.dtype(jax.dtypes.canonicalize_dtype(array.dtype))
+    if small == array.dtype:
+        return array
     limits = np.iinfo(small)
     low, high = array.min(), array.max()
     if low < limits.min or high > limits.max:

@@ -280,7 +280,7 @@ class _Leaf:
         try:
             if jax.process_count() == 1:
                 return jax.device_put(array, self.sharding)
-            return jax.make_array_from_process_local_data(self.sharding, array)
+            return jax.make_array_from_process_local_data(self.sharding, array)  # type: ignore[no-untyped-call,unused-ignore]
         except ValueError as e:
             raise InvalidArgument(
                 f"{self.path}: a batch of shape {array.shape} cannot be laid out on the devices as the sharding says; "
