@@ -127,7 +127,7 @@ typedef struct mrpy_run { int64_t elements, bytes; double seconds, cpu_seconds, 
 mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run, mr_status *st);
 mr_code mrpy_export_row(struct ArrowArray *array, struct ArrowSchema *schema, const mr_array *a, const mr_leaf *leaf,
     mr_status *st);
-mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st);
+mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds, mr_status *st);
 
 /* ---- ops, for load_plugin and explain ---- */
 size_t mr_dataset_n_inputs(const mr_dataset *ds);

@@ -178,7 +178,7 @@ class Dataset(Methods):
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The elements as an Arrow stream of structs, for pyarrow, polars, duckdb and others."""
         stream, st = ffi.new("struct ArrowArrayStream *"), ffi.new("mr_status *")
-        check(lib.mrpy_arrow_stream(stream, self._pointer(), ffi.NULL, st), st)
+        check(lib.mrpy_arrow_stream(stream, self._pointer(), st), st)
         return _fast.stream_capsule(int(ffi.cast("intptr_t", stream)))
 
     def __eq__(self, other: object) -> bool:
