@@ -409,5 +409,28 @@ class Processes(unittest.TestCase):
         self.assertEqual(lines[0], lines[1])
 
 
+@unittest.skipIf(jax is None, why if jax is None else "")
+class Example(unittest.TestCase):
+    def run_example(self, *arguments: str) -> list[str]:
+        path = os.path.join(kit.SOURCE, "examples/python/jax_tokens.py")
+        out = subprocess.run([sys.executable, path, *arguments], capture_output=True, text=True, timeout=300)
+        self.assertEqual(out.returncode, 0, out.stderr[-3000:])
+        return out.stdout.splitlines()
+
+    def test_tokens_are_packed_and_a_run_goes_on(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "text")
+            with open(file, "w") as f:
+                for i in range(2000):
+                    f.write(f"document {i} of many " * (i % 5) + "\n")
+            whole = self.run_example("--steps", "60", "--work", f"{folder}/a", file)
+            losses = [float(line.split()[-1]) for line in whole]
+            self.assertEqual(len(losses), 60)
+            self.assertLess(losses[-1], losses[0] * 0.7)
+            parts = self.run_example("--steps", "25", "--work", f"{folder}/b", file)
+            parts += self.run_example("--steps", "60", "--work", f"{folder}/b", file)
+            self.assertEqual(parts, whole)
+
+
 if __name__ == "__main__":
     kit.main()
