@@ -19,7 +19,7 @@ import time
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 RECORDS, BATCH, SMALL = 60000, 256, 200000
 GOALS = {"tf.data": 3, "Grain": 20}
-PACKAGES = {"tf.data": ("tensorflow",), "Grain": ("grain", "tensorflow")}  # Grain has no parser of its own
+PACKAGES = {"tf.data": ("tensorflow",), "Grain": ("grain", "tensorflow")}  # Grain cannot parse them
 
 
 def dataset(path):

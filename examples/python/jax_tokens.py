@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Token packing for JAX: documents of any length become rows of one length without padding, and a small
-language model is trained on them, on all devices. Stopped at any step, it goes on where it was.
+language model is trained on them, on all devices. Stopped at any step, it continues where it was.
 
     python3 jax_tokens.py [--steps N] [--work DIR] FILE...
 
@@ -24,7 +24,7 @@ END, LENGTH, BATCH, WIDTH = 256, 64, 16, 32
 
 
 def packed(files: list[str]) -> mr.Dataset:
-    """Rows of LENGTH + 1 tokens: the documents one after the other, each with END behind it."""
+    """Rows of LENGTH + 1 tokens: the documents one after the other, each followed by END."""
     return (
         mr.text_line(files)
         .shard(jax.process_count(), jax.process_index())

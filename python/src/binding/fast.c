@@ -564,8 +564,8 @@ static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     return (PyObject *)self;
 }
 
-/* _attach(iterator, plan, ragged, convert, str, arrow, arrow_numbers): what next() works with. The iterator is borrowed;
- * _detach must be called before it is freed. */
+/* _attach(iterator, plan, ragged, convert, str, arrow, arrow_numbers): what next() works with. The
+ * iterator is borrowed; _detach must be called before it is freed. */
 static PyObject *iterator_attach(PyObject *o, PyObject *args)
 {
     iterator *self = (iterator *)o;

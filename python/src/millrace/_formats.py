@@ -40,8 +40,8 @@ def _jax(array: np.ndarray[Any, Any], number: int) -> Any:
 
 
 def narrowed(array: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
-    """The array as JAX takes it: integers of 64 bits, which JAX makes 32 bits of unless it is told
-    otherwise, must fit; elsewhere they would be wrong without a word."""
+    """The array as JAX takes it: integers of 64 bits, which JAX makes 32 bits of unless
+    jax_enable_x64 is set, must fit; they would be wrong without a word."""
     import jax  # type: ignore[import-not-found,unused-ignore]
     import jax.numpy as jnp
 

@@ -18,8 +18,7 @@ from ._errors import InvalidArgument, NotFound
 
 
 class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc,unused-ignore]
-    """Saves and restores what has get_state and set_state: each process its own position, in a file of
-    its own."""
+    """Saves and restores what has get_state and set_state: each process its position, in a separate file."""
 
     def save(self, directory: Any, item: Any = None, args: Any = None) -> None:
         item = args.item if args is not None else item

@@ -58,7 +58,7 @@ def _dtype(tf: Any, spec: TensorSpec) -> Any:
 
 
 def _given(tf: Any, x: Any, spec: Any) -> Any:
-    """The element with memory of its own: TensorFlow takes arrays over without a copy, and may write them."""
+    """The element without shared memory: TensorFlow takes arrays over without a copy, and may write them."""
     if isinstance(x, tuple):
         return tuple(_given(tf, v, s) for v, s in zip(x, spec))
     if isinstance(x, dict):

@@ -92,7 +92,7 @@ class DataLoader:
         return it.get_state()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """The next iterator goes on from there."""
+        """The next iterator continues from there."""
         self._next = DataIterator(self, state)
 
     def __repr__(self) -> str:

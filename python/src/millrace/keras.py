@@ -179,7 +179,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc,unused-ignore]
 
 
 def _writable(x: Any) -> Any:
-    """The batch, with arrays that nobody else has: these back ends take the memory over, and may
+    """The batch, with arrays that are not shared: these back ends take the memory over, and may
     write it."""
     if isinstance(x, tuple):
         return tuple(_writable(v) for v in x)
