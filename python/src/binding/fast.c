@@ -60,9 +60,9 @@ static bool in_main_thread(void)
     return in_main;
 }
 
-/* Python's handler of SIGINT only sets a flag, which nothing looks at while the main thread waits in
- * the library. Ours, which calls Python's, also ends that wait: of an iterator, or of a call that is
- * given a cancel object. */
+/* Python's handler of SIGINT only sets a flag, which nothing looks at while the main thread waits
+ * in the library. Ours, which calls Python's, also ends that wait: of an iterator, or of a call
+ * that is given a cancel object. */
 static _Atomic(mr_iterator *) waiting_iterator;
 static _Atomic(mr_cancel *) waiting_call;
 static atomic_bool woken; /* a wait was ended */
@@ -162,7 +162,7 @@ static PyObject *guarded(PyObject *self, PyObject *args)
 /* ---- Memory ---- */
 
 typedef struct memory {
-    PyObject_HEAD mr_array array; /* a reference of its own */
+    PyObject_HEAD mr_array array; /* its own reference */
     void *data;
     Py_ssize_t size;
     bool read_only;
@@ -226,7 +226,7 @@ typedef struct iterator {
     bool *writable;     /* by leaf: those of the block at hand */
     size_t n_leaves;
     enum text text;
-    bool interrupted; /* its waits were ended: it must be made to go on */
+    bool interrupted; /* its waits were ended: it must be restored */
     PyThread_type_lock lock;
     unsigned generation;
 } iterator;
@@ -502,7 +502,7 @@ static PyObject *next_locked(iterator *self)
     mr_code rc;
     for (;;) {
         if (!self->it || self->interrupted) {
-            /* Python opens it, or makes it go on. */
+            /* Python opens it, or has it continue. */
             PyObject *opened = PyObject_CallMethod((PyObject *)self, "_open", NULL);
             if (!opened)
                 return NULL;
@@ -619,8 +619,8 @@ static PyObject *iterator_detach(PyObject *o, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* _locked(f, cancel): calls f() while no other thread is in next; cancel: one that waits there stops
- * waiting. */
+/* _locked(f, cancel): calls f() while no other thread is in next; cancel: one that waits there
+ * stops waiting. */
 static PyObject *iterator_locked(PyObject *o, PyObject *args)
 {
     iterator *self = (iterator *)o;
