@@ -115,6 +115,8 @@ double mr_iterator_trace_begin(const mr_iterator *it);
 
 /* ---- Arrow ---- */
 struct ArrowArrayStream { void (*release)(struct ArrowArrayStream *); ...; };
+struct ArrowArray { void (*release)(struct ArrowArray *); ...; };
+struct ArrowSchema { void (*release)(struct ArrowSchema *); ...; };
 mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
 
 /* ---- called by the library ---- */
@@ -126,7 +128,9 @@ mr_code mrpy_plugin_load(const char *path, mr_status *st);
 mr_dataset *mrpy_given(const mr_spec *element);
 typedef struct mrpy_run { int64_t elements, bytes; double seconds, cpu_seconds, first_element_seconds; ...; } mrpy_run;
 mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run, mr_status *st);
-mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st);
+mr_code mrpy_export_row(struct ArrowArray *array, struct ArrowSchema *schema, const mr_array *a, const mr_leaf *leaf,
+    mr_status *st);
+mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds, mr_status *st);
 
 /* ---- ops, for load_plugin and explain ---- */
 size_t mr_dataset_n_inputs(const mr_dataset *ds);

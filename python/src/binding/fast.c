@@ -234,10 +234,12 @@ enum doing {
 typedef struct iterator {
     PyObject_HEAD mr_iterator *it; /* NULL: not opened, or closed */
     mr_block block;
-    PyObject *plan;    /* structure: an int (a leaf), a tuple of plans, or a dict of plans */
-    PyObject *convert; /* called with each array; NULL: nothing */
-    bool *ragged;      /* by leaf: the elements are Ragged */
-    bool *writable;    /* by leaf: those of the block at hand */
+    PyObject *plan;     /* structure: an int (a leaf), a tuple of plans, or a dict of plans */
+    PyObject *convert;  /* called with each array; NULL: nothing */
+    PyObject *arrow;    /* makes Arrow arrays of a leaf and its column; NULL: none are made */
+    bool arrow_numbers; /* of numbers too, not of strings alone */
+    bool *ragged;       /* by leaf: the elements are Ragged */
+    bool *writable;     /* by leaf: those of the block at hand */
     size_t n_leaves;
     enum text text;
     bool interrupted; /* its waits were ended: it must be resumed */
@@ -420,6 +422,8 @@ static PyObject *leaf_object(const iterator *self, size_t leaf, size_t row)
 {
     const mr_array *a = &self->block.columns[leaf];
     bool writable = self->writable[leaf];
+    if (self->arrow && a->storage != MR_DATASETS && (self->arrow_numbers || a->dtype == MR_STRING))
+        return PyObject_CallFunction(self->arrow, "nn", (Py_ssize_t)leaf, (Py_ssize_t)(uintptr_t)a);
     switch (a->storage) {
     case MR_DENSE:
     case MR_BYTES: {
@@ -670,15 +674,15 @@ static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     return (PyObject *)self;
 }
 
-/* _attach(iterator, plan, ragged, convert, str): what next() works with. The iterator is borrowed;
- * _detach must be called before it is freed. */
+/* _attach(iterator, plan, ragged, convert, str, arrow, arrow_numbers): what next() works with. The
+ * iterator is borrowed; _detach must be called before it is freed. */
 static PyObject *iterator_attach(PyObject *o, PyObject *args)
 {
     iterator *self = (iterator *)o;
     Py_ssize_t it;
-    PyObject *plan, *raggeds, *convert;
-    int str;
-    if (!PyArg_ParseTuple(args, "nOOOp", &it, &plan, &raggeds, &convert, &str))
+    PyObject *plan, *raggeds, *convert, *arrow;
+    int str, numbers;
+    if (!PyArg_ParseTuple(args, "nOOOpOp", &it, &plan, &raggeds, &convert, &str, &arrow, &numbers))
         return NULL;
     Py_ssize_t n = PySequence_Size(raggeds);
     if (n < 0)
@@ -705,6 +709,10 @@ static PyObject *iterator_attach(PyObject *o, PyObject *args)
     PyObject *c = convert == Py_None ? NULL : convert;
     Py_XINCREF(c);
     set_reference(&self->convert, c);
+    PyObject *maker = arrow == Py_None ? NULL : arrow;
+    Py_XINCREF(maker);
+    set_reference(&self->arrow, maker);
+    self->arrow_numbers = numbers;
     self->text = str ? TEXT_STR : TEXT_BYTES;
     self->it = (mr_iterator *)it;
     self->interrupted = false;
@@ -790,6 +798,7 @@ static int iterator_traverse(PyObject *o, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(o));
     Py_VISIT(self->plan);
     Py_VISIT(self->convert);
+    Py_VISIT(self->arrow);
     return 0;
 }
 
@@ -798,6 +807,7 @@ static int iterator_clear(PyObject *o)
     iterator *self = (iterator *)o;
     Py_CLEAR(self->plan);
     Py_CLEAR(self->convert);
+    Py_CLEAR(self->arrow);
     return 0;
 }
 

@@ -169,10 +169,21 @@ class Dataset(Methods):
         """
         return bench(self, Options(seed, threads, memory_limit), limit, seconds, warmup)
 
+    def as_tf_dataset(self) -> Any:
+        """The elements as a `tf.data.Dataset`: the same structure, types and shapes, sizes that vary
+        as None, strings as tf.string, ragged tensors as tf.RaggedTensor. Each iteration is the next epoch.
+
+        Example:
+            model.fit(ds.batch(32).as_tf_dataset(), epochs=3)
+        """
+        from ._tensorflow import as_tf_dataset
+
+        return as_tf_dataset(self)
+
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The elements as an Arrow stream of structs, for pyarrow, polars, duckdb and others."""
         stream, st = ffi.new("struct ArrowArrayStream *"), ffi.new("mr_status *")
-        check(lib.mrpy_arrow_stream(stream, self._pointer(), ffi.NULL, st), st)
+        check(lib.mrpy_arrow_stream(stream, self._pointer(), st), st)
         return _fast.stream_capsule(int(ffi.cast("intptr_t", stream)))
 
     def __eq__(self, other: object) -> bool:

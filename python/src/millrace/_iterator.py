@@ -241,7 +241,7 @@ class Iterator(_fast.Iterator):
         memory_limit: int | str | None = None,
         ledger: str | os.PathLike[str] | None = None,
     ) -> None:
-        from ._formats import converter
+        from ._formats import arrow_parts, converter
 
         ds._pointer()
         self._engine: Engine | None = None
@@ -251,6 +251,7 @@ class Iterator(_fast.Iterator):
         self._saved: bytes | None = None  # its position, where it has no engine any more
         self._options = Options(seed, threads, memory_limit)
         self._convert, self._str = converter(format, strings)
+        self._arrow = arrow_parts(format, strings)
         self._ledger = ledger
         self.dataset = ds
         if ds._shared is None:
@@ -328,6 +329,8 @@ class Iterator(_fast.Iterator):
             self._hand_back(keep_position=True)
 
     def _attach_engine(self, engine: Engine) -> None:
+        from ._formats import arrow_maker
+
         self._engine = engine
         self._before = stats_of(engine.it)
         spec = lib.mr_dataset_spec(engine.ds)
@@ -338,6 +341,8 @@ class Iterator(_fast.Iterator):
             [bool(lib.mr_spec_leaf(spec, i).ragged) for i in range(n)],
             self._convert,
             self._str,
+            None if self._arrow is None else arrow_maker(spec, self._str),
+            self._arrow == "all",
         )
 
     def _hand_back(self, keep_position: bool = False) -> None:
