@@ -496,7 +496,8 @@ static bool check_process(const iterator *self)
     return false;
 }
 
-static PyObject *next_locked(iterator *self)
+/* Pulls the next element into the block: 1; 0: the end; -1: an exception is set. */
+static int pull(iterator *self)
 {
     mr_status st;
     mr_code rc;
@@ -505,33 +506,41 @@ static PyObject *next_locked(iterator *self)
             /* Python opens it, or makes it go on. */
             PyObject *opened = PyObject_CallMethod((PyObject *)self, "_open", NULL);
             if (!opened)
-                return NULL;
+                return -1;
             Py_DECREF(opened);
             if (!self->it || self->interrupted)
-                return NULL; /* closed: the end */
+                return 0; /* closed: the end */
         }
         wait_targets before;
         if (!wait_begins((wait_targets){self->it, NULL}, &before))
-            return NULL;
+            return -1;
         Py_BEGIN_ALLOW_THREADS
         rc = mr_iterator_next(self->it, 1, &self->block, &st);
         Py_END_ALLOW_THREADS
         if (wait_over(before))
             self->interrupted = true;
         if (rc == MR_OK)
-            break;
+            return 1;
         mr_block_clear(&self->block);
         if (rc == MR_END) {
             PyObject *ended = PyObject_CallMethod((PyObject *)self, "_ended", NULL);
             Py_XDECREF(ended);
-            return NULL;
+            return ended ? 0 : -1;
         }
-        if (rc != MR_CANCELLED || !self->interrupted)
-            return raise_status(&st);
+        if (rc != MR_CANCELLED || !self->interrupted) {
+            raise_status(&st);
+            return -1;
+        }
         if (PyErr_CheckSignals() != 0)
-            return NULL;
+            return -1;
         /* The program's handler of the signal raised nothing. */
     }
+}
+
+static PyObject *next_locked(iterator *self)
+{
+    if (pull(self) != 1)
+        return NULL;
     for (size_t i = 0; i < self->n_leaves; i++)
         self->writable[i] = mr_array_writable(&self->block.columns[i], 0);
     PyObject *out = structure(self, self->plan, 0);
@@ -548,6 +557,24 @@ static PyObject *iterator_next(PyObject *o)
     PyObject *out = next_locked(self);
     PyThread_release_lock(self->lock);
     return out;
+}
+
+/* _skip(n): passes over n elements, of which no Python objects are made; returns how many there
+ * were. */
+static PyObject *iterator_skip(PyObject *o, PyObject *count)
+{
+    iterator *self = (iterator *)o;
+    long long n = PyLong_AsLongLong(count), done = 0;
+    if ((n < 0 && PyErr_Occurred()) || !check_process(self))
+        return NULL;
+    int rc = 1;
+    take_lock(self, false);
+    while (done < n && (rc = pull(self)) == 1) {
+        mr_block_clear(&self->block);
+        done++;
+    }
+    PyThread_release_lock(self->lock);
+    return rc < 0 ? NULL : PyLong_FromLongLong(done);
 }
 
 static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -695,6 +722,7 @@ static PyMethodDef iterator_methods[] = {
     {"_attach", iterator_attach, METH_VARARGS, NULL},
     {"_detach", iterator_detach, METH_NOARGS, NULL},
     {"_resumed", iterator_resumed, METH_NOARGS, NULL},
+    {"_skip", iterator_skip, METH_O, NULL},
     {"_locked", iterator_locked, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};
 static PyGetSetDef iterator_members[] = {
