@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
@@ -60,7 +61,7 @@ EVEN_STEPS = ("drop", "pad", "empty")
 ALL = (1 << 63) - 1
 
 
-class DataLoader(IterableDataset):  # type: ignore[misc,unused-ignore]
+class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
     """The elements of a dataset as tensors: each rank of a job reads its share.
 
         loader = DataLoader(ds.batch(64))
@@ -252,9 +253,11 @@ class DataLoader(IterableDataset):  # type: ignore[misc,unused-ignore]
     def __iter__(self) -> Iterator[Any]:
         self.close()
         restored, self._restored = self._restored, None
+        if restored is None and not self._named:
+            self._epoch = _epoch_of_trainer(self._epoch)
         epoch = self._epoch
         if restored is not None and restored["done"] and not self._named:
-            restored, epoch = None, restored["epoch"] + 1
+            epoch, restored = int(restored["epoch"]) + 1, None
         self._epoch, self._named = epoch + 1, False
         self._current = _Epoch(self, epoch, restored)
         return self._current
@@ -326,6 +329,21 @@ def _nothing_to_repeat(rank: int) -> str:
         f"even_steps='pad': rank {rank} has no element to repeat, because there are fewer elements than ranks; use "
         "'drop', 'empty', or smaller batches"
     )
+
+
+def _epoch_of_trainer(otherwise: int) -> int:
+    """The epoch that the Trainer of transformers is in. It calls set_epoch, but not when it resumes in
+    the middle of an epoch: then the loader is within accelerate's SkipDataLoader, which has no
+    set_epoch, and the batches that are passed over would be of epoch 0."""
+    if "transformers.trainer" not in sys.modules:
+        return otherwise
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "transformers.trainer" and "epochs_trained" in frame.f_locals:
+            epoch = frame.f_locals.get("epoch")
+            return epoch if isinstance(epoch, int) else otherwise
+        frame = frame.f_back
+    return otherwise
 
 
 def _worker() -> tuple[int, int]:
@@ -656,7 +674,7 @@ class _Epoch:
                 f"rank {statuses.index(FAILED)} has an error at step {self.step} of epoch {self.epoch}; its own message "
                 "says which"
             )
-        return statuses.count(1)
+        return int(statuses.count(1))
 
     def _repeated(self, step: int) -> Any:
         """The element of the rank that stands in for a missing one."""
@@ -688,6 +706,10 @@ class _Epoch:
 
     def close(self) -> None:
         """Ends the threads; the position is kept."""
+        if self.reader is not None and self.reader.it._foreign:
+            self.reader = self._padder = self._copier = None  # of the parent process
+            self.done = True
+            return
         if self._before is None and not self.done:
             self._before = self.state()
         self._queue.clear()
@@ -744,7 +766,9 @@ class _Copier:
 
     def __init__(self, device: Any, pin_memory: bool, depth: int) -> None:
         self.device, self.pin_memory, self.depth = device, pin_memory, depth
-        self.stream = torch.cuda.Stream(device) if device is not None and device.type == "cuda" else None
+        self.stream: Any = None
+        if device is not None and device.type == "cuda":
+            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call,unused-ignore]
 
     @classmethod
     def of(cls, loader: DataLoader) -> _Copier | None:
@@ -773,7 +797,7 @@ class _Copier:
             return _mapped(x, lambda t: t.to(self.device))
         with torch.cuda.stream(self.stream):
             copy = _mapped(x, lambda t: t.to(self.device, non_blocking=True))
-            done = torch.cuda.Event()
+            done = torch.cuda.Event()  # type: ignore[no-untyped-call,unused-ignore]
             done.record(self.stream)
         return copy, done, x  # x: the copy may still be reading it
 
