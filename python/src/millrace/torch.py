@@ -100,6 +100,7 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
     drop_last = False
     num_workers = 0
     collate_fn = None
+    prefetch_factor = None
 
     def __init__(
         self,
@@ -210,6 +211,8 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
         if self._restored is not None:
             return dict(self._restored)
         if self._current is not None:
+            if self._current.previous is not None and _lightning_is_ahead():
+                return self._current.previous
             return self._current.state()
         rank, world = self._rank_and_world()
         worker, workers = _worker()
@@ -346,6 +349,18 @@ def _epoch_of_trainer(otherwise: int) -> int:
     return otherwise
 
 
+def _lightning_is_ahead() -> bool:
+    """True while Lightning saves a checkpoint and has got one batch more than its model: where the
+    length is not known, it needs that to tell which batch is the last."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if name.endswith(".loops.fit_loop") and "self" in frame.f_locals:
+            return bool(getattr(getattr(frame.f_locals["self"], "_data_fetcher", None), "batches", None))
+        frame = frame.f_back
+    return False
+
+
 def _worker() -> tuple[int, int]:
     """Which worker of a torch.utils.data.DataLoader this process is, of how many."""
     info = get_worker_info()
@@ -468,6 +483,8 @@ class _Epoch:
         self.collate = loader.collate
         self.step = 0  # of the rank; without `dealt`, of this worker
         self.done = False
+        self.total: int | None = None
+        self.previous: dict[str, Any] | None = None  # the state one step earlier, for Lightning
         self.own: int | None = None  # the steps of the rank until its elements ended
         self.dealt = self.world > 1 and self.workers > 1  # the steps of the rank, to its workers in turn
         self.seed = self._job_seed()
@@ -565,6 +582,8 @@ class _Epoch:
         return self
 
     def __next__(self) -> Any:
+        if self.total is None and ("lightning" in sys.modules or "pytorch_lightning" in sys.modules):
+            self.previous = self.state()
         if self._copier is None:
             return self._advance()
         return self._ahead(self._copier)
