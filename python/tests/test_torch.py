@@ -8,7 +8,9 @@ import copy
 import json
 import multiprocessing
 import os
+import pathlib
 import pickle
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -632,6 +634,31 @@ class TwoProcesses(unittest.TestCase):
         zero, one = self.of("one_fails")
         self.assertEqual(one, [10, 11, "INVALID_ARGUMENT", 13])
         self.assertEqual(zero, [0, 1, "ABORTED", 3])
+
+
+class Example(unittest.TestCase):
+    """examples/python/torch_images.py"""
+
+    def run_it(self, folder: str, checkpoint: str, *more: str) -> list[str]:
+        script = os.path.join(kit.SOURCE, "examples", "python", "torch_images.py")
+        words = [sys.executable, script, "--folder", os.path.join(folder, "shapes"), "--checkpoint", checkpoint, *more]
+        out = subprocess.run(words, capture_output=True, text=True)
+        self.assertEqual(out.returncode, 0, out.stderr)
+        return out.stdout.splitlines()
+
+    def test_it_goes_on_where_it_was_stopped(self) -> None:
+        example = kit.load(os.path.join("examples", "python", "torch_images.py"))
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                example.make_images(pathlib.Path(folder) / "shapes")
+            except mr.NotFound as e:  # libturbojpeg writes the files
+                self.skipTest(str(e))
+            whole = self.run_it(folder, os.path.join(folder, "a.pt"))
+            self.assertEqual(len(whole), 12)
+            first = self.run_it(folder, os.path.join(folder, "b.pt"), "--stop-after", "5")
+            self.assertEqual(first, whole[:5])
+            second = self.run_it(folder, os.path.join(folder, "b.pt"))
+            self.assertEqual(second, ["continues after step 5", *whole[5:]])
 
 
 @unittest.skipUnless(torch.cuda.is_available(), "there is no GPU")

@@ -152,6 +152,8 @@ def transformers(make: Any, folder: str, resume: int | None) -> list[float]:
 def job(framework: str, root: str) -> None:
     """Trains on each kind of dataset, then resumes from some of the checkpoints."""
     torch.set_num_threads(1)
+    if os.environ["WORLD_SIZE"] != "1":
+        torch.distributed.init_process_group("gloo")  # where PyTorch has MPI too, Accelerate prefers that
     results: dict[str, Any] = {}
     kinds = SETS if framework != "transformers" else ("elements",)  # the others have no length
     for kind in kinds:
