@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small network of PyTorch on a folder of JPEG files, with one folder for each class, saves
-the model and the position in the data every few steps, and goes on there when it is started again.
+the model and the position in the data every few steps, and continues there when it is started again.
 
     torch_images.py [--folder DIR] [--checkpoint FILE] [--epochs N] [--stop-after STEPS]
 

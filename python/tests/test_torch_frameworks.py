@@ -207,7 +207,7 @@ class Frameworks(unittest.TestCase):
                         self.assertEqual(losses, full[int(step) :], (kind, rank, step))
                 seen.append(results["elements"][0])
             if world == 2:
-                self.assertNotEqual(seen[0], seen[1])  # each has data of its own
+                self.assertNotEqual(seen[0], seen[1])  # each has its share
 
     def start(self, framework: str, root: str, rank: int, world: int, port: int) -> Any:
         # Debian's PyTorch has no libuv.

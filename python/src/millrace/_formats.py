@@ -34,8 +34,8 @@ def _import_torch() -> None:
 
 
 def to_torch(array: np.ndarray[Any, Any], number: int) -> Any:
-    """A tensor that may be modified in place: of memory that nobody else has, else of a copy. number:
-    of the dtype; arrays of bfloat16 are the bits as uint16."""
+    """A tensor that may be modified in place: of memory that has no other user, else of a copy.
+    number: of the dtype; arrays of bfloat16 are the bits as uint16."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     if not array.flags.writeable:

@@ -81,7 +81,7 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
         ds: a dataset whose elements are the batches of one rank.
         device: where tensors go: "cuda", a torch.device, ...; None: they stay on the CPU.
         pin_memory: tensors of the CPU are in page-locked memory. None: if device is a GPU.
-        prefetch_to_device: how many batches are copied to a GPU ahead, on a stream of their own.
+        prefetch_to_device: how many batches are copied to a GPU ahead, on a separate stream.
         rank, world_size: which share to read, and how many there are. None: those of
             torch.distributed where it is initialized, else of the variables RANK and WORLD_SIZE,
             else one share with everything.
@@ -430,8 +430,8 @@ class _Reader:
 
     def read(self, mine: bool = True) -> tuple[Any, int]:
         """The next element of this part, and how many parts have one at this step; in the last round
-        of turns that may be fewer than all. Without turns: how many of this part, 0 or 1. The element
-        is None at the end, and unless it is `mine`."""
+        of turns that may be fewer than all. Without turns: how many of this part, 0 or 1. At the
+        end, and for steps that are not `mine`, it returns None instead of an element."""
         if not self.source.turns:
             x, found = self._one(mine)
             return x, int(found)
@@ -457,7 +457,7 @@ class _Reader:
         return x, x is not None
 
     def _pass_round(self) -> None:
-        """A round with an error is no step of any rank: all go on with the next one."""
+        """A round with an error counts for no rank: all continue with the next one."""
         self._at += 1
         while self._at < self.source.parts:
             try:
@@ -659,7 +659,7 @@ class _Epoch:
         if after >= self.total:
             self._finish()
 
-    _found = False  # the rank has an element of its own in this step
+    _found = False  # the rank itself has an element in this step
 
     def _read(self, mine: bool) -> tuple[Any, int]:
         assert self.reader is not None
@@ -696,7 +696,7 @@ class _Epoch:
         return int(statuses.count(1))
 
     def _repeated(self, step: int) -> Any:
-        """The element of the rank that stands in for a missing one."""
+        """The element that stands in for a missing one."""
         own = step if self.own is None else self.own
         if own == 0:
             raise FailedPrecondition(_nothing_to_repeat(self.rank))
@@ -781,7 +781,7 @@ def _empty(spec: Spec) -> Any:
 
 
 class _Copier:
-    """Copies batches to a device. On a GPU: through page-locked memory, on a stream of its own."""
+    """Copies batches to a device. On a GPU: through page-locked memory, on a separate stream."""
 
     def __init__(self, device: Any, pin_memory: bool, depth: int) -> None:
         self.device, self.pin_memory, self.depth = device, pin_memory, depth
