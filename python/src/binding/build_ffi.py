@@ -119,6 +119,15 @@ struct ArrowArray { void (*release)(struct ArrowArray *); ...; };
 struct ArrowSchema { void (*release)(struct ArrowSchema *); ...; };
 mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
 
+/* ---- sharding ---- */
+typedef enum mr_shard_policy { MR_SHARD_AUTO, MR_SHARD_FILE, MR_SHARD_DATA, MR_SHARD_OFF, MR_SHARD_HINT, MR_SHARD_RANGE, ... } mr_shard_policy;
+typedef struct mr_auto_shard_opts { int64_t num_workers, index, num_replicas; mr_shard_policy policy; ...; } mr_auto_shard_opts;
+typedef struct mr_explanation { ...; } mr_explanation;
+void mr_explanation_reset(mr_explanation *e);
+mr_code mr_shard_policy_parse(const char *name, mr_shard_policy *out, mr_status *st);
+mr_code mr_shard_policy_of(mr_dataset *ds, mr_shard_policy *out, mr_status *st);
+mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_dataset **out, mr_shard_policy *chosen, mr_explanation *e, mr_status *st);
+
 /* ---- called by the library ---- */
 extern "Python" void mrpy_log(void *ctx, mr_log_level level, const char *message);
 extern "Python" void mrpy_release(void *ctx, void *data);

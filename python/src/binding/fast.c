@@ -625,11 +625,19 @@ static bool pull(iterator *self)
     return handlers_pass(self); /* true: the program's handler of the signal raised nothing */
 }
 
-static PyObject *next_locked(iterator *self)
+/* false: an exception is set, or none: the end. */
+static bool find_block(iterator *self)
 {
     while (!self->undelivered)
         if (!pull(self))
-            return NULL;
+            return false;
+    return true;
+}
+
+static PyObject *next_locked(iterator *self)
+{
+    if (!find_block(self))
+        return NULL;
     if (!self->plan) /* the garbage collector has taken it apart */
         return NULL;
     for (size_t i = 0; i < self->n_leaves; i++)
@@ -655,6 +663,24 @@ static PyObject *iterator_next(PyObject *o)
     PyObject *out = next_locked(self);
     leave(self, nested, before);
     return out;
+}
+
+/* _skip(n): passes over n elements, of which no Python objects are made; returns how many there
+ * were. */
+static PyObject *iterator_skip(PyObject *o, PyObject *count)
+{
+    iterator *self = (iterator *)o;
+    long long n = PyLong_AsLongLong(count), done = 0;
+    enum doing before;
+    if ((n < 0 && PyErr_Occurred()) || !check_process(self))
+        return NULL;
+    bool nested = is_mine(self);
+    if (!enter(self, CHANGE, &before))
+        return NULL;
+    for (; done < n && find_block(self); done++)
+        drop_block(self);
+    leave(self, nested, before);
+    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(done);
 }
 
 static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -835,6 +861,7 @@ static PyObject *iterator_self(PyObject *o)
 static PyMethodDef iterator_methods[] = {{"_attach", iterator_attach, METH_VARARGS, NULL},
                                          {"_detach", iterator_detach, METH_NOARGS, NULL},
                                          {"_resumed", iterator_resumed, METH_NOARGS, NULL},
+                                         {"_skip", iterator_skip, METH_O, NULL},
                                          {"_locked", iterator_locked, METH_VARARGS, NULL},
                                          {"_try_locked", iterator_try_locked, METH_O, NULL},
                                          {NULL, NULL, 0, NULL}};

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._errors import OutOfRange, check
+from ._errors import OutOfRange, Unimplemented, check
 from ._ffi import ffi, lib
 
 FORMATS = ("numpy", "torch", "jax", "arrow")
@@ -22,15 +22,35 @@ def converter(format: str, strings: str) -> tuple[Callable[[Any, int], Any] | No
         raise ValueError(f"format is one of {', '.join(map(repr, FORMATS))}, not {format!r}")
     if strings not in STRINGS:
         raise ValueError(f"strings is one of {', '.join(map(repr, STRINGS))}, not {strings!r}")
-    return {"numpy": None, "torch": _torch, "jax": _jax, "arrow": None}[format], strings == "str"
+    if format == "torch":
+        _import_torch()
+    return {"numpy": None, "torch": to_torch, "jax": _jax, "arrow": None}[format], strings == "str"
 
 
-def _torch(array: np.ndarray[Any, Any], number: int) -> Any:
-    """A tensor that may be modified in place: its memory is not shared, or was copied."""
+def _import_torch() -> None:
+    try:
+        import torch  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+    except ImportError as e:
+        raise ImportError("format='torch' needs PyTorch: pip install 'millrace-data[torch]'") from e
+
+
+def to_torch(array: np.ndarray[Any, Any], number: int) -> Any:
+    """A tensor that may be modified in place: of memory that has no other user, else of a copy.
+    number: of the dtype; arrays of bfloat16 are the bits as uint16."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 
-    tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
-    return tensor.view(torch.bfloat16) if number == lib.MR_BFLOAT16 else tensor
+    if not array.flags.writeable:
+        array = array.copy()
+    if number == lib.MR_BFLOAT16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    try:
+        return torch.from_numpy(array)
+    except TypeError:
+        if array.dtype.kind != "u":
+            raise
+        raise Unimplemented(
+            f"PyTorch {torch.__version__} has no tensors of {array.dtype}; cast them, or use PyTorch 2.3 or later"
+        ) from None
 
 
 def _jax(array: np.ndarray[Any, Any], number: int) -> Any:

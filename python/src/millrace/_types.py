@@ -11,6 +11,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from ._errors import Unimplemented
 from ._ffi import ffi, lib
 
 
@@ -429,7 +430,12 @@ class Ragged:
         """A nested tensor of PyTorch in the jagged layout; shares no memory with this one."""
         import torch  # type: ignore[import-not-found,unused-ignore]
 
-        values = self.values if isinstance(self.values, torch.Tensor) else torch.from_numpy(np.array(self.values))
+        if not hasattr(torch, "jagged"):
+            raise Unimplemented(f"PyTorch {torch.__version__} has no jagged tensors; use PyTorch 2.1 or later")
+        if isinstance(self.values, torch.Tensor):
+            values = self.values.clone()
+        else:
+            values = torch.from_numpy(np.array(self.values))
         return torch.nested.nested_tensor_from_jagged(values, offsets=torch.from_numpy(np.array(self.row_splits)))
 
     def to_arrow(self) -> Any:
