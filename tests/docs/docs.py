@@ -3,7 +3,7 @@
 # tier: plain=full
 """Follows every link of README.md and docs/*.md and runs every block of code in them.
 
-    docs.py BUILD_DIR CC
+    docs.py BUILD_DIR CC [PYTHON] [PAGE...]
 
 A block (indented by four spaces, or fenced) is one of these, recognised by how it begins:
     $ command       a session in a shell: what follows it must be the command's output, with or without
@@ -13,10 +13,13 @@ A block (indented by four spaces, or fenced) is one of these, recognised by how 
     {"json": ...}   JSON
     ```c            a whole program, or statements with `files`, `n`, report() and use() in scope: it
                     must compile, and a whole program must run
+    ```python       statements, run by PYTHON with the package of the build tree; the blocks of a page share
+                    their names. If a ```text block follows, it is what they print.
+    <!-- needs: torch, ... -->  on the line before a Python block: it is skipped where a package is missing
     <!-- not run: REASON -->    on the line before: anything else
 Blocks of a page run in turn in one directory, which has the files that FIXTURES makes. The code in the
 head comments of op.h, op_iterator.h and cmake/millrace.h.in is one program (OWN_OP), which runs too.
-docs/ops.md, docs/expressions.md and docs/components.md must be what the program prints of its descriptors.
+Without PYTHON, Python blocks are skipped. docs/ops.md, docs/expressions.md and docs/components.md must be what the program prints of its descriptors.
 TAP goes to $TAP_FILE, one test a block and one a page for its links.
 """
 import glob
@@ -115,16 +118,55 @@ class Failure(Exception):
     pass
 
 
+class Skip(Exception):
+    pass
+
+
+class Python:
+    """The interpreter that runs the Python blocks of a page."""
+
+    def __init__(self, program, folder, build):
+        self.program, self.folder, self.process = program, folder, None
+        self.environment = dict(os.environ, PYTHONPATH=f"{build}/python", PYTHONDONTWRITEBYTECODE="1")
+
+    def run(self, code, needs):
+        if not self.program:
+            raise Skip("the Python package is not built")
+        if self.process is None:
+            script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_blocks.py")
+            self.process = subprocess.Popen([self.program, script], cwd=self.folder, env=self.environment, text=True,
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process.stdin.write(json.dumps({"code": code, "needs": needs}) + "\n")
+        self.process.stdin.flush()
+        reply = self.process.stdout.readline()
+        if not reply:
+            status, self.process = self.process.wait(), None
+            raise Failure(f"the interpreter ended with status {status}")
+        reply = json.loads(reply)
+        if "missing" in reply:
+            raise Skip(f"{reply['missing']} is not installed")
+        if "error" in reply:
+            raise Failure(reply["error"])
+        return reply["output"]
+
+    def close(self):
+        if self.process is not None:
+            self.process.stdin.close()
+            if self.process.wait(timeout=60):
+                raise Failure(f"the interpreter ended with status {self.process.returncode}")
+
+
 def blocks_of(text):
-    """(line number, language or "", text, reason not to run it or None) of each block."""
+    """(line number, language or "", text, the mark before it: a reason not to run it, and the packages it needs)
+    of each block."""
     lines = text.splitlines()
-    i, reason = 0, None
+    i, reason, needs = 0, None, []
     while i < len(lines):
         line = lines[i]
-        mark = re.fullmatch(r"<!-- not run: (.+) -->", line)
+        mark = re.fullmatch(r"<!-- (not run|needs): (.+) -->", line)
         start, language = i + 1, ""
         if mark:
-            reason = mark[1]
+            reason, needs = (mark[2], needs) if mark[1] == "not run" else (reason, mark[2].split(", "))
             i += 1
             continue
         if line.startswith("```"):
@@ -144,11 +186,21 @@ def blocks_of(text):
                 i += 1
         else:
             if line.strip():
-                reason = None
+                reason, needs = None, []
             i += 1
             continue
-        yield start, language, "\n".join(body), reason
-        reason = None
+        yield start, language, "\n".join(body), reason, needs
+        reason, needs = None, []
+
+
+def with_outputs(blocks):
+    """The same, each with the text block that follows it if it is Python, else None."""
+    blocks = list(blocks)
+    for i, block in enumerate(blocks):
+        if block[1] == "text" and i > 0 and blocks[i - 1][1] == "python":
+            continue
+        follows = block[1] == "python" and i + 1 < len(blocks) and blocks[i + 1][1] == "text"
+        yield *block, blocks[i + 1][2] if follows else None
 
 
 def run(command, folder, program=None):
@@ -232,6 +284,12 @@ def run_own_op(root, folder, build, compiler):
     compile_c(OWN_OP % locals(), folder, build, compiler, wanted="3 3 1 \n" * 4)
 
 
+def run_python(python, code, needs, wanted):
+    output = python.run(code, needs)
+    if wanted is not None and output.rstrip("\n") != wanted:
+        raise Failure(f"prints\n{output}instead of\n{wanted}")
+
+
 def is_json(text):
     try:
         for line in text.splitlines():
@@ -289,9 +347,11 @@ def check_links(root, page, text):
 
 def main():
     build, compiler = os.path.abspath(sys.argv[1]), sys.argv[2]
+    interpreter, only = (sys.argv[3:4] or [""])[0], sys.argv[4:]
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.environ["PATH"] = build + os.pathsep + os.environ["PATH"]
     pages = ["README.md"] + sorted(os.path.relpath(p, root) for p in glob.glob(f"{root}/docs/*.md"))
+    tested = [page for page in pages if not only or page in only]
     failed, linked = 0, {"README.md"}
     with open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8") as tap:
         def test(name, work):
@@ -299,11 +359,14 @@ def main():
             try:
                 work()
                 print(f"ok - docs::{name}", file=tap)
+            except Skip as why:
+                print(f"ok - docs::{name} # SKIP {why}", file=tap)
+                print(f"SKIPPED {name}: {why}")
             except (Failure, subprocess.TimeoutExpired) as why:
                 failed += 1
                 print(f"not ok - docs::{name}", file=tap)
                 print(f"FAILED {name}: {why}")
-        for page in pages:
+        for page in tested:
             with open(os.path.join(root, page), encoding="utf-8") as source:
                 text = source.read()
             test(f"links of {page}", lambda: linked.update(check_links(root, page, text)))
@@ -311,9 +374,18 @@ def main():
                 status, output = run("set -e\n" + FIXTURES, folder)
                 if status:
                     sys.exit(f"the files that pages use could not be made:\n{output}")
-                for line, language, block, reason in blocks_of(text):
-                    if not reason:
-                        test(f"{page}:{line}", lambda: try_block(language, block, folder, build, compiler))
+                python = Python(interpreter, folder, build)
+                for line, language, block, reason, needs, output in with_outputs(blocks_of(text)):
+                    if reason:
+                        continue
+                    name = f"{page}:{line}"
+                    if language == "python":
+                        test(name, lambda: run_python(python, block, needs, output))
+                    else:
+                        test(name, lambda: try_block(language, block, folder, build, compiler))
+                test(f"Python of {page} ends", python.close)
+        if only:
+            return 1 if failed else 0
 
         with tempfile.TemporaryDirectory(prefix="millrace-docs-") as folder:
             test("the op in the headers runs", lambda: run_own_op(root, folder, build, compiler))
