@@ -160,7 +160,9 @@ class Dataset(Methods):
             limit: at most that many elements.
             seconds: at most that long.
             warmup: epochs before the one that is measured.
-            threads, seed, memory_limit: as for `iterator`.
+            threads: as for `iterator`.
+            seed: as for `iterator`.
+            memory_limit: as for `iterator`.
         """
         return bench(self, Options(seed, threads, memory_limit), limit, seconds, warmup)
 

@@ -444,8 +444,8 @@ def floor(x: Tensor) -> Expr:
 
 @_recorded
 def format(text: str, *values: Tensor) -> Expr:
-    r"""The text with the values filled in. Fields such as {:5.2f} set the format, as in Python:
-    [<|>][+][0][width][.digits][d|x|f|e|g|s].
+    r"""The text with the values filled in. Fields such as {:5.2f} set the format, as in Python: < or >,
+    +, 0, a width, a point and digits, and one of d x f e g s.
 
         mr.range(3).map(lambda x: mr.fn.format("{} of {:.1f}", x, x / 2))
 

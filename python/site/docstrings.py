@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An extension of griffe: docstrings, which `help` shows as they are, as Markdown."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Any
+
+import griffe
+
+FACTS = re.compile(r"(Order|Memory|State|Elements): ")
+
+
+def markdown(text: str) -> str:
+    """Code after `Example:`, indented code and doctests become fenced blocks, and what help says of an op's
+    order, memory, state and elements a list."""
+    out = []
+    for part in re.split(r"\n\n(?=\S|    \S)", text):
+        example = re.match(r"Example:\n((?:    .*\n?|\n)+)", part)
+        if example:
+            part = f"**Example:**\n\n```python\n{textwrap.dedent(example[1]).rstrip()}\n```"
+        elif part.startswith((">>> ", "    ")) and out:
+            code = textwrap.dedent(part).rstrip()
+            part = f"```{'pycon' if code.startswith('>>> ') else 'python'}\n{code}\n```"
+        elif FACTS.match(part):
+            lines = re.sub(r"\n(?!(Order|Memory|State|Elements): )\s*", " ", part).split("\n")
+            part = "\n".join("* " + FACTS.sub(r"**\1:** ", line) for line in lines)
+        out.append(part)
+    return "\n\n".join(out)
+
+
+class Docstrings(griffe.Extension):
+    def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+        if obj.docstring is not None:
+            obj.docstring.value = markdown(obj.docstring.value)
