@@ -866,9 +866,19 @@ class Behaviour(unittest.TestCase):
             with open(f"{kit.SOURCE}/python/src/millrace/{name}") as f:
                 self.assertEqual(f.read(), text, f"python3 python/generate_functions.py {kit.MILLRACE}")
 
+    def test_help_shows_types_without_quotation_marks(self) -> None:
+        self.assertIn("buffer_size: int, seed: int | None = None", str(inspect.signature(mr.Dataset.shuffle)))
+        self.assertIn("axis: int | Sequence[int] | None", str(inspect.signature(fn.sum)))
+
     def test_unknown_functions_and_wrong_arguments(self) -> None:
-        with self.assertRaisesRegex(AttributeError, "no function"):
+        with self.assertRaisesRegex(AttributeError, "no function 'nothing_like_it'; dir"):
             fn.nothing_like_it
+        with self.assertRaisesRegex(AttributeError, "did you mean 'reshape'"):
+            fn.reshpe
+        with self.assertRaisesRegex(TypeError, r"shuffle\(\) missing a required argument: 'buffer_size'"):
+            mr.range(3).shuffle()  # type: ignore[call-arg]
+        with self.assertRaisesRegex(TypeError, r"shuffle\(\) got an unexpected .* 'sed'; did you mean 'seed'"):
+            mr.range(3).shuffle(10, sed=1)  # type: ignore[call-arg]
         with self.assertRaisesRegex(TypeError, "several values for size"):
             mr.range(3).map(lambda x: mr.fn.resize(x, [1, 1], size=[2, 2]))
         with self.assertRaisesRegex(TypeError, "no argument 'sise'"):

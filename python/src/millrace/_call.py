@@ -4,6 +4,7 @@ builds, so that nothing of that is done twice."""
 
 from __future__ import annotations
 
+import difflib
 import functools
 import glob
 import inspect
@@ -61,15 +62,28 @@ def source(signature: _F) -> _F:
     return _op(signature, False)
 
 
+def _similar(function: Callable[..., Any], given: Mapping[str, Any]) -> str:
+    """What to say of an argument whose name does not exist."""
+    names = list(function.__annotations__)
+    for key in given:
+        if key not in names and (found := difflib.get_close_matches(key, names, 1)):
+            return f"; did you mean {found[0]!r}?"
+    return ""
+
+
 def _op(function: _F, is_method: bool) -> _F:
     op = function.__name__
+    _trace.unquote(function)
     bind: list[Callable[..., inspect.BoundArguments]] = []
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if not bind:
             bind.append(inspect.signature(function).bind)
-        given = bind[0](*args, **kwargs).arguments
+        try:
+            given = bind[0](*args, **kwargs).arguments
+        except TypeError as e:
+            raise TypeError(f"{op}() {e}{_similar(function, kwargs)}") from None
         receiver = given.pop("self") if is_method else None
         return Call(op, receiver, given, len(args) - is_method).result()
 

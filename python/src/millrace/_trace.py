@@ -11,6 +11,7 @@ number, and a lambda is enclosed by marks. A text with such marks is *open*.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import inspect
 import itertools
@@ -68,6 +69,10 @@ _LIBRARIES = tuple(
 
 class _MissingAttribute(TraceError, AttributeError):
     pass
+
+
+_MissingAttribute.__name__ = _MissingAttribute.__qualname__ = "TraceError"  # as tracebacks show it
+_MissingAttribute.__module__ = "millrace"
 
 
 def _is_ours(file: str) -> bool:
@@ -1252,7 +1257,7 @@ class Expr(Methods):
 
     def __array__(self, *args: Any, **kwargs: Any) -> NDArray[Any]:
         raise _no_conversion(
-            "a numpy array", "Use numpy's functions that mr.fn has too, and mr.fn.tensor of a list"
+            "a numpy array", "Use numpy's functions that mr.fn has too, mr.fn.tensor of a list, and mr.fn.gather(a, x) for a[x]"
         )
 
     def __jax_array__(self) -> NoReturn:
@@ -1501,9 +1506,20 @@ def kinds_of(function: Callable[..., Any], skip: int = 0) -> dict[str, str]:
     return out
 
 
+class _Unquoted(str):
+    """An annotation as `help` should show it, without quotation marks."""
+
+    __repr__ = str.__str__
+
+
+def unquote(function: Callable[..., Any]) -> None:
+    function.__annotations__ = {k: _Unquoted(v) for k, v in function.__annotations__.items()}
+
+
 def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of ``mr.fn`` that a signature describes."""
     name = function.__name__
+    unquote(function)
     kinds: dict[str, str] = {}
 
     @functools.wraps(function)
@@ -1536,7 +1552,9 @@ def _is_function(name: str) -> bool:
 def registered_function(name: str) -> Any:
     """A function that a plugin registered, by its name: the library checks its arguments."""
     if name.startswith("_") or not _is_function(name):
-        raise AttributeError(f"there is no function {name!r}; dir(millrace.fn) lists them")
+        similar = difflib.get_close_matches(name, dir(sys.modules["millrace.fn"]), 1)
+        hint = f"did you mean {similar[0]!r}?" if similar else "dir(millrace.fn) lists them"
+        raise AttributeError(f"there is no function {name!r}; {hint}")
 
     def registered(*args: Any, **kwargs: Any) -> Expr:
         keys = [None] * len(args) + list(kwargs)
