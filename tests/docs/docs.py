@@ -19,7 +19,8 @@ A block (indented by four spaces, or fenced) is one of these, recognised by how 
     <!-- not run: REASON -->    on the line before: anything else
 Blocks of a page run in turn in one directory, which has the files that FIXTURES makes. The code in the
 head comments of op.h, op_iterator.h and cmake/millrace.h.in is one program (OWN_OP), which runs too.
-Without PYTHON, Python blocks are skipped. docs/ops.md, docs/expressions.md and docs/components.md must be what the program prints of its descriptors.
+Without PYTHON, Python blocks are skipped; $MR_DOCS_PYTHON is another interpreter, for
+example of a virtual environment with the packages that blocks need. docs/ops.md, docs/expressions.md and docs/components.md must be what the program prints of its descriptors.
 TAP goes to $TAP_FILE, one test a block and one a page for its links.
 """
 import glob
@@ -32,7 +33,8 @@ import tempfile
 import textwrap
 
 PROGRAMS = ("millrace", "printf", "echo")
-# Example records of digits as train-*, strings as a-*, and single files of both kinds.
+# Example records of digits as train-*, strings as a-*, single files of both kinds, JPEG images of two classes
+# in photos/ and as WebDataset shards.
 FIXTURES = r"""
 digit='{"image": cast([x, 2 * x], "uint8"), "label": x % 10}'
 millrace write --out train --shards 2 --expr "range(40).map(x => $digit)"
@@ -45,6 +47,15 @@ mkdir day-1 day-2
 cp a.tfrecord day-1/part-1.tfrecord
 cp a.tfrecord day-2/part-1.tfrecord
 seq 9 >lines.txt
+mkdir -p photos/cat photos/dog samples
+for i in 0 1 2 3 4 5 6 7; do
+    kind=$([ $((i % 2)) = 0 ] && echo cat || echo dog)
+    millrace show "range(1).map(x => encode_jpeg(cast(ones([20, 30, 3]) * $((20 * i)).0, \"uint8\")))" |
+        sed 's/.*: "//; s/"}//' | base64 -d >photos/$kind/$i.jpg
+    cp photos/$kind/$i.jpg samples/00$i.jpg && printf %s $((i % 2)) >samples/00$i.cls
+done
+tar --sort=name -cf shard-000000.tar -C samples 000.cls 000.jpg 001.cls 001.jpg 002.cls 002.jpg 003.cls 003.jpg
+tar --sort=name -cf shard-000001.tar -C samples 004.cls 004.jpg 005.cls 005.jpg 006.cls 006.jpg 007.cls 007.jpg
 """
 PRELUDE = """#include <millrace/millrace.h>
 #include <millrace/millrace-transport.h>
@@ -347,7 +358,7 @@ def check_links(root, page, text):
 
 def main():
     build, compiler = os.path.abspath(sys.argv[1]), sys.argv[2]
-    interpreter, only = (sys.argv[3:4] or [""])[0], sys.argv[4:]
+    interpreter, only = os.environ.get("MR_DOCS_PYTHON") or (sys.argv[3:4] or [""])[0], sys.argv[4:]
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.environ["PATH"] = build + os.pathsep + os.environ["PATH"]
     pages = ["README.md"] + sorted(os.path.relpath(p, root) for p in glob.glob(f"{root}/docs/*.md"))
