@@ -14,10 +14,12 @@ Sources are functions of this module, transformations methods of `mr.Dataset`. T
 from __future__ import annotations
 
 import atexit as _atexit
+import sys as _sys
+import typing as _typing
 
 import numpy as _np
 
-from . import _dataset, _errors, _fast, _iterator, _log, _types, _values
+from . import _dataset, _errors, _fast, _hints, _iterator, _log, _types, _values
 from . import fn as fn
 from ._dataset import INFINITE as INFINITE
 from ._dataset import UNKNOWN as UNKNOWN
@@ -59,11 +61,11 @@ from ._generated import sample_from_datasets as sample_from_datasets
 from ._generated import tar as tar
 from ._generated import text_line as text_line
 from ._generated import tfrecord as tfrecord
-from ._generated import zip as zip
 from ._iterator import Iterator as Iterator
 from ._memory import from_arrow as from_arrow
 from ._memory import from_tensor_slices as from_tensor_slices
 from ._memory import from_tensors as from_tensors
+from ._progress import progress as progress
 from ._trace import Expr as Expr
 from ._types import DatasetSpec as DatasetSpec
 from ._types import DType as DType
@@ -86,6 +88,13 @@ from ._types import uint16 as uint16
 from ._types import uint32 as uint32
 from ._types import uint64 as uint64
 from ._values import AUTO as AUTO
+from ._zip import zip as zip
+
+if not _typing.TYPE_CHECKING:  # which would allow any name
+
+    def __getattr__(name: str) -> object:
+        _hints.missing(_sys.modules[__name__], f"module {__name__!r}", name, _hints.OF_MODULE)
+
 
 __version__: str = _errors.text_of(_errors.lib.mr_version())
 

@@ -62,15 +62,6 @@ def source(signature: _F) -> _F:
     return _op(signature, False)
 
 
-def _similar(function: Callable[..., Any], given: Mapping[str, Any]) -> str:
-    """What to say of an argument whose name does not exist."""
-    names = list(function.__annotations__)
-    for key in given:
-        if key not in names and (found := difflib.get_close_matches(key, names, 1)):
-            return f"; did you mean {found[0]!r}?"
-    return ""
-
-
 def _op(function: _F, is_method: bool) -> _F:
     op = function.__name__
     _trace.unquote(function)
@@ -83,12 +74,22 @@ def _op(function: _F, is_method: bool) -> _F:
         try:
             given = bind[0](*args, **kwargs).arguments
         except TypeError as e:
-            raise TypeError(f"{op}() {e}{_similar(function, kwargs)}") from None
+            raise TypeError(f"{op}: {e}; {_parameters(function, is_method, kwargs)}") from None
         receiver = given.pop("self") if is_method else None
         return Call(op, receiver, given, len(args) - is_method).result()
 
     call.__millrace_name__ = op  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
+
+
+def _parameters(function: Callable[..., Any], is_method: bool, given: Mapping[str, Any]) -> str:
+    """What the op takes, for an error; a name that is nearly right comes first."""
+    names = list(inspect.signature(function).parameters)[is_method:]
+    for name in given:
+        near = difflib.get_close_matches(name, names, 1)
+        if name not in names and near:
+            return f"did you mean {near[0]}?"
+    return f"it takes {', '.join(names)}" if names else "it takes no arguments"
 
 
 def _check_dataset(op: str, x: Any) -> None:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _fast, _trace
+from . import _fast, _hints, _trace
 from ._errors import FailedPrecondition, TraceError, check
 from ._ffi import ffi, lib
 from ._generated import Methods
@@ -19,7 +19,7 @@ INFINITE: int = lib.MR_INFINITE
 UNKNOWN: int = lib.MR_UNKNOWN_COUNT
 
 
-class Dataset(Methods):
+class Dataset(Methods, metaclass=_hints.Kind):
     """A pipeline: a source and the operations on its elements. It runs when it is iterated.
 
         >>> import millrace as mr
@@ -42,10 +42,15 @@ class Dataset(Methods):
     _open: str | None  # its text, if it uses parameters of a function that is being recorded
     _written: str | None
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(
             "datasets are made by sources, as in millrace.range(10), or by millrace.from_text('range(10)')"
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            _hints.missing(self, "a Dataset", name, _hints.OF_DATASET)
 
     @property
     def element_spec(self) -> Any:
@@ -85,6 +90,7 @@ class Dataset(Methods):
         threads: int | None = None,
         memory_limit: int | str | None = None,
         ledger: str | os.PathLike[str] | None = None,
+        progress: bool = False,
     ) -> Iterator:
         """An iterator, with options.
 
@@ -97,8 +103,12 @@ class Dataset(Methods):
             memory_limit: most resident memory of this process, in bytes or as "2G". None: that of the
                 graph, or of the control group.
             ledger: a file that records which records each element was made of, for `millrace why`.
+            progress: shows a bar, if tqdm is installed.
         """
-        return Iterator(
+        kind: type[Iterator] = Iterator
+        if progress:
+            from ._progress import ProgressIterator as kind
+        return kind(
             self,
             format=format,
             strings=strings,
@@ -295,7 +305,7 @@ _trace.use_engine(_Recording())
 
 
 def dataset_at(pointer: int) -> Dataset:
-    """The Dataset at an address, with a reference of its own."""
+    """The Dataset at an address, with its own reference."""
     return new_dataset(lib.mr_dataset_ref(ffi.cast("mr_dataset *", pointer)))
 
 

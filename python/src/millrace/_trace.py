@@ -685,7 +685,7 @@ def _nested(value: Any, dtype: DType, wide: bool) -> Node:
 
 
 def _array(a: NDArray[Any], beside: DType | None) -> Node:
-    """A constant array. ``beside``: the dtype of the other operand, where that is known: a literal
+    """A constant array. The second argument: the dtype of the other operand, where that is known: a literal
     takes it, so that an array of another type must be written with its own."""
     a, dtype = _array_type(a)
     if a.size > MAX_LITERAL:
@@ -779,7 +779,7 @@ def _is_type(value: object) -> bool:
 
 
 def _scalar(value: Any) -> Node | None:
-    """A Python scalar as a literal; None: it is none."""
+    """A Python scalar as a literal; None: the value is not a scalar."""
     if isinstance(value, np.generic):
         return None
     if isinstance(value, bool):
@@ -831,7 +831,7 @@ def as_node(value: Any, what: str = "a value", beside: DType | None = None) -> N
     if is_dataset(value):
         return _dataset_node(value)
     if value is None:
-        raise _error(f"{what} is None, which no tensor can be; does a `return` lack?")
+        raise _error(f"{what} is None, which no tensor can be; is a `return` missing?")
     if isinstance(value, (types.GeneratorType, types.CoroutineType)):
         raise _error(
             f"{what} is a {type(value).__name__}; a recorded function returns tensors, tuples, "
@@ -916,7 +916,7 @@ def _wrap(node: Node) -> Any:
 
 
 def _operand(value: Any, other: Expr, what: str) -> Node:
-    """An operand beside an Expr."""
+    """The other operand of an Expr."""
     if value is None or isinstance(value, (dict, set, tuple)) or is_dataset(value):
         raise _error(
             f"{what} takes tensors, not {'None' if value is None else type(value).__name__}"
@@ -1009,7 +1009,7 @@ class Expr(Methods):
 
     def astype(self, dtype: Any) -> Expr:
         """``mr.fn.cast``."""
-        return call("cast", (self, dtype), {}, {"x": "Tensor", "dtype": "DTypeLike"})
+        return call("cast", (self, dtype), {}, {"x": "Tensor", "dtype": "TypeLike"})
 
     # Structures
 
@@ -1303,6 +1303,9 @@ class Expr(Methods):
         instead = "mr.fn lists the functions, which are methods too"
         if name in ("numpy", "tolist", "item", "tobytes", "cpu", "detach"):
             instead = f"{_CONSTANT}. Use functions of mr.fn, or map_py"
+        spec = self._node.spec
+        if isinstance(spec, dict) and name in spec:
+            instead = f"components are looked up by name: x[{name!r}]"
         raise _error(f"an Expr has no attribute {name!r}: {instead}", _MissingAttribute)
 
     def __repr__(self) -> str:
@@ -1437,6 +1440,11 @@ _DRAWS = ("random_", "shuffle_rows")
 
 def _argument(name: str, kind: str, value: Any, beside: DType | None) -> Node:
     """An argument of a function: of its inputs, tuples are lists, since no input is a tuple."""
+    if kind == "TypeLike" and isinstance(value, str):
+        try:
+            _type_text(value)
+        except (TypeError, ValueError) as e:
+            raise _error(str(e)) from None
     if kind not in ("Tensor", "Shape"):
         return option(value, name)
     if value is None:
@@ -1648,9 +1656,10 @@ def _make_variables(
         return (Variable(_proper_name(found[0]), specs),)
     if not several or len(specs) != len(found):
         parts = len(specs) if isinstance(specs, tuple) else 1
+        by_name = " (a dict is one, whose entries are looked up as x['name'])" if isinstance(specs, dict) else ""
         raise _error(
             f"the function has {len(found)} parameters ({', '.join(found)}) and the elements have "
-            f"{parts} component{'' if parts == 1 else 's'}: as many are needed, or a single "
+            f"{parts} component{'' if parts == 1 else 's'}{by_name}: as many are needed, or a single "
             "parameter that takes the whole element"
         )
     return tuple(Variable(_proper_name(n), s) for n, s in zip(found, specs, strict=True))
