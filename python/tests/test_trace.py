@@ -880,6 +880,8 @@ class Behaviour(unittest.TestCase):
     def test_help_shows_types_without_quotation_marks(self) -> None:
         self.assertIn("buffer_size: int, seed: int | None = None", str(inspect.signature(mr.Dataset.shuffle)))
         self.assertIn("axis: int | Sequence[int] | None", str(inspect.signature(fn.sum)))
+        self.assertIn("seed: int | None = None", str(inspect.signature(mr.Dataset.iterator)))
+        self.assertTrue({"resize", "cond"} <= set(dir(fn)) and not {"Any", "annotations"} & {*dir(fn), *dir(mr)})
 
     def test_unknown_functions_and_wrong_arguments(self) -> None:
         with self.assertRaisesRegex(AttributeError, "no function 'nothing_like_it'; dir"):

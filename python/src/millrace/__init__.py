@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import atexit as _atexit
 import sys as _sys
+import types as _types_of_python
 import typing as _typing
 
 import numpy as _np
 
-from . import _dataset, _errors, _fast, _hints, _iterator, _log, _types, _values
+from . import _dataset, _errors, _fast, _hints, _iterator, _log, _trace, _types, _values
 from . import fn as fn
 from ._dataset import INFINITE as INFINITE
 from ._dataset import UNKNOWN as UNKNOWN
@@ -121,3 +122,8 @@ _atexit.register(_at_exit)
 for _kind in list(globals().values()):  # they are shown by the names that users know
     if isinstance(_kind, type) and _kind.__module__.startswith("millrace."):
         _kind.__module__ = "millrace"
+for _kind in (Dataset, Iterator):
+    for _member in vars(_kind).values():
+        if isinstance(_member, _types_of_python.FunctionType):
+            _trace.unquote(_member)
+del annotations  # of __future__

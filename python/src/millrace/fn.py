@@ -1302,3 +1302,7 @@ def zeros(shape: Shape, dtype: TypeLike = "float32") -> Expr:
 def __getattr__(name: str) -> Any:
     """Functions that plugins registered."""
     return _trace.registered_function(name)
+
+
+def __dir__() -> list[str]:
+    return [name for name, value in globals().items() if getattr(value, "__module__", "") == __name__]
