@@ -9,12 +9,14 @@ from typing import Any
 
 import griffe
 
+SEVERAL = re.compile(r"^( {4}(?: {4})?)((?:\w+, )+\w+)(: .*(?:\n\1 {4}.*)*)", re.M)
 FACTS = re.compile(r"(Order|Memory|State|Elements): ")
 
 
 def markdown(text: str) -> str:
-    """Code after `Example:`, indented code and doctests become fenced blocks, and what help says of an op's
+    """Parameters that share a description get it each. Code after `Example:`, indented code and doctests become fenced blocks, and what help says of an op's
     order, memory, state and elements a list."""
+    text = SEVERAL.sub(lambda m: "\n".join(m[1] + name + m[3] for name in m[2].split(", ")), text)
     out = []
     for part in re.split(r"\n\n(?=\S|    \S)", text):
         example = re.match(r"Example:\n((?:    .*\n?|\n)+)", part)
@@ -22,6 +24,9 @@ def markdown(text: str) -> str:
             part = f"**Example:**\n\n```python\n{textwrap.dedent(example[1]).rstrip()}\n```"
         elif part.startswith((">>> ", "    ")) and out:
             code = textwrap.dedent(part).rstrip()
+            if out[-1].startswith("```python\n"):  # the same block, after an empty line
+                out[-1] = f"{out[-1].removesuffix('```')}\n{code}\n```"
+                continue
             part = f"```{'pycon' if code.startswith('>>> ') else 'python'}\n{code}\n```"
         elif FACTS.match(part):
             lines = re.sub(r"\n(?!(Order|Memory|State|Elements): )\s*", " ", part).split("\n")

@@ -3,7 +3,8 @@
 
 README.md is the first page, and docs/index.md becomes questions.md. Files of the tree that pages
 link to, such as examples, are copied below tree/. The pages of the reference name what they document as
-`::: millrace.Dataset`; `::: functions` and `::: errors` stand for all functions and exceptions of millrace.
+`::: millrace.Dataset`; `::: functions`, `::: classes` and `::: errors` stand for all others of their kind.
+Modules that a program imports, such as millrace.torch, get a page each.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+PACKAGE = HERE.parent / "src" / "millrace"
+MODULES = sorted(path.stem for path in PACKAGE.glob("[a-z]*.py") if path.stem != "fn")
 LINK = re.compile(r"\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
@@ -36,6 +39,13 @@ def _uri(path: str) -> str:
     return path.removeprefix("docs/") if path.endswith(".md") and path.startswith("docs/") else f"tree/{path}"
 
 
+def on_config(config: Any) -> Any:
+    python = next(part["Python"] for part in config.nav if "Python" in part)
+    reference = next(part["Reference"] for part in python if "Reference" in part)
+    reference += [{f"millrace.{name}": f"api/{name}.md"} for name in MODULES]
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
     index = files.get_file_from_path("index.md")
     assert index is not None
@@ -45,6 +55,9 @@ def on_files(files: Files, config: Any) -> Files:
     files.append(File.generated(config, "site.css", abs_src_path=str(HERE / "site.css")))
     for page in sorted((HERE / "api").glob("*.md")):
         files.append(File.generated(config, f"api/{page.name}", abs_src_path=str(page)))
+    for name in MODULES:
+        content = f"# millrace.{name}\n\n::: millrace.{name}\n    options: {{show_root_heading: false}}\n"
+        files.append(File.generated(config, f"api/{name}.md", content=content))
     linked: set[str] = set()
     for file in files.documentation_pages():
         if file.src_uri.startswith("api/"):
@@ -82,14 +95,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def _with_lists(markdown: str) -> str:
-    package = griffe.load("millrace", search_paths=[str(HERE.parent / "src")])
+    package = griffe.load("millrace", search_paths=[str(PACKAGE.parent)])
     places = {n: m.target_path for n, m in sorted(package.members.items()) if m.is_alias and not n.startswith("_")}
     own = {name: path for name, path in places.items() if path.startswith("millrace.")}
     functions = [name for name in own if package[name].is_function]
     errors = [name for name, path in own.items() if path.startswith("millrace._errors.")]
+    classes = [name for name in own if package[name].is_class and name not in errors]
     short = "\n    options: {inherited_members: false, merge_init_into_class: false, show_bases: true}"
-    for mark, names, options in (("functions", functions, ""), ("errors", errors, short)):
-        found = "\n\n".join(f"::: millrace.{name}{options}" for name in names if name != "Error")
+    plain = "\n    options: {inherited_members: false}"
+    for mark, names, options in (("functions", functions, ""), ("classes", classes, plain), ("errors", errors, short)):
+        others = [name for name in names if name not in ("Dataset", "Error", "Iterator")]
+        found = "\n\n".join(f"::: millrace.{name}{options}" for name in others)
         markdown = markdown.replace(f"::: {mark}\n", found + "\n")
     return markdown
 

@@ -71,6 +71,8 @@ class Site(unittest.TestCase):
         sources = [n for n in vars(mr) if n.islower() and type(vars(mr)[n]).__name__ == "function" and n[0] != "_"]
         self.assertIn("tfrecord", sources)
         self.assertEqual(missing("api/millrace.html", sources), [])
+        types = ("Ragged", "TensorSpec", "Expr")
+        self.assertEqual(missing("api/types.html", list(types)), [])
         errors = [n for n in vars(mr) if isinstance(vars(mr)[n], type) and issubclass(vars(mr)[n], mr.Error)]
         self.assertEqual(missing("api/errors.html", errors), [])
 
