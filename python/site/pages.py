@@ -117,7 +117,11 @@ def _lines(lines: list[str]) -> Iterator[str]:
     before = ""
     for i, line in enumerate(lines):
         fenced ^= line.startswith("```")
-        if indented and not line.startswith("    ") and (line.strip() or not lines[i + 1 : i + 2] or lines[i + 1][:4].strip()):
+        if (
+            indented
+            and not line.startswith("    ")
+            and (line.strip() or not lines[i + 1 : i + 2] or lines[i + 1][:4].strip())
+        ):
             yield "```"
             indented = False
         starts = not before.strip() or before.startswith("<!--")

@@ -46,9 +46,7 @@ class Notebooks(unittest.TestCase):
             if not has(package):
                 self.skipTest(f"{package} is not installed")
         with tempfile.TemporaryDirectory(prefix="millrace-notebook-") as folder:
-            done = subprocess.run(
-                [PYTHON, "-c", RUN, path], cwd=folder, capture_output=True, text=True, timeout=900
-            )
+            done = subprocess.run([PYTHON, "-c", RUN, path], cwd=folder, capture_output=True, text=True, timeout=900)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_there_are_notebooks_and_they_have_no_outputs(self) -> None:
