@@ -292,6 +292,10 @@ FN_FOOT = '''
 def __getattr__(name: str) -> Any:
     """Functions that plugins registered."""
     return _trace.registered_function(name)
+
+
+def __dir__() -> list[str]:
+    return [name for name, value in globals().items() if getattr(value, "__module__", "") == __name__]
 '''
 
 

@@ -82,6 +82,10 @@ class Elements(unittest.TestCase):
         self.assertEqual([list(w) for w in windows], [[0, 1], [2, 3], [4]])
         self.assertIsInstance(windows[0], mr.Dataset)
 
+    def test_the_last_array_of_lent_memory_may_go_with_an_exception(self) -> None:
+        with self.assertRaisesRegex(ValueError, "read-only"):
+            next(iter(mr.from_tensor_slices(np.arange(4)).batch(2)))[0] = 5
+
     def test_memory_is_writable_only_when_it_is_not_shared(self) -> None:
         shared = mr.range(4).map(lambda x: mr.fn.zeros([3]) + 1.0).cache()
         for x in shared:  # the cache copies what it keeps, and the rest is the consumer's

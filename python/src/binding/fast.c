@@ -197,8 +197,13 @@ static void memory_dealloc(PyObject *self)
 {
     memory *m = (memory *)self;
     PyTypeObject *type = Py_TYPE(self);
-    if (m->generation == generation)
-        mr_array_reset(&m->array); /* else its locks may be held by threads that are not here */
+    if (m->generation == generation) { /* else its locks may be held by threads that are not here */
+        /* The owner of the memory may be Python, whose code must not see an exception in flight. */
+        PyObject *error, *value, *traceback;
+        PyErr_Fetch(&error, &value, &traceback);
+        mr_array_reset(&m->array);
+        PyErr_Restore(error, value, traceback);
+    }
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -843,8 +848,12 @@ static void iterator_dealloc(PyObject *o)
     PyTypeObject *type = Py_TYPE(o);
     PyObject_GC_UnTrack(o);
     iterator_clear(o);
-    if (self->generation == generation)
+    if (self->generation == generation) {
+        PyObject *error, *value, *traceback; /* as in memory_dealloc */
+        PyErr_Fetch(&error, &value, &traceback);
         mr_block_reset(&self->block);
+        PyErr_Restore(error, value, traceback);
+    }
     PyMem_Free(self->ragged);
     if (self->lock)
         PyThread_free_lock(self->lock);

@@ -14,10 +14,13 @@ Sources are functions of this module, transformations methods of `mr.Dataset`. T
 from __future__ import annotations
 
 import atexit as _atexit
+import sys as _sys
+import types as _types_of_python
+import typing as _typing
 
 import numpy as _np
 
-from . import _dataset, _errors, _fast, _ffi, _iterator, _log, _types, _values
+from . import _dataset, _errors, _fast, _ffi, _hints, _iterator, _log, _trace, _types, _values
 from . import fn as fn
 from ._dataset import INFINITE as INFINITE
 from ._dataset import UNKNOWN as UNKNOWN
@@ -90,6 +93,12 @@ from ._types import uint64 as uint64
 from ._values import AUTO as AUTO
 from ._zip import zip as zip
 
+if not _typing.TYPE_CHECKING:  # which would allow any name
+
+    def __getattr__(name: str) -> object:
+        _hints.missing(_sys.modules[__name__], f"module {__name__!r}", name, _hints.OF_MODULE)
+
+
 __version__: str = _errors.text_of(_ffi.lib.mr_version())
 
 _fast.setup(
@@ -114,3 +123,8 @@ _atexit.register(_at_exit)
 for _kind in list(globals().values()):  # they are shown by the names that users know
     if isinstance(_kind, type) and _kind.__module__.startswith("millrace."):
         _kind.__module__ = "millrace"
+for _kind in (Dataset, Iterator):
+    for _member in vars(_kind).values():
+        if isinstance(_member, _types_of_python.FunctionType):
+            _trace.unquote(_member)
+del annotations  # of __future__

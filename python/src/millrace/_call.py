@@ -64,6 +64,7 @@ def source(signature: _F) -> _F:
 
 def _op(function: _F, is_method: bool) -> _F:
     op = function.__name__
+    _trace.unquote(function)
     bind: list[Callable[..., inspect.BoundArguments]] = []
 
     @functools.wraps(function)

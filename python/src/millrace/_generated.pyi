@@ -98,7 +98,7 @@ class Methods:
             filename: Path | None = None,
             *,
             strict: bool = False,
-            graph: Path | None = None,
+            graph: str | None = None,
         ) -> Dataset:
         """Keeps the elements in memory or in a file; later passes do not read the input again.
 
@@ -785,7 +785,7 @@ def csv(
         features: Features,
         header: bool | None = None,
         *,
-        sep: Path | None = None,
+        sep: str | None = None,
         compression: Literal["", "GZIP", "ZLIB", "ZSTD"] = '',
     ) -> Dataset:
     """The rows of CSV files, as records or tuples of typed fields.

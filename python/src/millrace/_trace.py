@@ -11,6 +11,7 @@ number, and a lambda is enclosed by marks. A text with such marks is *open*.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import inspect
 import itertools
@@ -70,6 +71,10 @@ def _libraries() -> tuple[str, ...]:
 
 class _MissingAttribute(TraceError, AttributeError):
     pass
+
+
+_MissingAttribute.__name__ = _MissingAttribute.__qualname__ = "TraceError"  # as tracebacks show it
+_MissingAttribute.__module__ = "millrace"
 
 
 def _is_ours(file: str) -> bool:
@@ -829,7 +834,7 @@ def as_node(value: Any, what: str = "a value", beside: DType | None = None) -> N
     if is_dataset(value):
         return _dataset_node(value)
     if value is None:
-        raise _error(f"{what} is None, which no tensor can be; does a `return` lack?")
+        raise _error(f"{what} is None, which no tensor can be; is a `return` missing?")
     if isinstance(value, (types.GeneratorType, types.CoroutineType)):
         raise _error(
             f"{what} is a {type(value).__name__}; a recorded function returns tensors, tuples, "
@@ -1255,7 +1260,7 @@ class Expr(Methods):
 
     def __array__(self, *args: Any, **kwargs: Any) -> NDArray[Any]:
         raise _no_conversion(
-            "a numpy array", "Use numpy's functions that mr.fn has too, and mr.fn.tensor of a list"
+            "a numpy array", "Use numpy's functions that mr.fn has too, mr.fn.tensor of a list, and mr.fn.gather(a, x) for a[x]"
         )
 
     def __jax_array__(self) -> NoReturn:
@@ -1301,6 +1306,9 @@ class Expr(Methods):
         instead = "mr.fn lists the functions, which are methods too"
         if name in ("numpy", "tolist", "item", "tobytes", "cpu", "detach"):
             instead = f"{_CONSTANT}. Use functions of mr.fn, or map_py"
+        spec = self._node.spec
+        if isinstance(spec, dict) and name in spec:
+            instead = f"components are looked up by name: x[{name!r}]"
         raise _error(f"an Expr has no attribute {name!r}: {instead}", _MissingAttribute)
 
     def __repr__(self) -> str:
@@ -1509,9 +1517,20 @@ def kinds_of(function: Callable[..., Any], skip: int = 0) -> dict[str, str]:
     return out
 
 
+class _Unquoted(str):
+    """An annotation as `help` should show it, without quotation marks."""
+
+    __repr__ = str.__str__
+
+
+def unquote(function: Callable[..., Any]) -> None:
+    function.__annotations__ = {k: _Unquoted(v) for k, v in function.__annotations__.items()}
+
+
 def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of ``mr.fn`` that a signature describes."""
     name = function.__name__
+    unquote(function)
     kinds: dict[str, str] = {}
 
     @functools.wraps(function)
@@ -1544,7 +1563,9 @@ def _is_function(name: str) -> bool:
 def registered_function(name: str) -> Any:
     """A function that a plugin registered, by its name: the library checks its arguments."""
     if name.startswith("_") or not _is_function(name):
-        raise AttributeError(f"there is no function {name!r}; dir(millrace.fn) lists them")
+        similar = difflib.get_close_matches(name, dir(sys.modules["millrace.fn"]), 1)
+        hint = f"did you mean {similar[0]!r}?" if similar else "dir(millrace.fn) lists them"
+        raise AttributeError(f"there is no function {name!r}; {hint}")
 
     def registered(*args: Any, **kwargs: Any) -> Expr:
         keys = [None] * len(args) + list(kwargs)
@@ -1638,9 +1659,10 @@ def _make_variables(
         return (Variable(_proper_name(found[0]), specs),)
     if not several or not isinstance(specs, tuple) or len(specs) != len(found):
         parts = len(specs) if isinstance(specs, tuple) else 1
+        by_name = " (a dict is one, whose entries are looked up as x['name'])" if isinstance(specs, dict) else ""
         raise _error(
             f"the function has {len(found)} parameters ({', '.join(found)}) and the elements have "
-            f"{parts} component{'' if parts == 1 else 's'}: as many are needed, or a single "
+            f"{parts} component{'' if parts == 1 else 's'}{by_name}: as many are needed, or a single "
             "parameter that takes the whole element"
         )
     return tuple(Variable(_proper_name(n), s) for n, s in zip(found, specs, strict=True))

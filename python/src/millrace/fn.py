@@ -445,8 +445,8 @@ def floor(x: Tensor) -> Expr:
 
 @_recorded
 def format(text: str, *values: Tensor) -> Expr:
-    r"""The text with the values filled in. Fields such as {:5.2f} set the format, as in Python:
-    [<|>][+][0][width][.digits][d|x|f|e|g|s].
+    r"""The text with the values filled in. Fields such as {:5.2f} set the format, as in Python: < or >,
+    +, 0, a width, a point and digits, and one of d x f e g s.
 
         mr.range(3).map(lambda x: mr.fn.format("{} of {:.1f}", x, x / 2))
 
@@ -1303,3 +1303,7 @@ def zeros(shape: Shape, dtype: TypeLike = "float32") -> Expr:
 def __getattr__(name: str) -> Any:
     """Functions that plugins registered."""
     return _trace.registered_function(name)
+
+
+def __dir__() -> list[str]:
+    return [name for name, value in globals().items() if getattr(value, "__module__", "") == __name__]
