@@ -20,14 +20,6 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/files/whole_file.h"
-#include "pipeline/formats/crc32c.h"
-#include "pipeline/log.h"
-#include "pipeline/memory/alloc.h"
-#include "pipeline/files/whole_file.h"
-#include "pipeline/formats/crc32c.h"
-#include "pipeline/log.h"
-#include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
 #include "trainer/loop/callback_impl.h"
 
@@ -48,18 +40,6 @@ typedef struct content {
     size_t n;
 } content;
 
-/* What the file holds. */
-typedef struct content {
-    char *bytes; /* owned, NUL-ended; NULL: nothing, or the file is no regular one */
-    size_t n;
-} content;
-
-/* What the file holds. */
-typedef struct content {
-    char *bytes; /* owned, NUL-ended; NULL: nothing, or the file is no regular one */
-    size_t n;
-} content;
-
 struct state {
     const struct params *params;
     bool open, has_names;
@@ -67,12 +47,14 @@ struct state {
     bool prepared; /* the lines of runs before were looked at */
     bool recalled; /* by a checkpoint */
     bool checked;  /* the columns */
+    bool noted;    /* lines are noted next to the log: a checkpoint knows of it */
+    char run[17];  /* identifies the run and those that resume it */
     double rate;   /* at the beginning of the epoch, after earlier callbacks set it */
     int fd;
     int64_t size; /* bytes written, and their CRC-32C */
     uint32_t crc;
-    char *header; /* the file's first line, owned; NULL: it has none yet */
-    bool unended; /* the header has no line end */
+    char *header;           /* the file's first line, owned; NULL: it has none yet */
+    bool unended, one_line; /* the last line has no end; it is the header */
     size_t n;
     char names[MAX_NAMES][NAME];
 };
@@ -98,6 +80,17 @@ static void forget(struct state *s)
     *s = (struct state){.params = s->params};
 }
 
+static void draw_run(struct state *s)
+{
+    uint64_t v;
+    if (mr__sys->getrandom(&v, sizeof v, GRND_NONBLOCK) != (ssize_t)sizeof v) {
+        struct timespec t;
+        mr__sys->clock_gettime(CLOCK_REALTIME, &t);
+        v = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    }
+    snprintf(s->run, sizeof s->run, "%016" PRIx64, v);
+}
+
 static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
 {
     struct state *s = ctx;
@@ -110,14 +103,84 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
         return fail(s, "open the file", st);
     s->open = true;
     if (mr__sys->fstat(s->fd, &is) != 0)
-        return fail(s, "look at the file", st);
+        return fail(s, "read the file's size", st);
     s->regular = S_ISREG(is.st_mode);
+    draw_run(s);
+    return MR_OK;
+}
+
+/* ---- whose lines they are ---- */
+
+static char *path_of_note(const struct state *s)
+{
+    const char *path = s->params->file, *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    return mr_strf("%.*s.%s.run", (int)(name - path), path, name);
+}
+
+/* Before the line is written, so that a run that is killed has no line that is not noted. */
+static mr_code note(struct state *s, const char *line, mr_status *st)
+{
+    char message[1024];
+    mr_status why;
+    if (!s->noted || !s->regular)
+        return MR_OK;
+    char *path = path_of_note(s);
+    char *text = mr_strf("%s %" PRId64 " %" PRIu32 "\n%s", s->run, s->size, s->crc, line);
+    mr_code rc = path && text ? mr_file_replace(path, text, strlen(text), &why)
+                              : mr_fail_memory(&why, strlen(line), "a note of a log");
+    mr_free(text);
+    mr_free(path);
+    if (rc == MR_OK)
+        return MR_OK;
+    if (rc == MR_RESOURCE_EXHAUSTED) {
+        if (st)
+            *st = why;
+        return rc;
+    }
+    mr_status_format(&why, message, sizeof message);
+    mr_log(MR_LOG_WARNING, "csv_logger: if training is resumed, lines of %s may be there twice: %s",
+           s->params->file, message);
+    s->noted = false;
+    return MR_OK;
+}
+
+/* This run wrote what the log holds beyond the checkpoint, up to the line at which it ended. */
+static mr_code wrote_rest(const struct state *s, const content *c, bool *did, mr_status *st)
+{
+    char run[17];
+    int64_t size;
+    uint32_t crc;
+    int head = 0;
+    void *text = NULL;
+    size_t n = 0;
+    mr_status why;
+    *did = false;
+    char *path = path_of_note(s);
+    if (!path)
+        return mr_fail_memory(st, strlen(s->params->file), "a path");
+    mr_code rc = mr_file_read(path, NULL, &text, &n, &why);
+    mr_free(path);
+    if (rc == MR_RESOURCE_EXHAUSTED && st)
+        *st = why;
+    if (rc != MR_OK)
+        return rc == MR_RESOURCE_EXHAUSTED ? rc : MR_OK;
+    if (sscanf(text, "%16s %" SCNd64 " %" SCNu32 "%n", run, &size, &crc, &head) == 3 &&
+        ((char *)text)[head] == '\n' && size >= 0 && (size_t)size <= c->n) {
+        const char *line = (char *)text + head + 1;
+        size_t rest = c->n - (size_t)size;
+        *did = strcmp(run, s->run) == 0 && rest <= strlen(line) &&
+               memcmp(c->bytes + size, line, rest) == 0 &&
+               (size == 0 || mr_crc32c(c->bytes, (size_t)size) == crc);
+    }
+    mr_free(text);
     return MR_OK;
 }
 
 static mr_code put(struct state *s, const char *line, mr_status *st)
 {
     size_t n = strlen(line);
+    MR_TRY(note(s, line, st));
     if (mr__write_all(s->fd, line, n) != 0)
         return fail(s, "write a line", st);
     s->size += (int64_t)n;
@@ -160,16 +223,12 @@ static mr_code keep(struct state *s, const content *c, size_t n, mr_status *st)
         return MR_OK;
     while (line < n && c->bytes[line] != '\n')
         line++;
-    s->unended = line == n;
+    s->unended = c->bytes[n - 1] != '\n';
+    s->one_line = line == n;
     s->has_names = true;
     line -= line > 0 && c->bytes[line - 1] == '\r';
-    if (!(s->header = mr_strndup(c->bytes, line)))
-        return mr_fail_memory(st, line, "the columns of a log");
-    if (s->unended || c->bytes[n - 1] == '\n')
-        return MR_OK;
-    mr_log(MR_LOG_WARNING, "csv_logger: the last line of %s had no end, which it gets now",
-           s->params->file);
-    return put(s, "\n", st);
+    s->header = mr_strndup(c->bytes, line);
+    return s->header ? MR_OK : mr_fail_memory(st, line, "the columns of a log");
 }
 
 /* The bytes before the first line of an epoch, counted from 0, that is trained again. */
@@ -181,7 +240,7 @@ static size_t lines_before(const content *c, int64_t epoch)
     return at ? (size_t)(at + 1 - c->bytes) : c->n;
 }
 
-/* Without a checkpoint that knows the file: a run begins anew, or goes on from a checkpoint of a
+/* Without a checkpoint that knows the file: a run begins anew, or continues from a checkpoint of a
  * version that did not remember it. */
 static mr_code prepare(struct state *s, const mr_train_event *e, mr_status *st)
 {
@@ -201,29 +260,38 @@ static mr_code recall(void *ctx, const mr_callback_memory *m, mr_status *st)
 {
     struct state *s = ctx;
     content c;
+    bool own = true;
     s->rate = m->numbers[2];
     s->recalled = true;
+    if (m->text)
+        snprintf(s->run, sizeof s->run, "%s", m->text);
     if (!s->open)
         return MR_OK;
     MR_TRY(load(s, &c, st));
     size_t n = (size_t)mr__remembered_count(m->numbers[0]);
-    bool same = c.n >= n && (n == 0 || (double)mr_crc32c(c.bytes, n) == m->numbers[1]);
-    if (s->regular && !same)
+    const int64_t crc = mr__remembered_count(m->numbers[1]);
+    bool same = c.n >= n && (n == 0 || mr_crc32c(c.bytes, n) == crc);
+    mr_code rc = same && c.n > n ? wrote_rest(s, &c, &own, st) : MR_OK;
+    if (rc == MR_OK && s->regular && !(same && own))
         mr_log(MR_LOG_WARNING,
                "csv_logger: %s is not as the run before left it: the lines that are there stay",
                s->params->file);
-    mr_code rc = keep(s, &c, same ? n : c.n, st);
+    if (rc == MR_OK)
+        rc = keep(s, &c, same && own ? n : c.n, st);
     mr_free(c.bytes);
     return rc;
 }
 
 static void remember(const void *ctx, mr_callback_memory *out)
 {
-    const struct state *s = ctx;
+    struct state *s = (struct state *)(uintptr_t)ctx; /* to note what follows */
+    s->noted = true;
     if (s->open && mr__fsync_again(s->fd) != 0)
         errno = 0; /* not every file can be synced */
-    *out = (mr_callback_memory){
-        .of = s->params->file, .n = 3, .numbers = {(double)s->size, (double)s->crc, s->rate}};
+    *out = (mr_callback_memory){.of = s->params->file,
+                                .n = 3,
+                                .numbers = {(double)s->size, (double)s->crc, s->rate},
+                                .text = s->run};
 }
 
 /* ---- columns ---- */
@@ -249,9 +317,8 @@ static void find_names(struct state *s, const mr_train_event *e)
     if (e->opts->validation)
         end.validation = &none;
     s->n = 0;
-    for (size_t i = 0; s->n < MAX_NAMES &&
-                       mr_train_value_name(&end, i, s->names[s->n], sizeof s->names[0]);
-         i++)
+    for (size_t i = 0;
+         s->n < MAX_NAMES && mr_train_value_name(&end, i, s->names[s->n], sizeof s->names[0]); i++)
         s->n += strcmp(s->names[s->n], rate_name) != 0 || writes_rate(s, e);
     qsort(s->names, s->n, sizeof s->names[0], by_name);
 }
@@ -261,6 +328,15 @@ static void header_line(const struct state *s, char line[LINE])
     size_t at = (size_t)snprintf(line, LINE, "epoch");
     for (size_t i = 0; i < s->n; i++)
         at += (size_t)snprintf(line + at, LINE - at, "%s%s", s->params->separator, s->names[i]);
+}
+
+static mr_code end_last_line(struct state *s, mr_status *st)
+{
+    if (!s->unended)
+        return MR_OK;
+    mr_log(MR_LOG_WARNING, "csv_logger: the last line of %s had no end, which it gets now",
+           s->params->file);
+    return put(s, "\n", st);
 }
 
 /* A file that has lines must have the columns of this run. */
@@ -273,8 +349,8 @@ static mr_code check_columns(struct state *s, const mr_train_event *e, mr_status
     if (!s->header)
         return MR_OK;
     if (strcmp(s->header, line) == 0)
-        return s->unended ? put(s, "\n", st) : MR_OK;
-    if (s->unended && strncmp(s->header, line, strlen(s->header)) == 0) {
+        return end_last_line(s, st);
+    if (s->one_line && strncmp(s->header, line, strlen(s->header)) == 0) {
         s->has_names = false; /* a write of it was cut short */
         return cut(s, &(content){NULL, 0}, 0, st);
     }
