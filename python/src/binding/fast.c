@@ -223,8 +223,8 @@ static PyType_Spec memory_spec = {.name = "millrace._fast.Memory",
 
 enum text { TEXT_BYTES, TEXT_STR };
 
-/* While a thread is in a call of an iterator, a handler of a signal or a finalizer may call it again
- * in the same thread: what it may do then. */
+/* While a thread is in a call of an iterator, a handler of a signal or a finalizer may call it
+ * again in the same thread: what it may do then. */
 enum doing {
     WORKING,    /* nothing */
     CONVERTING, /* next() makes objects of the block at hand: read */
