@@ -609,13 +609,16 @@ static bool pull(iterator *self)
         return !interrupted || handlers_pass(self);
     }
     mr_block_clear(&self->block);
+    self->doing = PAUSED; /* of what follows, nothing depends on the iterator's state */
     if (rc == MR_END) {
         PyObject *ended = PyObject_CallMethod((PyObject *)self, "_ended", NULL);
         Py_XDECREF(ended);
+        self->doing = WORKING;
         return false;
     }
     if (rc != MR_CANCELLED || !self->interrupted) {
         raise_status(self, &st);
+        self->doing = WORKING;
         return false;
     }
     return handlers_pass(self); /* true: the program's handler of the signal raised nothing */
