@@ -309,6 +309,7 @@ class Handlers(unittest.TestCase):
         def save(*_: Any) -> None:
             states.append((len(got), it.state_dict()))
 
+        got.append(int(next(it)))  # while it opens, it has no position
         before = signal.signal(signal.SIGALRM, save)
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         try:

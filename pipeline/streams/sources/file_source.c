@@ -205,8 +205,8 @@ void mr__file_source_leave(mr_iter *it)
     leave_file(it->state);
 }
 
-/* After an error: true if it is of no element, or a cancellation. The source then stays at *at in the
- * file. */
+/* After an error: true if it is of no element, or a cancellation. The source then stays at *at in
+ * the file. */
 static bool stays(mr__file_source *s, mr_code rc, const mr_file_position *at, mr_status *st)
 {
     if (rc == MR_CANCELLED) /* the reader may continue; a pipe would lose what was read ahead */

@@ -228,8 +228,8 @@ static PyType_Spec memory_spec = {.name = "millrace._fast.Memory",
 
 enum text { TEXT_BYTES, TEXT_STR };
 
-/* While a thread is in a call of an iterator, a handler of a signal or a finalizer may call it again
- * in the same thread: what it may do then. */
+/* While a thread is in a call of an iterator, a handler of a signal or a finalizer may call it
+ * again in the same thread: what it may do then. */
 enum doing {
     WORKING,    /* nothing */
     CONVERTING, /* next() makes objects of the block at hand: read */
@@ -618,13 +618,16 @@ static bool pull(iterator *self)
         return !interrupted || handlers_pass(self);
     }
     mr_block_clear(&self->block);
+    self->doing = PAUSED; /* of what follows, nothing depends on the iterator's state */
     if (rc == MR_END) {
         PyObject *ended = PyObject_CallMethod((PyObject *)self, "_ended", NULL);
         Py_XDECREF(ended);
+        self->doing = WORKING;
         return false;
     }
     if (rc != MR_CANCELLED || !self->interrupted) {
         raise_status(self, &st);
+        self->doing = WORKING;
         return false;
     }
     return handlers_pass(self); /* true: the program's handler of the signal raised nothing */

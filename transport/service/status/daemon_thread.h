@@ -2,7 +2,8 @@
 #ifndef MR_TRANSPORT_SERVICE_STATUS_DAEMON_THREAD_H
 #define MR_TRANSPORT_SERVICE_STATUS_DAEMON_THREAD_H
 /* Runs a daemon once, in the caller's thread (run) or in its own (start, wait), until `stop` is
- * triggered. In a forked child all calls with a status fail, and mr__daemon_thread_is_here is false.
+ * triggered. In a forked child all calls with a status fail, and mr__daemon_thread_is_here is
+ * false.
  *
  * thread   mr__daemon_thread_stop any, also a signal handler; the rest one at a time per object */
 #include <pthread.h>
