@@ -115,7 +115,7 @@ once.fit(PyDataset(mr.from_tensor_slices((x, y)).batch(4)), verbose=0, shuffle=F
 for a, b in zip(trained.get_weights(), once.get_weights(), strict=True):
     np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-6)
 endless = PyDataset(make().repeat())
-assert endless.num_batches is None
+assert not endless.num_batches
 model().fit(endless, epochs=2, steps_per_epoch=5, verbose=0)
 weighted = mr.from_tensor_slices((x, y, (y > 0).astype(np.float32))).batch(10)
 model().fit(PyDataset(weighted), verbose=0)
