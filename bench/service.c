@@ -3,7 +3,8 @@
  *
  *   - 1 MiB elements over TCP, against blocking sends and receives of 1 MiB over loopback
  *   - 1 MiB elements through shared memory, against a loop that copies each element once, into as
- *     much memory as the service has in flight
+ *     much memory as the service has in flight; also with elements that share one buffer, a
+ *     constant of the graph
  *   - 1 KiB records, verified on the worker and batched here, against the local pipeline in one
  *     thread; also by CPU seconds, which a busy machine changes less
  *   - exactly once, against parallel_epochs
@@ -46,6 +47,8 @@ enum {
 
 /* 16 elements of 1 MiB, which the worker has in memory from the second pass on. */
 static const char elements[] = "range(2097152).batch(131072).cache().repeat(1000000)";
+/* The same 1 MiB each time. */
+static const char constant[] = "from_tensors(zeros([262144])).repeat(1000000)";
 
 static pid_t children[MOST_CHILDREN];
 static size_t n_children;
@@ -244,20 +247,30 @@ static double blocking_loop(void *ctx)
     return (double)j->n * MIB;
 }
 
+static double copy(job *j, size_t sources)
+{
+    for (size_t i = 0; i < j->n; i++)
+        memcpy(j->target + i % ON_THE_WAY * MIB, j->source + i % sources * MIB, MIB);
+    return (double)j->n * MIB;
+}
+
 static double copy_loop(void *ctx)
 {
-    job *j = ctx;
-    for (size_t i = 0; i < j->n; i++)
-        memcpy(j->target + i % ON_THE_WAY * MIB, j->source + i % SOURCE * MIB, MIB);
-    return (double)j->n * MIB;
+    return copy(ctx, SOURCE);
+}
+
+static double copy_of_one_loop(void *ctx)
+{
+    return copy(ctx, 1);
 }
 
 /* ---- rows ---- */
 
-static void run(job *j, const char *at, const char *name, const char *options, bench_fn ceiling)
+static void run(job *j, const char *at, const char *name, const char *graph, const char *options,
+                bench_fn ceiling)
 {
     char text[512];
-    snprintf(text, sizeof text, "%s.distribute(\"%s\", %s)", elements, at, options);
+    snprintf(text, sizeof text, "%s.distribute(\"%s\", %s)", graph, at, options);
     mr_dataset *ds = parse(text);
     j->it[0] = open_one(ds, false);
     (void)read_elements(j->it[0], 4 * SOURCE); /* fills the caches */
@@ -396,8 +409,11 @@ int main(int argc, char **argv)
     start_sender(&j);
     start(program, NULL, "dispatcher", "--listen", "127.0.0.1:0", at);
     start(program, NULL, "worker", "--dispatcher", at, worker);
-    run(&j, at, "1 MiB elements, TCP", "streams=1, transfer=\"tcp\"", blocking_loop);
-    run(&j, at, "1 MiB elements, shared", "streams=1, transfer=\"shared_memory\"", copy_loop);
+    const char *tcp = "streams=1, transfer=\"tcp\"";
+    const char *shared = "streams=1, transfer=\"shared_memory\"";
+    run(&j, at, "1 MiB elements, TCP", elements, tcp, blocking_loop);
+    run(&j, at, "1 MiB elements, shared", elements, shared, copy_loop);
+    run(&j, at, "one 1 MiB element, shared", constant, shared, copy_of_one_loop);
     run_modes(&j, at);
     run_records(&j, program);
     free(j.source);

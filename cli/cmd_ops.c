@@ -94,8 +94,10 @@ static void print_entry(const entry *e, bool markdown)
     cli_describe_parameters(e->params, markdown);
     if (e->op)
         print_traits(e->op, markdown);
-    if (e->example)
-        printf(markdown ? "\n    %s\n" : "    example: %s\n", e->example);
+    if (e->example && markdown) /* after a list, an indented line would belong to its last item */
+        printf(e->op ? "\n    %s\n" : "\n```\n%s\n```\n", e->example);
+    else if (e->example)
+        printf("    example: %s\n", e->example);
     putchar('\n');
 }
 

@@ -24,6 +24,10 @@ set_source_files_properties(pipeline/functions/library/arithmetic.c pipeline/fun
   pipeline/functions/library/matrix_product.c pipeline/functions/library/where.c pipeline/ops/range.c PROPERTIES
   COMPILE_OPTIONS "$<$<NOT:$<CONFIG:Debug>>:-O3>")
 
+if(MR_BUNDLE) # see python/bundle.py
+  set_source_files_properties(pipeline/system/late_library.c PROPERTIES COMPILE_DEFINITIONS MR_BUNDLED="millrace-")
+endif()
+
 # One set of objects serves the shared and the static library.
 add_library(millrace_objects OBJECT ${core_sources})
 target_include_directories(millrace_objects PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})

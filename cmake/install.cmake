@@ -38,6 +38,8 @@ if(MR_HAVE_TRAINER)
 endif()
 file(RELATIVE_PATH pc_to_prefix /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
 mr_install_library(millrace core runtime dev)
+install(FILES ${PROJECT_BINARY_DIR}/generated/millrace/millrace.hpp
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace COMPONENT dev)
 mr_install_pkg_config(millrace dev "" "jansson"
   "-lm -pthread" "input pipelines and sharding")
 mr_install_library(millrace-transport transport transport transport)

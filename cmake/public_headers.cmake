@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Public headers. The umbrella header of each library, cmake/millrace*.h.in, is their list: what it
-# includes is public and installed. A new public header needs its line there, and nothing else.
+# Public headers. The umbrella headers, cmake/millrace*.h.in and millrace.hpp.in, are their list: what
+# they include is public and installed. A new public header needs its line there, and nothing else.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include ${PROJECT_BINARY_DIR}/generated/millrace)
 # <millrace/...> in the build tree: a link for the headers, the umbrella headers next to it.
 file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include/millrace SYMBOLIC)
 
-# Copies the umbrella header `name`.h into the build tree; *headers = the headers that it includes.
+# Copies the umbrella header `name` into the build tree; *headers = the headers that it includes.
 function(mr_read_umbrella name headers)
-  configure_file(cmake/${name}.h.in ${PROJECT_BINARY_DIR}/generated/millrace/${name}.h COPYONLY)
-  file(STRINGS cmake/${name}.h.in lines REGEX "^#include <millrace/")
+  configure_file(cmake/${name}.in ${PROJECT_BINARY_DIR}/generated/millrace/${name} COPYONLY)
+  file(STRINGS cmake/${name}.in lines REGEX "^#include <millrace/.*/")
   list(TRANSFORM lines REPLACE "^#include <millrace/(.+)>$" "\\1")
   set(${headers} ${lines} PARENT_SCOPE)
 endfunction()
-mr_read_umbrella(millrace MR_CORE_HEADERS)
-mr_read_umbrella(millrace-transport MR_TRANSPORT_HEADERS)
-mr_read_umbrella(millrace-trainer MR_TRAINER_HEADERS)
+mr_read_umbrella(millrace.h MR_CORE_HEADERS)
+mr_read_umbrella(millrace.hpp MR_CPP_HEADERS)
+list(APPEND MR_CORE_HEADERS ${MR_CPP_HEADERS})
+mr_read_umbrella(millrace-transport.h MR_TRANSPORT_HEADERS)
+mr_read_umbrella(millrace-trainer.h MR_TRAINER_HEADERS)
 
 # Public headers that have moved since 0.1 can still be included by their old paths: a generated
 # header at the old path includes the new one. Each line is "old path=new path".

@@ -38,6 +38,7 @@ translate = load(HERE / "translate.py")
 HEAD = '''# SPDX-License-Identifier: Apache-2.0
 # Written by generate.py from `millrace ops --json`; do not edit.
 # mypy: disable-error-code="empty-body"
+# pyright: reportReturnType=false
 # ruff: noqa: A001, A002, E501
 """Sources, and the methods of datasets."""
 

@@ -12,11 +12,11 @@ if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
 else
     find . -type f -not -path './.git/*' -not -path './build*' | sed 's|^\./||'
 fi | while read -r f; do [ -f "$f" ] && echo "$f"; done >"$tmp/all"
-grep -E '\.[ch]$' "$tmp/all" >"$tmp/c"
+grep -E '\.([ch]|[ch]pp)$' "$tmp/all" >"$tmp/c"
 grep -Ev '^tests/' "$tmp/c" >"$tmp/product"
-grep -E '^(pipeline|shard|transport|trainer)/.*\.[ch]$' "$tmp/c" >"$tmp/library"
+grep -E '^(pipeline|shard|transport|trainer)/.*\.([ch]|[ch]pp)$' "$tmp/c" >"$tmp/library"
 # Public headers are the ones that the umbrella headers include.
-sed -n 's|^#include <millrace/\(.*\)>$|\1|p' cmake/millrace*.h.in | sort >"$tmp/public"
+sed -n 's|^#include <millrace/\(.*/.*\)>$|\1|p' cmake/millrace*.h.in cmake/millrace.hpp.in | sort >"$tmp/public"
 
 if [ "$1" = --format ]; then
     command -v clang-format >/dev/null || { echo "clang-format is not installed"; exit 77; }
@@ -67,6 +67,7 @@ fi
             may["streams/sources"] = may["streams"] " streams/sources"
             may["streams/elements"] = may["streams"] " streams/elements"
             may["ops"] = may["streams/sources"] " streams/elements ops"
+            may["cpp"] = may["engine"] " cpp"
             may["shard/cluster"] = may["ops"] " shard/cluster"
             may["shard/passes"] = may["shard/cluster"] " shard/passes"
             may["shard/streams"] = may["shard/passes"] " shard/streams"
@@ -153,7 +154,7 @@ fi
             want = $0
             sub(/^[^<]*<millrace\//, "", want); sub(/>.*/, "", want)
             split($0, at, ":")
-            if (!(want in public) && want !~ /^millrace(-[a-z]+)?\.h$/)
+            if (!(want in public) && want !~ /^millrace((-[a-z]+)?\.h|\.hpp)$/)
                 print at[1] ":" at[2] ": <millrace/" want "> is not public"
         }'
     grep -E '^examples/' "$tmp/c" | xargs grep -nE '^ *# *include *"' /dev/null |
@@ -180,7 +181,7 @@ fi
         /^MR_API/ && !said && !/\/\*/ { print FILENAME ":" FNR ": an exported function without a comment" }
         ' <"$tmp/public"
 
-    grep -E '\.(c|h|sh|py|proto|def|cu|cmake)$|(^|/)CMakeLists\.txt$|^\.ci/' "$tmp/all" |
+    grep -E '\.(c|h|cpp|hpp|sh|py|proto|def|cu|cmake)$|(^|/)CMakeLists\.txt$|^\.ci/' "$tmp/all" |
         while read -r f; do
             head -n 2 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' ||
                 echo "$f:1: no SPDX line at the top"
@@ -216,11 +217,11 @@ fi
             inside = !/\*\//
             if (!inside) { held = ""; item = -1 }
         }' <"$tmp/c"
-    grep -E '\.([ch]|md)$' "$tmp/all" | xargs grep -nwiE \
+    grep -E '\.([ch]|[ch]pp|md)$' "$tmp/all" | xargs grep -nwiE \
         'behind|told|hands? on|handed on|pass(es|ed)? by|one by one|answers? (for|of)|lets? go|hand(s|ed)? over' /dev/null |
         sed 's/\(:[0-9]*\):.*/\1: words that plain English has a better one for/'
     # Nor does what users read have the grammar of translated English.
-    grep -E '\.(c|h|cu|def|proto|md|sh|py|in)$' "$tmp/all" | grep -v '^tests/' | xargs python3 tests/check_words.py
+    grep -E '\.(c|h|cpp|hpp|cu|def|proto|md|sh|py|in)$' "$tmp/all" | grep -v '^tests/' | xargs python3 tests/check_words.py
     # A benchmark or an example bears the name of its subject.
     grep -vE '^(bench|examples)/' "$tmp/product" | sed 's|.*/||' | sort | uniq -d | while read -r name; do
         echo "$name: two files of that name: $(grep -E "(^|/)$name\$" "$tmp/product" | tr '\n' ' ')"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds Millrace and compares it with its peers: training (train.py) and input pipelines (input.py).
+# Builds Millrace and compares it with its peers: training (train.py), input pipelines (input.py) and the
+# arrays of the Python package (records_numpy.py).
 # The peers are installed from PyPI into a virtual environment (build/peers, or $MILLRACE_PEERS; some
 # GB, because PyTorch includes GPU libraries if its own index is unreachable). Unavailable peers are
 # skipped with a message.
@@ -22,3 +23,9 @@ have torch || get --retries 0 torch torchvision --index-url https://download.pyt
     get torch torchvision || echo "torch cannot be installed here"
 "$place/bin/python" bench/peers/train.py
 "$place/bin/python" bench/peers/input.py
+have cffi || get cffi numpy
+if [ -d build/python/millrace ]; then
+    PYTHONPATH=build/python "$place/bin/python" bench/peers/records_numpy.py
+else
+    echo "the Python package was not built (python3-dev, python3-cffi, python3-numpy): its arrays are not measured"
+fi

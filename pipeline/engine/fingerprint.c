@@ -6,13 +6,14 @@
 
 #include "pipeline/engine/position.h"
 #include "pipeline/fnv.h"
+#include "pipeline/graph/origin_internal.h"
 #include "pipeline/memory/alloc.h"
 
 mr_code mr__graph_proto_fingerprint(const mr_dataset *ds, uint64_t *h, mr_status *st)
 {
     void *bytes;
     size_t n;
-    MR_TRY(mr_dataset_to_proto(ds, &bytes, &n, st));
+    MR_TRY(mr__dataset_to_bare_proto(ds, &bytes, &n, st));
     *h = mr__fnv1a(MR__FNV_BASIS, bytes, n);
     mr_free(bytes);
     return MR_OK;

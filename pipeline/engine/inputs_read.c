@@ -157,16 +157,16 @@ mr_code mr__iter_note_file(const mr_iter *it, const char *path, mr_status *st)
     const mr_iter *at = it->priv->parent;
     mr__inputs_read *r = record_from(&at);
     struct stat is;
-    if (!r)
-        return MR_OK;
-    pthread_mutex_lock(&r->lock);
-    bool known = has(r, &x); /* then the records above it have it too */
-    pthread_mutex_unlock(&r->lock);
-    if (known)
-        return MR_OK;
+    if (r) {
+        pthread_mutex_lock(&r->lock);
+        bool known = has(r, &x); /* then the records above it have it too */
+        pthread_mutex_unlock(&r->lock);
+        if (known)
+            return MR_OK;
+    }
     bool input = strcmp(path, "-") == 0, there = !input && mr__sys->stat(path, &is) == 0;
     if (there && is_regular(&is, &x))
-        return mr__iter_note_again(it, &x, st);
+        return r ? mr__iter_note_again(it, &x, st) : MR_OK;
     if (input || (there && !S_ISDIR(is.st_mode)))
         mr_iter_set_may_block(it);
     return MR_OK;

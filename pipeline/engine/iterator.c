@@ -5,7 +5,8 @@
  *   offset  size  meaning
  *   0       4     "MRP4"
  *   4       4     zlib crc32 of all that follows, little-endian
- *   8       ...   bytes: text of the graph (its list of ops if it has no text)
+ *   8       ...   bytes: text of the graph (its list of ops if it has no text), shortened if it
+ *                        has more than LONG_TEXT bytes; 0.1 wrote all of it
  *                 number: rows to skip after the state (0 except for mr_iterator_save_at)
  *                 bytes: state of the root iterator (engine/op_position.c)
  *                 block: rows to deliver before the state; only for mr_iterator_save_at, if the
@@ -19,7 +20,9 @@
 #include <string.h>
 
 #include "pipeline/bytes.h"
+#include "pipeline/fnv.h"
 #include "pipeline/engine/executor.h"
+#include "pipeline/engine/old_seeds.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/position.h"
@@ -37,7 +40,9 @@ struct mr_iterator {
     mr_iter *root;   /* NULL: it rests, or its next pass could not be opened */
     bool replays;    /* without a root: the rows after the last position can be made again */
     bool settles;    /* the last pull gave rows: what it left open may be settled */
-    char *signature; /* made when first needed */
+    bool resumed;    /* in place: ops may still report the cancellation that was ended */
+    bool astray;     /* mr_iterator_resume failed: only a position leads back */
+    char *signature; /* made when first needed; shortened */
     mr__watched watched;
     mr_buffer *before; /* state before and after the last block, if positions are on */
     mr_buffer *after;
@@ -46,6 +51,7 @@ struct mr_iterator {
 };
 
 static const char magic[4] = {'M', 'R', 'P', '4'};
+enum { LONG_TEXT = 4096, TEXT_END = 1024 };
 
 /* The graph's options: the value nearest the sink wins; in a zip, that of the later input. */
 static mr_code find_options(const mr_dataset *ds, int *deterministic, int64_t *memory_limit,
@@ -85,7 +91,7 @@ static mr_code open_root(mr_iterator *it, mr_status *st)
         MR_TRY(mr_cancel_new(it->cancel, &it->run.cancel, st));
     if (it->run.opts.watch && !it->watched.run)
         mr__watch_start(&it->watched, &it->run, it->run.graph);
-    const mr__place place = {.seed = 0x6d696c6c72616365u,
+    const mr__place place = {.in_graph = MR__PLACE_ROOT,
                              .scope = it->run.opts.identities ? &it->run.scope : NULL};
     return mr__iter_open(&it->run, &place, it->instance, &it->root, st);
 }
@@ -333,6 +339,8 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
         return MR_END;
     }
     mr_code rc = pull(it, it->root, want, b, st);
+    while (rc == MR_CANCELLED && it->resumed && !mr_cancel_is_cancelled(it->run.cancel))
+        rc = pull(it, it->root, want, b, st);
     it->settles = rc >= 0;
     if (rc == MR_OK && it->run.opts.ledger && !mr_ledger_takes_steps(it->run.opts.ledger)) {
         rc = enter_rows(it->run.opts.ledger, b, st);
@@ -386,6 +394,41 @@ mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
     return MR_OK;
 }
 
+/* true: it, or an op below the root, waits for an outside producer, which would not repeat what it
+ * has delivered: a pipe, a generator, a service. */
+static bool waits_outside(const mr_iterator *it)
+{
+    /* Relaxed: set by pulls that have returned, or by tasks that run ahead. */
+    return it->root && atomic_load_explicit(&it->root->priv->may_block, memory_order_relaxed);
+}
+
+mr_code mr_iterator_resume(mr_iterator *it, mr_status *st)
+{
+    void *position;
+    size_t size, rows_after = it->rows_after;
+    mr_code rc = MR_FAILED_PRECONDITION;
+    MR_TRY(mr_iterator_check(it, st));
+    if (it->astray || !waits_outside(it))
+        rc = mr_iterator_save(it, &position, &size, st);
+    if (rc == MR_FAILED_PRECONDITION && it->root && !it->astray) {
+        mr__cancel_forget(it->cancel);
+        mr__cancel_forget(it->run.cancel);
+        it->resumed = true;
+        return MR_OK;
+    }
+    MR_TRY(rc);
+    it->astray = true;
+    rc = mr_iterator_rest(it, st);
+    if (rc == MR_OK)
+        rc = mr_iterator_restore(it, position, size, st);
+    if (rc == MR_OK)
+        it->astray = false;
+    else
+        it->rows_after = rows_after; /* the position remains that of the last row delivered */
+    mr_free(position);
+    return rc;
+}
+
 /* ---- positions ---- */
 
 static mr_code list_ops(const mr_dataset *ds, mr_state_w *w, mr_status *st)
@@ -422,9 +465,31 @@ mr_code mr__graph_signature(const mr_dataset *ds, char **out, mr_status *st)
     return rc;
 }
 
+/* *out = `text` of n bytes, or if it is long, its ends and a hash: workers send a position with
+ * each block, and the values of a tensor in the graph may take megabytes. */
+static mr_code shorten(const char *text, size_t n, char **out, mr_status *st)
+{
+    if (n <= LONG_TEXT) {
+        *out = mr_memdup(text, n + 1);
+        return *out ? MR_OK : mr_fail_memory(st, n, "a position");
+    }
+    *out = mr_malloc(3 * TEXT_END);
+    if (!*out)
+        return mr_fail_memory(st, n, "a position");
+    snprintf(*out, 3 * TEXT_END, "%.*s [bytes=%zu,hash=%016" PRIx64 "] %.*s", TEXT_END, text, n,
+             mr__fnv1a(MR__FNV_BASIS, text, n), TEXT_END, text + n - TEXT_END);
+    return MR_OK;
+}
+
 static mr_code sign(mr_iterator *it, mr_status *st)
 {
-    return it->signature ? MR_OK : mr__graph_signature(it->run.graph, &it->signature, st);
+    char *text = NULL;
+    if (it->signature)
+        return MR_OK;
+    MR_TRY(mr__graph_signature(it->run.graph, &text, st));
+    mr_code rc = shorten(text, strlen(text), &it->signature, st);
+    mr_free(text);
+    return rc;
 }
 
 /* b NULL: skip `rows` rows after the state; else deliver the rows of b from `rows` on before it. */
@@ -490,21 +555,88 @@ mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, voi
     return write_position(it, it->after, b, rows, bytes, size, st);
 }
 
-/* Reports the first op or argument in which two graphs differ. */
+static bool is_shortened(const char *text, size_t n)
+{
+    static const char mark[] = " [bytes=";
+    return n > 2 * TEXT_END && memcmp(text + TEXT_END, mark, sizeof mark - 1) == 0;
+}
+
+/* The start of the word in which byte `at` is. */
+static size_t word_at(const char *text, size_t at)
+{
+    while (at > 0 && !strchr(".( ", text[at - 1]))
+        at--;
+    return at;
+}
+
+/* Reports an op or argument in which two graphs differ. */
 static mr_code another_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
 {
     const char *ours = it->signature;
-    size_t at = 0, word = 0;
-    while (at < n && ours[at] && ours[at] == theirs[at]) {
+    size_t m = strlen(ours), at = 0, same = 0;
+    while (at < n && at < m && ours[at] == theirs[at])
         at++;
-        if (ours[at - 1] == '.' || ours[at - 1] == '(' || ours[at - 1] == ' ')
-            word = at;
+    size_t word = word_at(ours, at), its_word = word;
+    char where[64];
+    snprintf(where, sizeof where, "first difference is at byte %zu", at);
+    if (at >= TEXT_END && at < m - TEXT_END && is_shortened(theirs, n) && is_shortened(ours, m)) {
+        while (same < TEXT_END && ours[m - 1 - same] == theirs[n - 1 - same])
+            same++;
+        if (same == TEXT_END)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "the position belongs to another graph, with other values in the middle "
+                           "of its text; restore with the expression it was saved with");
+        word = word_at(ours, m - 1 - same);
+        its_word = word_at(theirs, n - 1 - same);
+        snprintf(where, sizeof where, "last difference is at the end");
     }
-    return mr_fail(
-        st, MR_INVALID_ARGUMENT,
-        "the position belongs to another graph; the first difference is at byte %zu: it has "
-        "'%.*s', this one has '%.60s'; restore with the expression it was saved with",
-        at, (int)(n - word > 60 ? 60 : n - word), theirs + word, ours + word);
+    return mr_fail(st, MR_INVALID_ARGUMENT,
+                   "the position belongs to another graph; the %s: it has '%.*s', this one has "
+                   "'%.60s'; restore with the expression it was saved with",
+                   where, (int)(n - its_word > 60 ? 60 : n - its_word), theirs + its_word,
+                   ours + word);
+}
+
+/* From now on the iterator runs `seeded` (taken), which has the elements of its graph. */
+static mr_code run_instead(mr_iterator *it, mr_dataset *seeded, mr_status *st)
+{
+    mr_dataset *instance = mr__dataset_instance(seeded);
+    if (!instance) {
+        mr_dataset_unref(seeded);
+        return mr_fail_memory(st, 0, "a graph's instance");
+    }
+    mr__watch_stop(&it->watched); /* it looks at the graph; opening starts it again */
+    mr_iter_close(it->root);
+    it->root = NULL;
+    mr_dataset_unref(it->instance);
+    mr_dataset_unref(it->run.graph);
+    it->instance = instance;
+    it->run.graph = seeded;
+    mr_free(it->signature);
+    it->signature = NULL;
+    return sign(it, st);
+}
+
+/* theirs: as in the position, which 0.1 did not shorten. A graph that was seeded by 0.1 keeps its
+ * seeds. */
+static mr_code check_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
+{
+    char *text = NULL;
+    const char *whole = theirs;
+    size_t n_whole = n;
+    mr_dataset *seeded = NULL;
+    MR_TRY(sign(it, st));
+    if (n > LONG_TEXT) {
+        MR_TRY(shorten(theirs, n, &text, st));
+        theirs = text;
+        n = strlen(text);
+    }
+    bool same = n == strlen(it->signature) && memcmp(theirs, it->signature, n) == 0;
+    mr_code rc = same ? MR_OK : mr__with_old_seeds(it->run.graph, whole, n_whole, &seeded, st);
+    if (rc == MR_OK && !same)
+        rc = seeded ? run_instead(it, seeded, st) : another_graph(it, theirs, n, st);
+    mr_free(text);
+    return rc;
 }
 
 /* The rows to deliver before the state. */
@@ -541,9 +673,8 @@ static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_statu
     MR_TRY(mr_state_get_bytes(&r, &text, &text_size, st));
     MR_TRY(mr_state_get_u64(&r, &skip, st));
     MR_TRY(mr_state_get_bytes(&r, &state, &state_size, st));
-    MR_TRY(sign(it, st));
-    if (text_size != strlen(it->signature) || memcmp(text, it->signature, text_size) != 0)
-        return another_graph(it, text, text_size, st);
+    MR_TRY(check_graph(it, text, text_size, st));
+    r.graph = it->run.graph;
     if (skip > INT32_MAX || (skip && r.at != r.end))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: out of range");
     it->settles = false;

@@ -173,9 +173,15 @@ MR_API mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t ro
 MR_API mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size,
                                    mr_status *st) MR_NODISCARD;
 
-/* Ends every wait of the iterator with MR_CANCELLED, now and until mr_iterator_rest. thread any,
- * also a signal handler */
+/* Ends every wait of the iterator with MR_CANCELLED, now and until mr_iterator_rest or
+ * mr_iterator_resume. thread any, also a signal handler */
 MR_API void mr_iterator_cancel(mr_iterator *it);
+/* Ends what mr_iterator_cancel did and continues after the last element delivered. What comes from
+ * outside the process (a pipe, a generator, a data service) is not opened again: it continues where
+ * the wait began. Other inputs are read again, as by save, rest and restore. It may be called again
+ * after MR_CANCELLED. Not after a cancellation of opts.cancel. since 0.2
+ * errors   as mr_iterator_save and mr_iterator_restore */
+MR_API mr_code mr_iterator_resume(mr_iterator *it, mr_status *st) MR_NODISCARD;
 /* Cancels, joins what was started, frees. NULL: nothing. */
 MR_API void mr_iterator_close(mr_iterator *it);
 

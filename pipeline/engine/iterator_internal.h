@@ -3,6 +3,7 @@
 #define MR_PIPELINE_ENGINE_ITERATOR_INTERNAL_H
 /* Options of an iterator that only Millrace's own layers set: shard/, transport/ and trainer/. */
 #include "pipeline/engine/iterator.h"
+#include "pipeline/engine/op_iterator.h"
 
 typedef struct mr__iterator_internal {
     /* The user did not set mr_iterator_opts.seed: the seed there is only for random ops, and random
@@ -32,4 +33,10 @@ static inline uint64_t mr__function_seed(const mr_iterator_opts *opts)
     const mr__iterator_internal *internal = mr__iterator_internal_of(opts);
     return opts->has_seed && !internal->seed_made_up ? opts->seed : internal->function_seed;
 }
+
+/* For an op that runs its input in other processes, where it must draw the same as below the op.
+ * *seed = what ops here draw from. false: at random. */
+bool mr__iter_job_seed(const mr_iter *it, uint64_t *seed);
+/* The op's place in the graph (graph/origin_internal.h). */
+uint64_t mr__iter_place(const mr_iter *it);
 #endif

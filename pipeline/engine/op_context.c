@@ -36,7 +36,9 @@ mr_cancel *mr_iter_cancel(const mr_iter *it)
 }
 mr_code mr_iter_fail_cancelled(mr_status *st)
 {
-    return mr_fail(st, MR_CANCELLED, "the iterator was cancelled");
+    mr_fail(st, MR_CANCELLED, "the iterator was cancelled");
+    mr_status_of_no_element(st);
+    return MR_CANCELLED;
 }
 bool mr_iter_deterministic(const mr_iter *it)
 {
@@ -75,15 +77,27 @@ mr_code mr_iter_shared(mr_iter *it, size_t size, void (*init)(void *), void (*de
 
 uint64_t mr_iter_fresh_seed(mr_iter *it)
 {
-    if (it->run->opts.has_seed)
-        return mr__mix_text(mr__mix(it->run->opts.seed, it->priv->seed), it->op->name);
     uint64_t v;
+    if (mr__iter_job_seed(it, &v))
+        return mr__seed_at(v, it->priv->in_graph, it->op->name);
     if (mr__sys->getrandom(&v, sizeof v, GRND_NONBLOCK) != (ssize_t)sizeof v) {
         struct timespec t;
         mr__sys->clock_gettime(CLOCK_REALTIME, &t);
         v = mr__mix((uint64_t)t.tv_sec, (uint64_t)t.tv_nsec);
     }
     return v;
+}
+
+MR_API bool mr__iter_job_seed(const mr_iter *it, uint64_t *seed)
+{
+    const struct mr_iter_private *p = it->priv;
+    *seed = p->has_seed ? p->seed : it->run->opts.seed;
+    return p->has_seed || it->run->opts.has_seed;
+}
+
+MR_API uint64_t mr__iter_place(const mr_iter *it)
+{
+    return it->priv->in_graph;
 }
 
 uint64_t mr_iter_function_seed(const mr_iter *it)

@@ -33,7 +33,8 @@ static mr_code open_value(mr_iter *parent, mr_dataset *ds, mr__scope *scope, mr_
 {
     const mr__place place = {.parent = parent,
                              .input = SIZE_MAX,
-                             .seed = mr__mix_text(parent->priv->seed, parent->op->name),
+                             .in_graph =
+                                 mr__place_of_values(parent->priv->in_graph, parent->op->name),
                              .scope = scope,
                              .owns_scope = scope != NULL,
                              .names = names};

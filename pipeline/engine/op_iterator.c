@@ -74,7 +74,10 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
     mr_iter *parent = place->parent;
     p->parent = parent;
     p->place = place->input;
-    p->seed = place->seed;
+    const mr__origin origin = mr__dataset_origin(node);
+    p->in_graph = origin.has_place ? origin.place : place->in_graph;
+    p->has_seed = origin.has_seed || (parent && parent->priv->has_seed);
+    p->seed = origin.has_seed ? origin.seed : p->has_seed ? parent->priv->seed : 0;
     p->scope = place->scope;
     p->owns_scope = place->owns_scope;
     p->number = place->number;
@@ -131,7 +134,7 @@ mr_code mr_iter_open_input(mr_iter *it, size_t i, mr_status *st)
     const struct mr_iter_private *p = it->priv;
     const mr__place place = {.parent = it,
                              .input = i,
-                             .seed = mr__mix_text(mr__mix(p->seed, i + 1), it->op->name),
+                             .in_graph = mr__place_of_input(p->in_graph, i, it->op->name),
                              .scope = p->scope,
                              .number = mr__iter_first_source(it, i)};
     mr_code rc = mr__iter_open(it->run, &place, mr_dataset_input(it->node, i), &it->inputs[i], st);
@@ -332,6 +335,8 @@ mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
         if (rc == MR_END)
             p->ended = true;
         else {
+            if (rc == MR_CANCELLED) /* no op may count it */
+                mr_status_of_no_element(st);
             name_place(it, rc, st);
             stay_failed(it, rc, st);
         }

@@ -18,6 +18,7 @@
 #include "pipeline/fnv.h"
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/graph/node.h"
+#include "pipeline/graph/origin_internal.h"
 #include "pipeline/splitmix.h"
 #include "pipeline/system/name_scope.h"
 
@@ -75,8 +76,10 @@ struct mr_iter_private {
     mr__names names;        /* of the files that sources read */
     uint64_t number;        /* of the first source of this iterator, in the scope */
     uint64_t epoch;         /* of a source */
-    uint64_t seed;          /* hash of this place in the graph */
-    size_t takes;           /* number of inner datasets that it interleaves; 0: one */
+    uint64_t in_graph;      /* its place there (origin_internal.h) */
+    bool has_seed;          /* of the job: not that of the run, but: */
+    uint64_t seed;
+    size_t takes;                        /* number of inner datasets that it interleaves; 0: one */
     struct mr__inputs_read *inputs_read; /* records what is read below; NULL: nothing does */
     size_t in_turn;            /* number of datasets interleaved with the one that contains this */
     size_t most_rows;          /* maximum requested of a next; 0: any number */
@@ -104,7 +107,7 @@ struct mr_iter_private {
 typedef struct mr__place {
     mr_iter *parent; /* NULL: the root */
     size_t input;    /* of the parent; SIZE_MAX: a dataset that is a value */
-    uint64_t seed;
+    uint64_t in_graph;
     mr__scope *scope; /* NULL: no scope */
     bool owns_scope;  /* the scope is freed with the iterator, also if opening it fails */
     uint64_t number;  /* of the first source */
@@ -170,14 +173,4 @@ mr_code mr__state_put_names(mr_state_w *w, mr_status *st) MR_NODISCARD;
 /* Reads them and puts them into the ledger (NULL: drops them). */
 mr_code mr__state_get_names(mr_state_r *r, mr_ledger *ledger, mr_status *st) MR_NODISCARD;
 
-/* Hashes h with a number or a text: for the seeds of places in a graph, and the numbers of sources
- * in functions. */
-static inline uint64_t mr__mix(uint64_t h, uint64_t v)
-{
-    return mr__splitmix(h + v + MR__GOLDEN);
-}
-static inline uint64_t mr__mix_text(uint64_t h, const char *text)
-{
-    return mr__mix(h, mr__fnv1a(MR__FNV_BASIS, text, strlen(text)));
-}
 #endif

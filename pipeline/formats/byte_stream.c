@@ -383,13 +383,13 @@ mr_code mr__byte_stream_fill(mr__byte_stream *s, size_t need, mr_status *st)
             s->ended = true;
         mr_status_at(&s->failure, s->path, -1, -1);
     }
-    if ((size_t)(s->end - s->at) > had)
-        return MR_OK;
-    if (s->failure.code == MR_OK)
-        return MR_END;
-    if (st)
+    mr_code rc = s->failure.code == MR_OK ? MR_END : s->failure.code;
+    bool more = (size_t)(s->end - s->at) > had;
+    if (!more && rc != MR_END && st)
         *st = s->failure;
-    return s->failure.code;
+    if (rc == MR_CANCELLED) /* the next fill continues */
+        s->failure.code = MR_OK;
+    return more ? MR_OK : rc;
 }
 
 static bool may_extend(const mr__byte_stream *s)

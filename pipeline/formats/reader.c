@@ -39,7 +39,7 @@ void mr_reader_close(mr_reader *r)
 
 mr_code mr__reader_give_up(mr_reader *r, mr_code rc, mr_status *st)
 {
-    r->ended = true;
+    r->ended = rc != MR_CANCELLED; /* after which the next read may continue */
     mr_status_at(st, r->in.path, mr__byte_stream_offset(&r->in), r->record);
     return rc;
 }

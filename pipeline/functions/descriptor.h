@@ -60,12 +60,14 @@ enum {
     MR_P_ALIKE = 1 << 12,        /* has the same dtype as the other inputs with this flag */
     MR_P_DECIDES_SHAPE = 1 << 13 /* if its value differs between rows, run gets one row at a time */
 };
+#ifndef __cplusplus /* in C++: <millrace/millrace.hpp> */
 #define MR_INPUT(k, n, d) MR_INPUT_WITH(k, n, 0, d)
 #define MR_INPUT_WITH(k, n, more_flags, d)                                                         \
     {                                                                                              \
         .name = (n), .doc = (d), .type = MR_PT_OWN, .kind = &(k).param,                            \
         .flags = MR_P_POSITIONAL | (more_flags)                                                    \
     }
+#endif
 
 /* Kinds of options. mr_option_dtype: "float32" or float32, stored as an mr_dtype. mr_option_exprs:
  * an unevaluated expression, stored as a const mr_expr * (borrowed until type returns); if the

@@ -16,6 +16,7 @@
 
 #include "pipeline/graph/fn.h"
 #include "pipeline/graph/node.h"
+#include "pipeline/graph/origin_internal.h"
 #include "pipeline/params/params.h"
 #include "pipeline/memory/object.h"
 #include "pipeline/params/infer.h"
@@ -44,7 +45,8 @@ struct mr_dataset {
     size_t n_inputs;
     uint64_t n_sources, *sources_before; /* one entry per input, allocated with `inputs` */
     uint32_t all_props;                  /* of its op and all below */
-    mr__lock lock;                       /* guards the next two fields */
+    mr__origin origin;
+    mr__lock lock; /* guards the next two fields */
     void *shared;
     void (*destroy_shared)(void *);
     mr_dataset *next_dead;
@@ -562,8 +564,11 @@ static mr_dataset *remake(const mr_dataset *ds, size_t index, const mr_value *v,
         rc = copy_unknown(b, &unknown, &st);
     if (rc == MR_OK && v)
         rc = set_param(b->op, index, own, &unknown, v, &st);
-    if (rc == MR_OK)
-        return make(b->op, own, some_unknown(b->op, unknown), inputs, n);
+    if (rc == MR_OK) {
+        mr_dataset *made = make(b->op, own, some_unknown(b->op, unknown), inputs, n);
+        mr__dataset_set_origin(made, ds->origin);
+        return made;
+    }
     if (own)
         mr_params_free(MR__TABLE(b->op), own);
     free_unknown(b->op, unknown);
@@ -647,9 +652,33 @@ static mr_dataset *copy_node(const mr_dataset *node, mr_dataset *const *copies,
     mr_dataset *ds = new_node(node->body, node->n_inputs);
     for (size_t i = 0; ds && i < node->n_inputs; i++)
         ds->inputs[i] = mr_dataset_ref(copies[inputs[i]]);
-    if (ds)
+    if (ds) {
+        ds->origin = node->origin;
         sum_inputs(ds);
+    }
     return ds;
+}
+
+/* origins: of the copies; NULL: those of the nodes. */
+static mr_dataset *copy_graph(const mr__nodes *nodes, const mr__origin *origins)
+{
+    mr_dataset **copies = mr_calloc(nodes->n, sizeof(mr_dataset *));
+    const size_t *inputs = nodes->inputs;
+    size_t made = 0;
+    for (; copies && made < nodes->n; made++) {
+        copies[made] = copy_node(nodes->v[made], copies, inputs);
+        if (!copies[made])
+            break;
+        if (origins)
+            copies[made]->origin = origins[made];
+        if (inputs) /* a graph of one source has none */
+            inputs += nodes->v[made]->n_inputs;
+    }
+    mr_dataset *whole = copies && made == nodes->n ? mr_dataset_ref(copies[made - 1]) : NULL;
+    for (size_t i = 0; i < made; i++)
+        mr_dataset_unref(copies[i]);
+    mr_free(copies);
+    return whole;
 }
 
 mr_dataset *mr__dataset_instance(const mr_dataset *ds)
@@ -659,21 +688,82 @@ mr_dataset *mr__dataset_instance(const mr_dataset *ds)
     mr__nodes nodes;
     if (mr__nodes_of(ds, &nodes, NULL) != MR_OK)
         return NULL;
-    mr_dataset **copies = mr_calloc(nodes.n, sizeof(mr_dataset *));
-    const size_t *inputs = nodes.inputs;
-    size_t made = 0;
-    for (; copies && made < nodes.n; made++) {
-        copies[made] = copy_node(nodes.v[made], copies, inputs);
-        if (!copies[made])
-            break;
-        inputs += nodes.v[made]->n_inputs;
-    }
-    mr_dataset *whole = copies && made == nodes.n ? mr_dataset_ref(copies[made - 1]) : NULL;
-    for (size_t i = 0; i < made; i++)
-        mr_dataset_unref(copies[i]);
-    mr_free(copies);
+    mr_dataset *whole = copy_graph(&nodes, NULL);
     mr__nodes_reset(&nodes);
     return whole;
+}
+
+/* ---- origins ---- */
+
+MR_API mr__origin mr__dataset_origin(const mr_dataset *ds)
+{
+    return ds->origin;
+}
+
+MR_API void mr__dataset_set_origin(mr_dataset *ds, mr__origin origin)
+{
+    if (!ds->body->error)
+        ds->origin = origin;
+}
+
+/* A node that is to be visited at a place. */
+struct visit {
+    size_t node;
+    uint64_t place;
+};
+
+/* Gives the nodes their places. A node with several is given that at which a walk from the sink,
+ * first input first, meets it first, as iterators do. */
+static void find_places(const mr__nodes *nodes, const size_t *first_input, uint64_t root,
+                        struct visit *stack, mr__origin *origins)
+{
+    size_t depth = 0;
+    stack[depth++] = (struct visit){nodes->n - 1, root};
+    while (depth) {
+        const struct visit at = stack[--depth];
+        const mr_dataset *node = nodes->v[at.node];
+        mr__origin *o = &origins[at.node];
+        if (o->has_place)
+            continue;
+        o->has_place = true;
+        o->place = at.place;
+        for (size_t i = node->n_inputs; i-- > 0;)
+            stack[depth++] = (struct visit){nodes->inputs[first_input[at.node] + i],
+                                            mr__place_of_input(at.place, i, node->body->op->name)};
+    }
+}
+
+MR_API mr_code mr__dataset_settle(const mr_dataset *ds, uint64_t root, const uint64_t *seed,
+                                  mr_dataset **out, mr_status *st)
+{
+    mr__nodes nodes;
+    size_t n_inputs = 0;
+    *out = NULL;
+    MR_TRY(mr__nodes_of(ds, &nodes, st));
+    for (size_t i = 0; i < nodes.n; i++)
+        n_inputs += nodes.v[i]->n_inputs;
+    mr__origin *origins = mr_calloc(nodes.n, sizeof *origins);
+    size_t *first_input = mr_calloc(nodes.n, sizeof *first_input);
+    struct visit *stack = mr_calloc(n_inputs + 1, sizeof *stack);
+    if (origins && first_input && stack) {
+        for (size_t i = 0, at = 0; i < nodes.n; at += nodes.v[i++]->n_inputs) {
+            first_input[i] = at;
+            origins[i] = nodes.v[i]->origin;
+        }
+        if (!ds->origin.has_place)
+            find_places(&nodes, first_input, root, stack, origins);
+        for (size_t i = 0; seed && i < nodes.n; i++)
+            if (!origins[i].has_seed) {
+                origins[i].has_seed = true;
+                origins[i].seed = *seed;
+            }
+        *out = copy_graph(&nodes, origins);
+    }
+    mr_free(stack);
+    mr_free(first_input);
+    mr_free(origins);
+    mr__nodes_reset(&nodes);
+    return *out ? MR_OK : mr_fail_memory(st, n_inputs, "a graph");
 }
 
 mr_code mr__dataset_shared(mr_dataset *ds, size_t size, void (*init)(void *),

@@ -8,6 +8,7 @@
 #include "pipeline/graph/graph.pb-c.h"
 #include "pipeline/params/literal.h"
 #include "pipeline/graph/node.h"
+#include "pipeline/graph/origin_internal.h"
 #include "pipeline/memory/id_map.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/params/params.h"
@@ -41,6 +42,7 @@ struct writer {
     struct chunk *chunks;
     struct kept *kept;
     int level;
+    bool origins; /* are written */
     mr_status *st;
 };
 
@@ -298,6 +300,11 @@ static mr_code write_node(struct writer *w, const mr_dataset *ds)
             return MR_RESOURCE_EXHAUSTED;
         mr__spec_shapes(spec, to->shapes);
     }
+    const mr__origin origin = w->origins ? mr__dataset_origin(ds) : (mr__origin){0};
+    to->has_place = origin.has_place;
+    to->place = origin.place;
+    to->has_seed = origin.has_seed;
+    to->seed = origin.seed;
     Mr__Graph__Item *item;
     MR_TRY(add_item(w, &item));
     item->node = to;
@@ -335,9 +342,10 @@ static void reset_writer(struct writer *w)
     mr_free(w->items);
 }
 
-mr_code mr_dataset_to_proto(const mr_dataset *ds, void **bytes, size_t *size, mr_status *st)
+static mr_code to_proto(const mr_dataset *ds, bool origins, void **bytes, size_t *size,
+                        mr_status *st)
 {
-    struct writer w = {.st = st};
+    struct writer w = {.st = st, .origins = origins};
     uint32_t root;
     MR_TRY(mr__protobuf_need(st));
     mr_code rc = write_dataset(&w, ds, &root);
@@ -357,4 +365,14 @@ mr_code mr_dataset_to_proto(const mr_dataset *ds, void **bytes, size_t *size, mr
     }
     reset_writer(&w);
     return rc;
+}
+
+mr_code mr_dataset_to_proto(const mr_dataset *ds, void **bytes, size_t *size, mr_status *st)
+{
+    return to_proto(ds, true, bytes, size, st);
+}
+
+mr_code mr__dataset_to_bare_proto(const mr_dataset *ds, void **bytes, size_t *size, mr_status *st)
+{
+    return to_proto(ds, false, bytes, size, st);
 }

@@ -9,6 +9,7 @@
 #include "pipeline/graph/libprotobuf.h"
 #include "pipeline/graph/graph.pb-c.h"
 #include "pipeline/graph/node.h"
+#include "pipeline/graph/origin_internal.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/params/params.h"
 
@@ -394,6 +395,11 @@ static mr_code make_node(struct reader *r, const Mr__Graph__Node *node, struct m
     }
     if (rc == MR_OK && node->n_shapes)
         rc = widen(r, node, out->node);
+    if (rc == MR_OK)
+        mr__dataset_set_origin(out->node, (mr__origin){.has_place = node->has_place,
+                                                       .place = node->place,
+                                                       .has_seed = node->has_seed,
+                                                       .seed = node->seed});
     free_values(values, n);
     mr_free(inputs);
     return rc;

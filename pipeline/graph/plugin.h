@@ -10,7 +10,8 @@
  *     }
  *
  * and is built against the public headers of the same release: each descriptor has an ABI version,
- * and registration fails if it differs. examples/own_op is a complete plugin.
+ * and registration fails if it differs. examples/own_op is a complete plugin,
+ * examples/cpp one in C++, where the function is extern "C".
  *
  * thread   one at a time; before other threads use the registered names
  * since    0.1 */

@@ -44,9 +44,14 @@ static bool plain_dtype(const char *f, mr_dtype *out)
     return false;
 }
 
+static bool is_view(const char *f)
+{
+    return f[0] == 'v' && (f[1] == 'u' || f[1] == 'z') && !f[2];
+}
+
 static bool is_binary(const char *f)
 {
-    return (strchr("zZuU", f[0]) && f[0] && !f[1]) || strncmp(f, "w:", 2) == 0;
+    return (strchr("zZuU", f[0]) && f[0] && !f[1]) || strncmp(f, "w:", 2) == 0 || is_view(f);
 }
 
 /* The number after the first two characters of a format; -1 if missing. */
@@ -135,19 +140,23 @@ mr_code mr__arrow_type_of(const struct ArrowSchema *schema, const int64_t *way, 
 
 /* ---- nulls ---- */
 
-mr_code mr__arrow_no_nulls(const struct ArrowArray *array, int64_t from, int64_t n,
-                           const struct ArrowSchema *schema, mr_status *st)
+/* The validity bitmap of an array; NULL: no entry is null. */
+static const uint8_t *validity(const struct ArrowArray *a)
 {
-    const uint8_t *valid = array->n_buffers ? array->buffers[0] : NULL;
-    if (array->null_count == 0 || !valid)
-        return MR_OK;
-    for (int64_t i = from + array->offset; i < from + array->offset + n; i++)
-        if (!(valid[i / 8] >> (i % 8) & 1))
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "field '%s' has a null at entry %" PRId64
-                           ", which columns cannot hold; fill or drop nulls first",
-                           schema->name ? schema->name : "", i - array->offset);
-    return MR_OK;
+    return a->null_count && a->n_buffers ? a->buffers[0] : NULL;
+}
+
+static bool is_null(const uint8_t *valid, int64_t i)
+{
+    return !(valid[i / 8] >> (i % 8) & 1);
+}
+
+void mr__arrow_mark_nulls(const struct ArrowArray *array, int64_t from, int64_t n, uint8_t *flaws)
+{
+    const uint8_t *valid = validity(array);
+    for (int64_t i = 0; i < n && valid; i++)
+        if (is_null(valid, from + array->offset + i))
+            flaws[i] = MR__ARROW_ROW_NULL;
 }
 
 /* ---- lists ---- */
@@ -167,6 +176,7 @@ typedef struct walked {
     const struct ArrowArray *values;
     const struct ArrowSchema *schema; /* of the values */
     int64_t first, n;                 /* range of values used, as in a level */
+    uint8_t *flaws;                   /* see mr__arrow_column */
 } walked;
 
 /* Start of entry i of the level (i = 0 is `first`) among the entries of the level below. */
@@ -193,11 +203,48 @@ static int64_t start_of(const level *l, int64_t i)
     return begin_of(l, i) - begin_of(l, 0);
 }
 
-/* Descends from a struct to its field; *from becomes the index of the first entry there. */
-static mr_code enter_struct(const struct ArrowArray *a, const struct ArrowSchema *s, int64_t child,
-                            int64_t *from, int64_t n, mr_status *st)
+/* The entry of a level that contains entry i of the level below. */
+static int64_t parent_of(const level *l, int64_t i)
 {
-    MR_TRY(mr__arrow_no_nulls(a, *from, n, s, st));
+    int64_t low = 0, high = l->n - 1;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        if (start_of(l, middle) <= i)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* Entries [from, from + n) of a, which are those of the level that is reached, may be null. */
+static mr_code mark_or_refuse(const walked *w, const struct ArrowArray *a, int64_t from, int64_t n,
+                              mr_status *st)
+{
+    const uint8_t *valid = validity(a);
+    for (int64_t i = 0; i < n && valid; i++) {
+        if (!is_null(valid, from + a->offset + i))
+            continue;
+        int64_t row = i;
+        for (int k = w->n_levels - 1; k >= 0; k--)
+            row = parent_of(&w->levels[k], row);
+        if (!w->flaws)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "field '%s' has a null %s entry %" PRId64
+                           ", which columns cannot hold; fill or drop nulls first",
+                           w->name ? w->name : "", w->n_levels ? "within the lists of" : "at", row);
+        if (!w->flaws[row])
+            w->flaws[row] = w->n_levels ? MR__ARROW_ROW_WITHIN : MR__ARROW_ROW_NULL;
+    }
+    return MR_OK;
+}
+
+/* Descends from a struct to its field; *from becomes the index of the first entry there. */
+static mr_code enter_struct(const walked *w, const struct ArrowArray *a,
+                            const struct ArrowSchema *s, int64_t child, int64_t *from, int64_t n,
+                            mr_status *st)
+{
+    MR_TRY(mark_or_refuse(w, a, *from, n, st));
     if (child >= a->n_children || a->n_children != s->n_children)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "field '%s': expected %" PRId64 " fields, found %" PRId64,
@@ -218,11 +265,11 @@ static mr_code walk(walked *w, const struct ArrowArray *a, int64_t from, int64_t
         bool record = way && mr__arrow_is_struct(s);
         child = record ? *way++ : 0;
         if (record) {
-            MR_TRY(enter_struct(a, s, child, &from, n, st));
+            MR_TRY(enter_struct(w, a, s, child, &from, n, st));
             continue;
         }
+        MR_TRY(mark_or_refuse(w, a, from, n, st));
         level *l = &w->levels[w->n_levels++];
-        MR_TRY(mr__arrow_no_nulls(a, from, n, s, st));
         *l = (level){.fixed = is_fixed_list(s->format),
                      .large = s->format[1] == 'L',
                      .first = from + a->offset,
@@ -248,7 +295,7 @@ static mr_code walk(walked *w, const struct ArrowArray *a, int64_t from, int64_t
     w->schema = s;
     w->first = from + a->offset;
     w->n = n;
-    return mr__arrow_no_nulls(a, from, n, s, st);
+    return mark_or_refuse(w, a, from, n, st);
 }
 
 /* ---- values ---- */
@@ -276,6 +323,50 @@ static mr_code bool_values(mr_array *out, const walked *w, mr_status *st)
     for (int64_t i = 0; i < w->n; i++)
         ((bool *)out->data)[i] = bits[(w->first + i) / 8] >> ((w->first + i) % 8) & 1;
     return MR_OK;
+}
+
+/* Entry i of an array of string views:
+ *
+ *     size <= 12   size 4, bytes 12
+ *     larger       size 4, the first bytes 4, buffer 4, offset in it 4
+ *
+ * buffers: validity, views, those of larger strings, and the sizes of these. */
+static mr_code string_at_view(mr_bytes *out, const walked *w, int64_t i, mr_status *st)
+{
+    enum { VIEW = 16, INLINE = 12, FIRST = 2 };
+    const struct ArrowArray *a = w->values;
+    const char *view = (const char *)a->buffers[1] + (w->first + i) * VIEW;
+    int64_t n = a->n_buffers - FIRST - 1;
+    const int64_t *sizes = n > 0 ? a->buffers[FIRST + n] : NULL;
+    int32_t size, at[2] = {0};
+    memcpy(&size, view, sizeof size);
+    *out = (mr_bytes){size ? view + 4 : NULL, (size_t)size};
+    if (size >= 0 && size <= INLINE)
+        return MR_OK;
+    memcpy(at, view + 8, sizeof at);
+    if (size < 0 || at[0] < 0 || at[0] >= n || at[1] < 0 || at[1] > sizes[at[0]] - size)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "field '%s': the view of entry %" PRId64 " extends past its buffer",
+                       w->schema->name ? w->schema->name : "", i);
+    out->data = (const char *)a->buffers[FIRST + at[0]] + at[1];
+    return MR_OK;
+}
+
+static mr_code viewed_values(mr_array *out, const walked *w, mr_buffer *keeper, mr_status *st)
+{
+    const uint8_t *valid = validity(w->values);
+    MR_TRY(mr_array_alloc(out, MR_STRING, 0, NULL, (size_t)w->n, st));
+    mr_code rc = mr_buffer_hold(out->owner, keeper, st);
+    for (int64_t i = 0; i < w->n && rc == MR_OK; i++) {
+        mr_bytes *s = (mr_bytes *)out->data + i;
+        if (valid && is_null(valid, w->first + i))
+            *s = (mr_bytes){NULL, 0};
+        else
+            rc = string_at_view(s, w, i, st);
+    }
+    if (rc != MR_OK)
+        mr_array_reset(out);
+    return rc;
 }
 
 static mr_code string_values(mr_array *out, const walked *w, mr_buffer *keeper, mr_status *st)
@@ -309,7 +400,8 @@ static mr_code make_values(mr_array *out, const mr__arrow_type *t, const walked 
 {
     *out = (mr_array){.dtype = t->dtype};
     if (t->dtype == MR_STRING)
-        return string_values(out, w, keeper, st);
+        return is_view(w->schema->format) ? viewed_values(out, w, keeper, st)
+                                          : string_values(out, w, keeper, st);
     return t->dtype == MR_BOOL ? bool_values(out, w, st) : plain_values(out, w, keeper, st);
 }
 
@@ -346,9 +438,8 @@ static mr_code fail_uneven(const walked *w, size_t row, mr_status *st)
                    w->name ? w->name : "", row);
 }
 
-/* uneven: see mr__arrow_column. */
 static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arrow_type *t,
-                           const walked *w, size_t rows, bool *uneven, mr_status *st)
+                           const walked *w, size_t rows, mr_status *st)
 {
     const level *outer = &w->levels[0], *inner = t->ragged ? &w->levels[1] : NULL;
     mr_buffer *splits = NULL;
@@ -378,10 +469,11 @@ static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arro
         }
         for (int k = inner ? 2 : 1; k < t->rank; k++)
             even = go_below(&w->levels[k], &at, &end, &shape[k]) && even;
-        if (!even && !uneven)
+        if (!even && !w->flaws)
             rc = fail_uneven(w, r, st);
         else if (!even) {
-            uneven[r] = true;
+            if (!w->flaws[r])
+                w->flaws[r] = MR__ARROW_ROW_UNEVEN;
             shape[0] = 0; /* the row is empty, and so are its splits */
         }
         if (values->data)
@@ -393,45 +485,87 @@ static mr_code ragged_rows(mr_array *out, const mr_array *values, const mr__arro
     return rc;
 }
 
-/* Replaces dictionary indices by the values they refer to. */
-static mr_code decode(mr_array *out, const struct ArrowArray *a, int64_t from, int64_t n,
-                      const struct ArrowSchema *s, mr_buffer *keeper, mr_status *st)
+/* A column of rows like those of v, which has none; they are flawed. */
+static mr_code flawed_rows(mr_array *out, const mr_array *v, int64_t n, mr_status *st)
 {
-    mr_array values = {0}, result = {0};
+    if (v->storage == MR_RAGGED)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a dictionary of lists has no values");
+    MR_TRY(mr_array_alloc(out, v->dtype, v->rank, v->shape, (size_t)n, st));
+    memset(out->data, 0, (size_t)n * mr_array_row_bytes(v));
+    return MR_OK;
+}
+
+/* Finds the row of the dictionary's values for each of n entries. null: the flaws of the values. */
+static mr_code read_indices(uint32_t *rows, const struct ArrowArray *a, int64_t from, int64_t n,
+                            const struct ArrowSchema *s, const mr_array *values,
+                            const uint8_t *null, uint8_t *flaws, mr_status *st)
+{
     mr_dtype index = MR_INT32;
-    MR_TRY(mr__arrow_no_nulls(a, from, n, s, st));
-    const struct ArrowArray *d = a->dictionary;
-    MR_TRY(mr__arrow_column(&values, d, 0, d->length, s->dictionary, NULL, NULL, keeper, st));
     plain_dtype(s->format, &index);
     size_t size = mr_dtype_size(index);
-    uint32_t *rows = mr_malloc((n ? (size_t)n : 1) * sizeof *rows);
-    mr_code rc = rows ? MR_OK : mr_fail_memory(st, (size_t)n * sizeof *rows, "a dictionary's rows");
     const char *at = n ? (const char *)a->buffers[1] + (size_t)(from + a->offset) * size : NULL;
-    for (int64_t i = 0; i < n && rc == MR_OK; i++, at += size) {
+    const char *name = s->name ? s->name : "";
+    for (int64_t i = 0; i < n; i++, at += size) {
         uint64_t v = 0;
+        rows[i] = 0;
+        if (flaws && flaws[i])
+            continue;         /* its index means nothing */
         memcpy(&v, at, size); /* little-endian; a negative index fails the check as too large */
-        if (v >= values.rows || v > UINT32_MAX)
-            rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                         "field '%s': the index at entry %" PRId64 " exceeds the dictionary's %zu "
-                         "values",
-                         s->name ? s->name : "", i, values.rows);
-        else
-            rows[i] = (uint32_t)v;
+        if (v >= values->rows || v > UINT32_MAX)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "field '%s': the index at entry %" PRId64 " exceeds the dictionary's "
+                           "%zu values",
+                           name, i, values->rows);
+        rows[i] = (uint32_t)v;
+        if (null[v] && !flaws)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "field '%s' has a null at entry %" PRId64
+                           ", which columns cannot hold; fill or drop nulls first",
+                           name, i);
+        if (null[v])
+            flaws[i] = null[v];
+    }
+    return MR_OK;
+}
+
+/* Replaces dictionary indices by the values they refer to. */
+static mr_code decode(mr_array *out, const struct ArrowArray *a, int64_t from, int64_t n,
+                      const struct ArrowSchema *s, uint8_t *flaws, mr_buffer *keeper, mr_status *st)
+{
+    mr_array values = {0}, result = {0};
+    const walked w = {.name = s->name, .flaws = flaws};
+    const struct ArrowArray *d = a->dictionary;
+    uint32_t *rows = NULL;
+    MR_TRY(mark_or_refuse(&w, a, from, n, st));
+    uint8_t *null = mr_calloc((size_t)d->length + 1, sizeof *null);
+    mr_code rc = null ? MR_OK : mr_fail_memory(st, (size_t)d->length, "a dictionary's nulls");
+    if (rc == MR_OK)
+        rc = mr__arrow_column(&values, d, 0, d->length, s->dictionary, NULL, null, keeper, st);
+    if (rc == MR_OK) {
+        rows = mr_malloc(((size_t)n + 1) * sizeof *rows);
+        if (!rows)
+            rc = mr_fail_memory(st, (size_t)n * sizeof *rows, "a dictionary's rows");
     }
     if (rc == MR_OK)
+        rc = read_indices(rows, a, from, n, s, &values, null, flaws, st);
+    if (rc == MR_OK && values.rows == 0 && n)
+        rc = flawed_rows(&result, &values, n, st);
+    else if (rc == MR_OK) {
         rc = mr_array_start(&result, &values, n ? (size_t)n : 1, st);
-    if (rc == MR_OK)
-        rc = mr_array_append_rows(&result, &values, rows, (size_t)n, st);
+        if (rc == MR_OK)
+            rc = mr_array_append_rows(&result, &values, rows, (size_t)n, st);
+    }
     if (rc == MR_OK)
         mr_array_move(out, &result);
     mr_array_reset(&result);
     mr_array_reset(&values);
+    mr_free(null);
     mr_free(rows);
     return rc;
 }
 
 mr_code mr__arrow_column(mr_array *out, const struct ArrowArray *array, int64_t from, int64_t n,
-                         const struct ArrowSchema *schema, const int64_t *way, bool *uneven,
+                         const struct ArrowSchema *schema, const int64_t *way, uint8_t *flaws,
                          mr_buffer *keeper, mr_status *st)
 {
     mr__arrow_type t;
@@ -442,8 +576,8 @@ mr_code mr__arrow_column(mr_array *out, const struct ArrowArray *array, int64_t 
                        " on, but the array has %" PRId64,
                        schema->name ? schema->name : "", n, from, array->length);
     if (schema->dictionary)
-        return decode(out, array, from, n, schema, keeper, st);
-    walked w = {.name = schema->name};
+        return decode(out, array, from, n, schema, flaws, keeper, st);
+    walked w = {.name = schema->name, .flaws = flaws};
     mr_array values;
     MR_TRY(walk(&w, array, from, n, schema, way, st));
     MR_TRY(make_values(&values, &t, &w, keeper, st));
@@ -451,7 +585,7 @@ mr_code mr__arrow_column(mr_array *out, const struct ArrowArray *array, int64_t 
         shape_rows(out, &values, &t, (size_t)n);
         return MR_OK;
     }
-    mr_code rc = ragged_rows(out, &values, &t, &w, (size_t)n, uneven, st);
+    mr_code rc = ragged_rows(out, &values, &t, &w, (size_t)n, st);
     mr_array_reset(&values);
     return rc;
 }

@@ -23,13 +23,18 @@ mr_code mr__arrow_type_of(const struct ArrowSchema *schema, const int64_t *way, 
 
 /* Moves *array into a new buffer *keeper that releases it when freed. */
 mr_code mr__arrow_keep(struct ArrowArray *array, mr_buffer **keeper, mr_status *st) MR_NODISCARD;
+/* Why a row cannot be an element. */
+enum {
+    MR__ARROW_ROW_NULL = 1,
+    MR__ARROW_ROW_WITHIN, /* a null within a list */
+    MR__ARROW_ROW_UNEVEN, /* its lists from the third level on differ in length */
+};
 /* Like mr_import_arrow, for entries [from, from + n) of an array that keeper owns, with a way as
- * above. If lists of row i from the third level on differ in length, sets uneven[i] (n entries,
- * initially false) and makes the row empty; if uneven is NULL, this is an error. */
+ * above. If row i cannot be an element, sets flaws[i] (n entries, initially 0) and gives the row
+ * any values; if flaws is NULL, this is an error. */
 mr_code mr__arrow_column(mr_array *out, const struct ArrowArray *array, int64_t from, int64_t n,
-                         const struct ArrowSchema *schema, const int64_t *way, bool *uneven,
+                         const struct ArrowSchema *schema, const int64_t *way, uint8_t *flaws,
                          mr_buffer *keeper, mr_status *st) MR_NODISCARD;
-/* Fails if one of entries [from, from + n), not counting the array's offset, is null. */
-mr_code mr__arrow_no_nulls(const struct ArrowArray *array, int64_t from, int64_t n,
-                           const struct ArrowSchema *schema, mr_status *st) MR_NODISCARD;
+/* Sets flaws[i] if entry from + i, not counting the array's offset, is null; i < n. */
+void mr__arrow_mark_nulls(const struct ArrowArray *array, int64_t from, int64_t n, uint8_t *flaws);
 #endif

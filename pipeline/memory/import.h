@@ -14,7 +14,7 @@
  *   dates, times, durations                   DENSE, no copy: the integers they are stored as
  *   bool                                      DENSE, one copy: bits to bytes
  *   (large_)binary, (large_)utf8,             BYTES, no copy of the bytes; views are built
- *   fixed_size_binary
+ *   fixed_size_binary, string views
  *   fixed_size_list                           an axis of each row
  *   (large_)list                              RAGGED, no copy of the values
  *   (large_)list of (large_)list              RAGGED, axis 1 ragged within the row; lists below

@@ -26,7 +26,8 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
             if (rc == MR_END && s->stack.n && !p->o.drop_remainder)
                 return mr__batch_builder_finish(&s->stack, out, st);
             if (rc != MR_OK) {
-                mr__batch_builder_drop(&s->stack);
+                if (rc != MR_CANCELLED) /* else the next pull may continue */
+                    mr__batch_builder_drop(&s->stack);
                 return rc;
             }
         }

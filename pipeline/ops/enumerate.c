@@ -19,7 +19,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     const struct params *p = it->params;
     struct state *s = it->state;
     mr_code rc = mr_iter_pull(it, 0, want, &s->rows, st);
-    if (rc < 0)
+    if (rc < 0 && !mr_status_is_of_no_element(st))
         s->count++;
     if (rc != MR_OK)
         return rc;

@@ -73,7 +73,8 @@ static mr_code collect(mr_iter *it, size_t size, size_t want, mr_block *out, mr_
             return mr__batch_builder_finish(&s->stack, out, st);
         }
         if (rc != MR_OK) {
-            mr__batch_builder_drop(&s->stack);
+            if (rc != MR_CANCELLED) /* else the next pull may continue */
+                mr__batch_builder_drop(&s->stack);
             return rc;
         }
         size_t left = mr__unbatcher_left(f);

@@ -114,7 +114,7 @@ struct
  *     mr_dataset *ds = mr_batch(mr_from_arrow(&s), 32, NULL);
  *
  * errors   MR_INVALID_ARGUMENT (carried): an unsupported type; two columns with the same name
- *          MR_INVALID_ARGUMENT: a null among the values; all rows of its array fail
+ *          MR_INVALID_ARGUMENT: a row with a null; the next pull continues with the next row
  *          MR_FAILED_PRECONDITION: a second pass
  *          MR_UNKNOWN: the producer failed; has the producer's message
  * memory   no copy where memory/import.h says so: elements are views of the producer's arrays */

@@ -13,6 +13,8 @@
  *
  * In text these are the arguments of a call: dense(10), dense(units=10, use_bias=false).
  *
+ * In C++ the macros are those of ../cpp/descriptors.hpp: MR_ARG(params, units).range(1, 1 << 24)
+ *
  * thread   tables are static and immutable
  * since    0.1 */
 #include <stddef.h>
@@ -91,6 +93,24 @@ union mr_pval {
     double f;
     bool b;
     const char *s;
+#ifdef __cplusplus
+    /* C++17 initializes only the first member by itself. */
+    constexpr mr_pval() : i(0)
+    {
+    }
+    constexpr explicit mr_pval(int64_t x) : i(x)
+    {
+    }
+    constexpr explicit mr_pval(double x) : f(x)
+    {
+    }
+    constexpr explicit mr_pval(bool x) : b(x)
+    {
+    }
+    constexpr explicit mr_pval(const char *x) : s(x)
+    {
+    }
+#endif
 };
 
 typedef struct mr_param mr_param;
@@ -121,6 +141,8 @@ struct mr_param {
     const mr_param_kind *kind;   /* OWN */
 };
 
+/* In C++ these macros come from <millrace/millrace.hpp> (pipeline/cpp/descriptors.hpp). */
+#ifndef __cplusplus
 #define MR_PT_OF(x)                                                                                \
     _Generic((x), int64_t: MR_PT_I64, double: MR_PT_F64, bool: MR_PT_BOOL, mr_tri: MR_PT_TRI,      \
         char *: MR_PT_STR, mr_fn *: MR_PT_FN, mr_value: MR_PT_VALUE, mr_ints: MR_PT_INTS,          \
@@ -145,6 +167,7 @@ struct mr_param {
         .name = #f, .at = offsetof(T, f), .type = MR_PT_OWN, .kind = &(k), .flags = MR_P_OPTIONAL, \
         __VA_ARGS__                                                                                \
     }
+#endif
 
 /* A parameter table with the struct it describes. */
 typedef struct mr_param_table {

@@ -44,7 +44,8 @@ mr_code mr__collect_batch(mr_iter *it, size_t want, size_t n, bool drop_remainde
             if (rc == MR_END && b->n && !drop_remainder)
                 return MR_OK;
             if (rc != MR_OK) {
-                mr__batch_builder_drop(b);
+                if (rc != MR_CANCELLED) /* else the next pull may continue */
+                    mr__batch_builder_drop(b);
                 return rc;
             }
         }

@@ -431,8 +431,14 @@ mr__entry *mr__queue_head(mr__queue *q)
 mr_code mr__queue_take_error(mr__queue *q, mr_status *st)
 {
     mr_code rc = read_error(q->head, st);
-    if (!is_permanent(q->head))
-        pop(q);
+    if (is_permanent(q->head))
+        return rc;
+    pop(q);
+    if (rc == MR_CANCELLED) { /* if the iterator resumes, the input continues */
+        lock(q);
+        q->ended = false;
+        unlock(q);
+    }
     return rc;
 }
 

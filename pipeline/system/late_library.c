@@ -2,6 +2,7 @@
 #include "pipeline/system/late_library.h"
 
 #include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/system/fork.h"
@@ -18,9 +19,27 @@ static mr_code fail(const mr__late_library *l, mr_code code, const char *why, mr
     return code;
 }
 
+/* A wheel has its own copies, under names that nothing else in the process has. */
+#ifdef MR_BUNDLED
+static void *open_copy(const char *soname)
+{
+    char name[128];
+    snprintf(name, sizeof name, MR_BUNDLED "%s", soname);
+    return dlopen(name, RTLD_NOW | RTLD_LOCAL);
+}
+#else
+static void *open_copy(const char *soname)
+{
+    (void)soname;
+    return NULL;
+}
+#endif
+
 static mr_code open_library(mr__late_library *l, mr_status *st)
 {
-    void *so = dlopen(l->soname, RTLD_NOW | RTLD_LOCAL);
+    void *so = open_copy(l->soname);
+    if (!so)
+        so = dlopen(l->soname, RTLD_NOW | RTLD_LOCAL);
     char *to = l->table;
     if (!so)
         return fail(l, MR_NOT_FOUND, dlerror(), st);

@@ -140,11 +140,12 @@ void mr_cancel_trigger(mr_cancel *c)
 void mr__cancel_forget(mr_cancel *c)
 {
     sigset_t old;
+    uint64_t times;
     lock(c, &old);
     if (!mr_cancel_is_cancelled(c->parent)) {
-        if (c->fd >= 0)
-            mr__sys->close(c->fd);
-        c->fd = -1;
+        /* Not closed: a wait that has not seen the trigger yet may poll it. */
+        ssize_t n = c->fd >= 0 ? mr__sys->read(c->fd, &times, sizeof times) : 0;
+        (void)n;
         atomic_store(&c->cancelled, false);
     }
     unlock(c, &old);

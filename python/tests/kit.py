@@ -22,6 +22,16 @@ MILLRACE = os.path.join(BUILD, "millrace")
 logging.getLogger("millrace").addHandler(logging.NullHandler())
 LONG = os.environ.get("MR_TEST_TIER") == "long"
 SANITIZED = "MR_SANITIZED" in os.environ
+# What an interpreter needs to load a library built with AddressSanitizer, and programs built with it
+# must not have.
+PRELOAD = {k: os.environ.pop(k) for k in ("LD_PRELOAD", "PYTHONMALLOC") if SANITIZED and k in os.environ}
+if SANITIZED:
+    PRELOAD["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":malloc_context_size=3"
+    PRELOAD["LSAN_OPTIONS"] = (
+        os.environ.get("LSAN_OPTIONS", "")
+        + ":print_suppressions=0:suppressions="
+        + os.path.join(os.path.dirname(os.path.abspath(__file__)), "lsan.supp")
+    )
 
 
 def load(path: str) -> Any:
@@ -73,6 +83,25 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def resident() -> int:
+    """Resident memory of this process, in bytes."""
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def python_environment() -> dict[str, str]:
+    """The environment of an interpreter that imports millrace."""
+    return {**os.environ, **PRELOAD}
+
+
+def _begin_with(variables: dict[str, str]) -> None:
+    """Starts this program again with these variables and PRELOAD, once."""
+    if "MR_TEST_BEGUN" not in os.environ and (variables or PRELOAD):
+        environment = {**python_environment(), **variables, "MR_TEST_BEGUN": "1"}
+        os.execve(sys.executable, [sys.executable, *sys.argv], environment)
+    os.environ.pop("MR_TEST_BEGUN", None)
+
+
 class Result(unittest.TextTestResult):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -104,8 +133,10 @@ class Result(unittest.TextTestResult):
             self._line(subtest, False)
 
 
-def main() -> None:
-    """Runs the tests of the calling file; a name or a part of one may be given."""
+def main(**variables: str) -> None:
+    """Runs the tests of the calling file, with these environment variables; a name or a part of one may
+    be given."""
+    _begin_with(variables)
     arguments = [a for a in sys.argv if not a.startswith("--tap")]
     runner = unittest.TextTestRunner(resultclass=Result, verbosity=1)
     program = unittest.main(argv=arguments, exit=False, testRunner=runner)

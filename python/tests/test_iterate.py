@@ -9,15 +9,14 @@ import json
 import os
 import pickle
 import subprocess
-import sys
 import tempfile
 import threading
 import unittest
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 
@@ -83,10 +82,19 @@ class Elements(unittest.TestCase):
         self.assertEqual([list(w) for w in windows], [[0, 1], [2, 3], [4]])
         self.assertIsInstance(windows[0], mr.Dataset)
 
+    def test_the_last_array_of_lent_memory_may_go_with_an_exception(self) -> None:
+        with self.assertRaisesRegex(ValueError, "read-only"):
+            next(iter(mr.from_tensor_slices(np.arange(4)).batch(2)))[0] = 5
+
     def test_memory_is_writable_only_when_it_is_not_shared(self) -> None:
         shared = mr.range(4).map(lambda x: mr.fn.zeros([3]) + 1.0).cache()
-        for x in shared:
-            self.assertFalse(x.flags.writeable)
+        for x in shared:  # the cache copies what it keeps, and the rest is the consumer's
+            if x.flags.writeable:
+                x.fill(9)
+        for _ in range(2):
+            for x in shared:
+                self.assertFalse(x.flags.writeable)
+                np.testing.assert_array_equal(x, np.ones(3))
         (x,) = mr.from_tensors(np.arange(100.0))
         self.assertFalse(x.flags.writeable)
         for x in mr.range(4).batch(2):
@@ -154,7 +162,7 @@ class Epochs(unittest.TestCase):
         whole = mr.range(20).shuffle(20, seed=3)
         want = [list(whole) for _ in range(3)]
         ds = mr.range(20).shuffle(20, seed=3)
-        for x in ds:
+        for _x in ds:
             break
         self.assertEqual(list(ds), want[1])
 
@@ -391,6 +399,49 @@ class Arguments(unittest.TestCase):
             mr.range(3).shuffle()  # type: ignore[call-arg]
         with self.assertRaisesRegex(TypeError, "^shuffle: .*'sed'; did you mean seed"):
             mr.range(3).shuffle(3, sed=1)  # type: ignore[call-arg]
+
+
+class Errors(unittest.TestCase):
+    def error_of(self, ds: mr.Dataset) -> mr.Error:
+        with self.assertRaises(mr.Error) as raised:
+            list(ds)
+        return raised.exception
+
+    def caret(self, error: mr.Error) -> str:
+        """The text at the caret."""
+        line, caret = error.__notes__[0].split("\n")
+        self.assertEqual(caret.strip(), "^")
+        return str(line[caret.index("^") :])
+
+    def test_values_of_expressions_have_a_caret(self) -> None:
+        error = self.error_of(mr.range(5).map(lambda x: 100 // (x - 3)))
+        self.assertEqual((error.op, error.element), ("map", 3))
+        self.assertTrue(self.caret(error).startswith("100 // (x - 3)"))
+        # The op's own expression, where another one has the same text.
+        twice = mr.range(5).filter(lambda x: 1 // (x + 1) >= 0).map(lambda x: x - 4).filter(lambda x: 1 // (x + 1) < 9)
+        error = self.error_of(twice.map(lambda x: x))
+        self.assertEqual(error.op, "map/filter")
+        self.assertEqual(self.caret(error), "1 // (x + 1) < 9).map(x => x)")
+        long = mr.range(5)
+        for _ in range(40):
+            long = long.map(lambda x: x + 1)
+        error = self.error_of(long.map(lambda x: 1 // (x - 42)).batch(2).map(lambda x: x))
+        self.assertTrue(self.caret(error).startswith("1 // (x - 42)"))
+        self.assertLess(max(map(len, error.__notes__[0].split("\n"))), 120)
+
+    def test_values_of_lines_have_a_place(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "t.txt")
+            with open(path, "wb") as f:
+                f.write(b"5\n6\r\n\rx\n7\n")
+            error = self.error_of(mr.text_line(path).filter(lambda s: s != "").map(lambda s: mr.fn.to_number(s)))
+            self.assertEqual((error.file, error.record, error.offset), (path, 3, 6))
+            self.assertIn("to_number", self.caret(error))
+            with open(path, "w") as f:
+                f.writelines(f"{i}\n" for i in range(300_000))
+                f.write("x\n")
+            error = self.error_of(mr.text_line(path).map(lambda s: mr.fn.to_number(s)).batch(100))
+            self.assertEqual((error.file, error.record, error.offset), (path, 300_000, os.path.getsize(path) - 2))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import unittest
 from typing import Any
 
 import kit
-
 import millrace as mr
 from millrace import _trace, _values
 

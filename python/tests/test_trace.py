@@ -17,9 +17,9 @@ import warnings
 from collections import namedtuple
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 from millrace import _trace, fn
 
@@ -860,9 +860,34 @@ class Behaviour(unittest.TestCase):
             with open(f"{kit.SOURCE}/python/src/millrace/{name}") as f:
                 self.assertEqual(f.read(), text, f"python3 python/generate_functions.py {kit.MILLRACE}")
 
+    def test_names_of_other_libraries_have_hints(self) -> None:
+        with self.assertRaisesRegex(AttributeError, "has no attribute 'AUTOTUNE'; use mr.AUTO"):
+            mr.AUTOTUNE  # type: ignore[attr-defined]
+        with self.assertRaisesRegex(AttributeError, "'range'; sources are functions .*: millrace.range"):
+            mr.Dataset.range(3)  # type: ignore[attr-defined]
+        with self.assertRaisesRegex(AttributeError, "its elements are numpy arrays"):
+            mr.range(3).as_numpy_iterator()  # type: ignore[attr-defined]
+        with self.assertRaises(AttributeError) as raised:
+            mr.range(3).bach(2)  # type: ignore[attr-defined]
+        self.assertEqual(raised.exception.name, "bach")  # the interpreter looks for similar names
+        self.assertFalse(hasattr(mr.range(3), "__array__"))
+        rows = mr.from_tensor_slices({"id": [1, 2], "name": ["a", "b"]})
+        with self.assertRaisesRegex(mr.TraceError, r"looked up by name: x\['name'\]"):
+            rows.map(lambda e: e.name)
+        with self.assertRaisesRegex(mr.TraceError, r"looked up as x\['name'\]"):
+            rows.map(lambda id, name: id)
+
+    def test_help_shows_types_without_quotation_marks(self) -> None:
+        self.assertIn("buffer_size: int, seed: int | None = None", str(inspect.signature(mr.Dataset.shuffle)))
+        self.assertIn("axis: int | Sequence[int] | None", str(inspect.signature(fn.sum)))
+        self.assertIn("seed: int | None = None", str(inspect.signature(mr.Dataset.iterator)))
+        self.assertTrue({"resize", "cond"} <= set(dir(fn)) and not {"Any", "annotations"} & {*dir(fn), *dir(mr)})
+
     def test_unknown_functions_and_wrong_arguments(self) -> None:
-        with self.assertRaisesRegex(AttributeError, "no function"):
+        with self.assertRaisesRegex(AttributeError, "no function 'nothing_like_it'; dir"):
             fn.nothing_like_it
+        with self.assertRaisesRegex(AttributeError, "did you mean 'reshape'"):
+            fn.reshpe
         with self.assertRaisesRegex(TypeError, "several values for size"):
             mr.range(3).map(lambda x: mr.fn.resize(x, [1, 1], size=[2, 2]))
         with self.assertRaisesRegex(TypeError, "no argument 'sise'"):

@@ -3,7 +3,7 @@
  *
  * A position (little-endian):
  *   offset  size  meaning
- *        0     4  "MRD1"
+ *        0     4  "MRD2"
  *        4     4  CRC32C of everything after it
  *        8     8  steps taken in this pass
  *       16     8  number of earlier passes
@@ -11,15 +11,21 @@
  *       32     8  first local worker
  *       40     8  local workers
  *       48     8  replicas of a worker
- *       56     1  for each local worker: 1 if its stream has ended
+ *       56     8  1: the job has a seed
+ *       64     8  the seed
+ *       72     1  for each local worker: 1 if its stream has ended
  *        .     8  for each local worker: size of its position, then
- *        .     .  that position, from mr_iterator_save */
+ *        .     .  that position, from mr_iterator_save
+ *
+ * "MRD1" of version 0.1 has no seed: the texts in the streams' positions have those of random
+ * ops. */
 #include "shard/distribute/distribute.h"
 #include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/fork.h"
 #include "shard/distribute/dist_impl.h"
+#include "shard/passes/shard_passes.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -383,8 +389,8 @@ typedef struct bytes {
     size_t n, capacity;
 } bytes;
 
-static const char magic[4] = {'M', 'R', 'D', '1'};
-enum { CRC_AT = 4, FIELDS_AT = 8, N_FIELDS = 6, STREAMS_AT = FIELDS_AT + 8 * N_FIELDS };
+static const char magic[4] = {'M', 'R', 'D', '2'}, magic_of_0_1[4] = {'M', 'R', 'D', '1'};
+enum { CRC_AT = 4, FIELDS_AT = 8, N_FIELDS_OF_0_1 = 6, N_FIELDS = 8 };
 
 static mr_code put(bytes *b, const void *p, size_t n, mr_status *st)
 {
@@ -426,6 +432,8 @@ static void fields_of(const mr_dist_iterator *it, int64_t *f)
     f[3] = it->dd->worker;
     f[4] = it->dd->local;
     f[5] = it->dd->replicas;
+    f[6] = it->dd->has_seed;
+    f[7] = (int64_t)it->dd->seed;
 }
 
 mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **out, size_t *size, mr_status *st)
@@ -467,27 +475,33 @@ static mr_code restore_stream(stream *s, const unsigned char **at, const unsigne
     return MR_OK;
 }
 
-mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t size,
-                                 mr_status *st)
+static mr_dataset *find_draws(void *ctx, mr_dataset *node)
 {
-    static const char *const names[N_FIELDS] = {NULL,
-                                                NULL,
-                                                "workers",
-                                                "as its first worker",
-                                                "workers in this process",
-                                                "replicas per worker"};
-    const unsigned char *p = state, *end = p + size;
-    int64_t ours[N_FIELDS], theirs[N_FIELDS];
-    MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
-    if (size < STREAMS_AT || memcmp(p, magic, sizeof magic) != 0)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "not a position of a distributed pipeline: it does not start with MRD1");
-    if (mr_crc32c(p + FIELDS_AT, size - FIELDS_AT) != mr__load_le(p + CRC_AT, 4))
-        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
+    if (mr__wants_seed(node))
+        *(bool *)ctx = true;
+    return node;
+}
+
+/* True if an op of the graph draws from the job's seed. */
+static bool draws_from_job(const mr_dist_dataset *dd)
+{
+    bool draws = false;
+    if (dd->original)
+        mr_dataset_unref(mr_dataset_transform(dd->original, find_draws, &draws));
+    return draws;
+}
+
+static mr_code check_fields(const mr_dist_iterator *it, const int64_t *theirs, mr_status *st)
+{
+    static const char *const names[N_FIELDS_OF_0_1] = {NULL,
+                                                       NULL,
+                                                       "workers",
+                                                       "as its first worker",
+                                                       "workers in this process",
+                                                       "replicas per worker"};
+    int64_t ours[N_FIELDS];
     fields_of(it, ours);
-    for (size_t i = 0; i < N_FIELDS; i++)
-        theirs[i] = (int64_t)mr__load_le(p + FIELDS_AT + 8 * i, 8);
-    for (size_t i = 2; i < N_FIELDS; i++)
+    for (size_t i = 2; i < N_FIELDS_OF_0_1; i++)
         if (ours[i] != theirs[i])
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "the position is from another distribution: it has %" PRId64
@@ -495,7 +509,45 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
                            theirs[i], names[i], ours[i]);
     if (theirs[0] < 0 || theirs[1] < 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: a negative number of steps");
-    p += STREAMS_AT;
+    return MR_OK;
+}
+
+/* Random ops continue with the seeds in their streams' positions, but those that are opened later,
+ * in functions, would draw from ours. */
+static mr_code check_seed(const mr_dist_dataset *dd, const int64_t *theirs, mr_status *st)
+{
+    bool has = theirs[6] != 0;
+    uint64_t seed = (uint64_t)theirs[7];
+    if ((has == dd->has_seed && (!has || seed == dd->seed)) || !draws_from_job(dd))
+        return MR_OK;
+    return has ? mr_fail(st, MR_INVALID_ARGUMENT,
+                         "the position is of a job with the seed %" PRIu64
+                         ", which this one does not have; give it the same seed",
+                         seed)
+               : mr_fail(st, MR_INVALID_ARGUMENT,
+                         "the position is of a job without a seed; leave out the seed");
+}
+
+mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t size,
+                                 mr_status *st)
+{
+    const unsigned char *p = state, *end = p + size;
+    int64_t theirs[N_FIELDS] = {0};
+    MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
+    bool is_of_0_1 = size >= sizeof magic && memcmp(p, magic_of_0_1, sizeof magic) == 0;
+    size_t n_fields = is_of_0_1 ? N_FIELDS_OF_0_1 : N_FIELDS;
+    size_t streams_at = FIELDS_AT + 8 * n_fields;
+    if (size < streams_at || (!is_of_0_1 && memcmp(p, magic, sizeof magic) != 0))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "not a position of a distributed pipeline: it does not start with MRD2");
+    if (mr_crc32c(p + FIELDS_AT, size - FIELDS_AT) != mr__load_le(p + CRC_AT, 4))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
+    for (size_t i = 0; i < n_fields; i++)
+        theirs[i] = (int64_t)mr__load_le(p + FIELDS_AT + 8 * i, 8);
+    MR_TRY(check_fields(it, theirs, st));
+    if (!is_of_0_1)
+        MR_TRY(check_seed(it->dd, theirs, st));
+    p += streams_at;
     for (int64_t i = 0; i < it->dd->local; i++)
         MR_TRY(restore_stream(&it->streams[i], &p, end, st));
     if (p != end)

@@ -66,7 +66,7 @@ static mr_code rewrite(const mr_dist_dataset *dd, int64_t worker, mr_dataset **o
                        mr_shard_policy *policy, int64_t *absorbed, mr_explanation *e, mr_status *st)
 {
     mr_auto_shard_opts o = {dd->workers, worker, dd->workers * dd->replicas, dd->asked};
-    mr_dataset *own = NULL, *sliced = NULL, *sharded = NULL, *seeded = NULL;
+    mr_dataset *seeded = NULL, *own = NULL, *sliced = NULL, *sharded = NULL;
     mr_shard_policy chosen;
     int64_t depth = 0;
     mr_code rc = MR_OK;
@@ -74,28 +74,28 @@ static mr_code rewrite(const mr_dist_dataset *dd, int64_t worker, mr_dataset **o
         rc = mr_shard_policy_of(dd->original, &o.policy, st);
     const mr_parts parts = {
         .index = worker, .n = dd->workers, .what = "workers", .how = WORKERS + (uint64_t)o.policy};
+    if (rc == MR_OK && dd->has_seed)
+        rc = mr_seed_random_ops(dd->original, dd->seed, &seeded, e, st);
+    else if (rc == MR_OK)
+        seeded = mr_dataset_ref(dd->original);
     if (rc == MR_OK && dd->workers > 1)
-        rc = mr_own_files(dd->original, &parts, &own, st);
+        rc = mr_own_files(seeded, &parts, &own, st);
     if (rc == MR_OK)
-        rc = mr_slice_for_replicas(own ? own : dd->original, o.num_replicas, &sliced, e, st);
+        rc = mr_slice_for_replicas(own ? own : seeded, o.num_replicas, &sliced, e, st);
     if (rc == MR_OK)
         rc = mr_auto_shard(sliced, &o, &sharded, &chosen, e, st);
-    if (rc == MR_OK && dd->has_seed)
-        rc = mr_seed_random_ops(sharded, dd->seed, &seeded, e, st);
-    else if (rc == MR_OK)
-        seeded = mr_dataset_ref(sharded);
     if (rc == MR_OK && dd->owns_slots)
-        rc = mr__absorb_prefetch(seeded, out, &depth, e, st);
+        rc = mr__absorb_prefetch(sharded, out, &depth, e, st);
     else if (rc == MR_OK)
-        *out = mr_dataset_ref(seeded);
+        *out = mr_dataset_ref(sharded);
     if (rc == MR_OK && policy)
         *policy = chosen;
     if (rc == MR_OK && absorbed)
         *absorbed = depth;
-    mr_dataset_unref(seeded);
     mr_dataset_unref(sharded);
     mr_dataset_unref(sliced);
     mr_dataset_unref(own);
+    mr_dataset_unref(seeded);
     return rc;
 }
 

@@ -64,8 +64,8 @@ MR_API mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_
 MR_API mr_code mr_slice_for_replicas(mr_dataset *ds, int64_t num_replicas, mr_dataset **out,
                                      mr_explanation *e, mr_status *st) MR_NODISCARD;
 
-/* *out = ds in which each random op without a seed has one, derived from `seed` and the op's
- * position in the graph. */
+/* *out = ds in which each random op without a seed draws from `seed` and its place in ds, whatever
+ * later rewrites do: the same that an iterator of ds with the option `seed` draws. */
 MR_API mr_code mr_seed_random_ops(mr_dataset *ds, uint64_t seed, mr_dataset **out,
                                   mr_explanation *e, mr_status *st) MR_NODISCARD;
 

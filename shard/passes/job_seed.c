@@ -1,53 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seeds for random ops that have none: with several workers, all must draw the same. */
+/* The seed of a job, for random ops that have none: all workers must draw the same, and the same as
+ * a single process. */
 #include "shard/passes/shard_passes.h"
 
 #include <inttypes.h>
-#include <string.h>
 
-#include "pipeline/splitmix.h"
+#include "pipeline/graph/origin_internal.h"
 
-typedef struct seeding {
+typedef struct telling {
     uint64_t seed;
     mr_explanation *e;
     mr_status status;
-} seeding;
+} telling;
 
-static mr_dataset *give_seed(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+static mr_dataset *tell(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
 {
-    seeding *s = ctx;
-    if (!mr__shuffles(old, MR_OP_RANDOM))
-        return now;
-    mr_value seed = {0};
-    mr_code rc = mr_dataset_param_named(old, "seed", &seed, &s->status);
-    bool given = seed.kind != MR_V_UNSET && seed.kind != MR_V_NONE;
-    mr_value_reset(&seed);
-    if (rc == MR_OK && given)
+    telling *t = ctx;
+    if (!mr__wants_seed(old))
         return now;
     char path[256];
     mr__walk_path(w, path, sizeof path);
-    /* Positions are counted from the sink: they are equal on every worker, because the graphs only
-     * differ in numbers. The seed is short because people read it. */
-    uint64_t h = mr__splitmix(s->seed + MR__GOLDEN * (mr__walk_preorder(w) + 1));
-    seed = (mr_value){.kind = MR_V_INT, .i = (int64_t)(h >> 33)};
-    if (rc == MR_OK)
-        rc = mr_explain(s->e, "seed", path, &s->status,
-                        "%s has no seed: it gets %" PRId64 ", derived from the job's seed %" PRIu64
-                        ", so that all workers draw the same",
-                        mr_dataset_op(old)->name, seed.i, s->seed);
-    mr_dataset *made =
-        rc == MR_OK ? mr_dataset_with_param(now, "seed", &seed) : mr_dataset_fail(&s->status);
+    if (mr_explain(t->e, "seed", path, &t->status,
+                   "%s has no seed: it draws from the job's seed %" PRIu64
+                   " and its place in the graph, so that all workers draw the same",
+                   mr_dataset_op(old)->name, t->seed) == MR_OK)
+        return now;
     mr_dataset_unref(now);
-    return made;
+    return mr_dataset_fail(&t->status);
 }
 
 static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *e, mr_status *st)
 {
-    seeding s = {.seed = *(const uint64_t *)ctx, .e = e};
-    return mr__walk_graph(ds, give_seed, &s, out, st);
+    telling t = {.seed = *(const uint64_t *)ctx, .e = e};
+    mr_dataset *same = NULL;
+    if (e)
+        MR_TRY(mr__walk_graph(ds, tell, &t, &same, st));
+    mr_dataset_unref(same);
+    return mr__dataset_settle(ds, MR__PLACE_ROOT, &t.seed, out, st);
 }
 
-static const mr_pass seed_pass = {"job_seed", "seeds unseeded random ops from the job's seed", run};
+static const mr_pass seed_pass = {"job_seed", "random ops without a seed draw from the job's", run};
 
 mr_code mr_seed_random_ops(mr_dataset *ds, uint64_t seed, mr_dataset **out, mr_explanation *e,
                            mr_status *st)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* FILE: shards the list of files that a pipeline reads. */
+#include "pipeline/graph/origin_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sequence.h"
@@ -192,7 +193,9 @@ static mr_dataset *shuffle_like(const mr_dataset *like, mr_dataset *input, mr_st
     }
     const mr_shuffle_opts o = {.seed = seed.i, .has_seed = seed.kind == MR_V_INT};
     mr_value_reset(&seed);
-    return mr_shuffle(input, ALL_NAMES, &o);
+    mr_dataset *made = mr_shuffle(input, ALL_NAMES, &o);
+    mr__dataset_set_origin(made, mr__dataset_origin(like));
+    return made;
 }
 
 /* names (taken) with the worker's shard after it. Shuffles before the shard are moved after it, as

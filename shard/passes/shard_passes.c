@@ -45,6 +45,16 @@ bool mr__shuffles(const mr_dataset *ds, uint32_t trait)
     return (mr_dataset_op(ds)->props & trait) && (!p || mr__param_is(ds, p->name, 1));
 }
 
+bool mr__wants_seed(const mr_dataset *ds)
+{
+    mr_value seed = {0};
+    if (!mr__shuffles(ds, MR_OP_RANDOM) || mr_dataset_param_named(ds, "seed", &seed, NULL) != MR_OK)
+        return false;
+    bool given = seed.kind != MR_V_UNSET && seed.kind != MR_V_NONE;
+    mr_value_reset(&seed);
+    return !given;
+}
+
 mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
 {
     char text[1024];

@@ -20,6 +20,8 @@ const mr_param *mr__shuffle_switch(const mr_dataset *ds);
 bool mr__reads_range(const mr_dataset *ds);
 /* true if the op has the trait MR_OP_RANDOM or MR_OP_REORDERS, and is switched on. */
 bool mr__shuffles(const mr_dataset *ds, uint32_t trait);
+/* True if it draws random numbers and its parameters have no seed. */
+bool mr__wants_seed(const mr_dataset *ds);
 /* Adds a "warning" decision and logs it. */
 mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
     MR_PRINTF(4, 5);

@@ -12,6 +12,7 @@
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/splitmix.h"
+#include "pipeline/graph/origin_internal.h"
 #include "pipeline/memory/id_map.h"
 #include "shard/passes/shard_passes.h"
 #include "shard/streams/stream_cut_impl.h"
@@ -19,14 +20,14 @@
 typedef struct frame {
     mr_dataset *node;
     mr_dataset **inputs; /* their replacements; owned, the first `next` of them */
-    size_t next, preorder;
+    size_t next;
 } frame;
 
 typedef struct cutter {
     const mr_stream_cut_opts *opts;
     mr_explanation *e;
     frame *stack;
-    size_t depth, capacity, visited, cuts;
+    size_t depth, capacity;
     mr__id_map made;      /* the replacement of a node: an owned dataset */
     bool functions_below; /* an op below a cut has a function */
     mr_status *st;
@@ -168,33 +169,22 @@ mr_code mr_count_streams(mr_dataset *ds, const mr_stream_cut_opts *opts, int64_t
 
 /* ---- seeds ---- */
 
-static bool wants_seed(const mr_dataset *ds)
+/* Gives ds, which is new, the seed of the stream, and returns it. */
+static mr_dataset *with_seed(cutter *k, mr_dataset *ds, const char *path)
 {
-    mr_value seed = {0};
-    if (!mr__shuffles(ds, MR_OP_RANDOM) || mr_dataset_param_named(ds, "seed", &seed, NULL) != MR_OK)
-        return false;
-    bool given = seed.kind != MR_V_UNSET && seed.kind != MR_V_NONE;
-    mr_value_reset(&seed);
-    return !given;
-}
-
-/* ds (taken) with a seed for this stream, if it is random and has none. */
-static mr_dataset *with_seed(cutter *k, mr_dataset *ds, size_t preorder, const char *path)
-{
-    if (mr_dataset_check(ds, NULL) != MR_OK || !wants_seed(ds))
+    if (mr_dataset_check(ds, NULL) != MR_OK)
         return ds;
-    uint64_t h = mr__splitmix(seed_of_stream(k->opts) + MR__GOLDEN * (preorder + 1));
-    mr_value seed = {.kind = MR_V_INT, .i = (int64_t)(h >> 33)};
-    mr_dataset *made;
-    if (mr_explain(k->e, "seed", path, k->st,
-                   "%s has no seed: in each stream it gets a different one, derived from the job's "
-                   "seed %" PRIu64 " and the stream (%" PRId64 " in stream %" PRId64 ")",
-                   mr_dataset_op(ds)->name, k->opts->seed, seed.i, k->opts->stream) != MR_OK)
-        made = mr_dataset_fail(k->st);
-    else
-        made = mr_dataset_with_param(ds, "seed", &seed);
+    mr__origin origin = mr__dataset_origin(ds);
+    origin.has_seed = true;
+    origin.seed = seed_of_stream(k->opts);
+    mr__dataset_set_origin(ds, origin);
+    if (!mr__wants_seed(ds) || mr_explain(k->e, "seed", path, k->st,
+                                          "%s has no seed: it draws from the job's seed %" PRIu64
+                                          " and the stream, hence differently in each stream",
+                                          mr_dataset_op(ds)->name, k->opts->seed) == MR_OK)
+        return ds;
     mr_dataset_unref(ds);
-    return made;
+    return mr_dataset_fail(k->st);
 }
 
 static mr_dataset *find_functions(void *ctx, mr_dataset *node)
@@ -216,8 +206,7 @@ static mr_dataset *shard(const cutter *k, mr_dataset *input)
 static mr_code cut_after(cutter *k, mr_dataset *ds, mr_dataset **out)
 {
     mr_dataset *seeded = NULL;
-    uint64_t seed = k->cuts++ ? mr__splitmix(k->opts->seed + k->cuts) : k->opts->seed;
-    MR_TRY(mr_seed_random_ops(ds, seed, &seeded, k->e, k->st));
+    MR_TRY(mr_seed_random_ops(ds, k->opts->seed, &seeded, k->e, k->st));
     mr_dataset_unref(mr_dataset_transform(seeded, find_functions, &k->functions_below));
     *out = shard(k, seeded);
     return MR_OK;
@@ -337,7 +326,7 @@ static mr_code push(cutter *k, mr_dataset *node)
     mr_dataset **inputs = mr_calloc(n ? n : 1, sizeof(mr_dataset *));
     if (!inputs)
         return mr_fail_memory(k->st, n * sizeof(mr_dataset *), "the inputs of a node");
-    k->stack[k->depth++] = (frame){node, inputs, 0, k->visited++};
+    k->stack[k->depth++] = (frame){node, inputs, 0};
     return MR_OK;
 }
 
@@ -372,8 +361,7 @@ static mr_code rebuild(cutter *k)
     path_of(k, path, sizeof path);
     size_t n = f->next;
     f->next = 0; /* the inputs are taken over */
-    return finish(k,
-                  with_seed(k, mr_dataset_with_inputs(f->node, f->inputs, n), f->preorder, path));
+    return finish(k, with_seed(k, mr_dataset_with_inputs(f->node, f->inputs, n), path));
 }
 
 static mr_code step(cutter *k)
@@ -428,7 +416,12 @@ mr_code mr_cut_stream(mr_dataset *ds, const mr_stream_cut_opts *opts, mr_dataset
     if (opts->stream < 0 || opts->stream >= opts->streams)
         return mr_fail(st, MR_INVALID_ARGUMENT, "the stream must be 0 to %" PRId64 ", not %" PRId64,
                        opts->streams - 1, opts->stream);
-    MR_TRY(mr_pass_run(&cut_pass, &k, ds, out, e, st ? st : &unused));
+    mr_dataset *placed = NULL;
+    MR_TRY(mr_dataset_check(ds, st));
+    MR_TRY(mr__dataset_settle(ds, MR__PLACE_ROOT, NULL, &placed, st));
+    mr_code rc = mr_pass_run(&cut_pass, &k, placed, out, e, st ? st : &unused);
+    mr_dataset_unref(placed);
+    MR_TRY(rc);
     /* Random ops inside functions draw from the seed of the run. If such an op may run in every
      * stream, the seed must be the same in all. */
     if (run_seed)

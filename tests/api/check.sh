@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=full
-# check.sh CC CXX LIBRARY... : each public header compiles alone as C11 and as C++17 without a
-# warning; the libraries export what symbols.txt lists and nothing else. MR_TEST_UPDATE=1 rewrites it.
+# check.sh CC CXX LIBRARY... : each public header compiles alone as C11 (but *.hpp) and as C++17
+# without a warning; the libraries export what symbols.txt lists and nothing else. MR_TEST_UPDATE=1 rewrites it.
 here=$(cd "$(dirname "$0")" && pwd)
 cc=$1 cxx=$2
 shift 2
@@ -13,11 +13,12 @@ warnings="-Wall -Wextra -Wpedantic -Werror -fsyntax-only -I$MR_BUILD/include -I$
 
 for header in $(sed -n 's|^#include <millrace/\(.*\)>$|\1|p' "$MR_SOURCE"/cmake/millrace*.h.in) \
     $(sed -n 's/^  \([a-z_/0-9]*\.h\)=.*/\1/p' "$MR_SOURCE/cmake/public_headers.cmake") \
-    millrace.h millrace-transport.h millrace-trainer.h; do
+    $(sed -n 's|^#include <millrace/\(.*\.hpp\)>$|\1|p' "$MR_SOURCE/cmake/millrace.hpp.in") \
+    millrace.h millrace.hpp millrace-transport.h millrace-trainer.h; do
     echo "#include <millrace/$header>" >"$tmp/one.c"
     cp "$tmp/one.c" "$tmp/one.cpp"
     # shellcheck disable=SC2086
-    if "$cc" -std=c11 $warnings "$tmp/one.c" 2>"$tmp/err" &&
+    if { [ "${header%.hpp}" != "$header" ] || "$cc" -std=c11 $warnings "$tmp/one.c" 2>"$tmp/err"; } &&
         "$cxx" -std=c++17 $warnings "$tmp/one.cpp" 2>>"$tmp/err"; then
         echo "ok - api::$header compiles alone"
     else

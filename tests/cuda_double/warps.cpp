@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs kernels that were compiled for the processor. The lanes of a warp run one after another, each
- * on a stack of its own until it gives a value to the others or ends; when all have given theirs,
- * they go on. Warps come in an order that the seed draws. */
+/* Runs kernels that were compiled for the processor. The lanes of a warp run one after another,
+ * each on a separate stack until it gives a value to the others or ends; when all have given
+ * theirs, they continue. Warps come in an order that the seed draws. */
 #include "tests/cuda_double/on_cpu/on_cpu.h"
 #undef __CUDACC__ /* not a kernel: the host's side of the parameters */
 #undef __CUDA_ARCH__
@@ -54,7 +54,8 @@ const char *cd_kernel_name(int k)
     return k < N_KERNELS ? kernels[k].name : NULL;
 }
 
-/* Saves the registers that a call keeps and the stack in *from, and goes on where `to` was saved. */
+/* Saves the registers that a call keeps and the stack in *from, and continues where `to` was
+ * saved. */
 extern "C" void cd_switch(void **from, void *to);
 #if defined __x86_64__
 __asm__(".text\n.globl cd_switch\n.hidden cd_switch\n.type cd_switch, @function\ncd_switch:\n"

@@ -3,7 +3,7 @@
 # tier: plain=full
 """Follows every link of README.md and docs/*.md and runs every block of code in them.
 
-    docs.py BUILD_DIR CC
+    docs.py BUILD_DIR CC CXX [PYTHON] [PAGE...]
 
 A block (indented by four spaces, or fenced) is one of these, recognised by how it begins:
     $ command       a session in a shell: what follows it must be the command's output, with or without
@@ -13,10 +13,16 @@ A block (indented by four spaces, or fenced) is one of these, recognised by how 
     {"json": ...}   JSON
     ```c            a whole program, or statements with `files`, `n`, report() and use() in scope: it
                     must compile, and a whole program must run
+    ```cpp          a whole program in C++17, which must compile and run
+    ```python       statements, run by PYTHON with the package of the build tree; the blocks of a page share
+                    their names. If a ```text block follows, it is what they print.
+    <!-- needs: torch, ... -->  on the line before a Python block: it is skipped where a package is missing
     <!-- not run: REASON -->    on the line before: anything else
 Blocks of a page run in turn in one directory, which has the files that FIXTURES makes. The code in the
-head comments of op.h, op_iterator.h and cmake/millrace.h.in is one program (OWN_OP), which runs too.
-docs/ops.md, docs/expressions.md and docs/components.md must be what the program prints of its descriptors.
+head comments of op.h, op_iterator.h and cmake/millrace.h.in is one program (OWN_OP), which runs too, and
+so does the one in cmake/millrace.hpp.in.
+Without PYTHON, Python blocks are skipped; $MR_DOCS_PYTHON is another interpreter, for
+example of a virtual environment with the packages that blocks need. docs/ops.md, docs/expressions.md and docs/components.md must be what the program prints of its descriptors.
 TAP goes to $TAP_FILE, one test a block and one a page for its links.
 """
 import glob
@@ -29,7 +35,8 @@ import tempfile
 import textwrap
 
 PROGRAMS = ("millrace", "printf", "echo")
-# Example records of digits as train-*, strings as a-*, and single files of both kinds.
+# Example records of digits as train-*, strings as a-*, single files of both kinds, JPEG images of two classes
+# in photos/ and as WebDataset shards.
 FIXTURES = r"""
 digit='{"image": cast([x, 2 * x], "uint8"), "label": x % 10}'
 millrace write --out train --shards 2 --expr "range(40).map(x => $digit)"
@@ -42,6 +49,15 @@ mkdir day-1 day-2
 cp a.tfrecord day-1/part-1.tfrecord
 cp a.tfrecord day-2/part-1.tfrecord
 seq 9 >lines.txt
+mkdir -p photos/cat photos/dog samples
+for i in 0 1 2 3 4 5 6 7; do
+    kind=$([ $((i % 2)) = 0 ] && echo cat || echo dog)
+    millrace show "range(1).map(x => encode_jpeg(cast(ones([20, 30, 3]) * $((20 * i)).0, \"uint8\")))" |
+        sed 's/.*: "//; s/"}//' | base64 -d >photos/$kind/$i.jpg
+    cp photos/$kind/$i.jpg samples/00$i.jpg && printf %s $((i % 2)) >samples/00$i.cls
+done
+tar --sort=name -cf shard-000000.tar -C samples 000.cls 000.jpg 001.cls 001.jpg 002.cls 002.jpg 003.cls 003.jpg
+tar --sort=name -cf shard-000001.tar -C samples 004.cls 004.jpg 005.cls 005.jpg 006.cls 006.jpg 007.cls 007.jpg
 """
 PRELUDE = """#include <millrace/millrace.h>
 #include <millrace/millrace-transport.h>
@@ -115,16 +131,55 @@ class Failure(Exception):
     pass
 
 
+class Skip(Exception):
+    pass
+
+
+class Python:
+    """The interpreter that runs the Python blocks of a page."""
+
+    def __init__(self, program, folder, build):
+        self.program, self.folder, self.process = program, folder, None
+        self.environment = dict(os.environ, PYTHONPATH=f"{build}/python", PYTHONDONTWRITEBYTECODE="1")
+
+    def run(self, code, needs):
+        if not self.program:
+            raise Skip("the Python package is not built")
+        if self.process is None:
+            script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "python_blocks.py")
+            self.process = subprocess.Popen([self.program, script], cwd=self.folder, env=self.environment, text=True,
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process.stdin.write(json.dumps({"code": code, "needs": needs}) + "\n")
+        self.process.stdin.flush()
+        reply = self.process.stdout.readline()
+        if not reply:
+            status, self.process = self.process.wait(), None
+            raise Failure(f"the interpreter ended with status {status}")
+        reply = json.loads(reply)
+        if "missing" in reply:
+            raise Skip(f"{reply['missing']} is not installed")
+        if "error" in reply:
+            raise Failure(reply["error"])
+        return reply["output"]
+
+    def close(self):
+        if self.process is not None:
+            self.process.stdin.close()
+            if self.process.wait(timeout=60):
+                raise Failure(f"the interpreter ended with status {self.process.returncode}")
+
+
 def blocks_of(text):
-    """(line number, language or "", text, reason not to run it or None) of each block."""
+    """(line number, language or "", text, the mark before it: a reason not to run it, and the packages it needs)
+    of each block."""
     lines = text.splitlines()
-    i, reason = 0, None
+    i, reason, needs = 0, None, []
     while i < len(lines):
         line = lines[i]
-        mark = re.fullmatch(r"<!-- not run: (.+) -->", line)
+        mark = re.fullmatch(r"<!-- (not run|needs): (.+) -->", line)
         start, language = i + 1, ""
         if mark:
-            reason = mark[1]
+            reason, needs = (mark[2], needs) if mark[1] == "not run" else (reason, mark[2].split(", "))
             i += 1
             continue
         if line.startswith("```"):
@@ -144,11 +199,21 @@ def blocks_of(text):
                 i += 1
         else:
             if line.strip():
-                reason = None
+                reason, needs = None, []
             i += 1
             continue
-        yield start, language, "\n".join(body), reason
-        reason = None
+        yield start, language, "\n".join(body), reason, needs
+        reason, needs = None, []
+
+
+def with_outputs(blocks):
+    """The same, each with the text block that follows it if it is Python, else None."""
+    blocks = list(blocks)
+    for i, block in enumerate(blocks):
+        if block[1] == "text" and i > 0 and blocks[i - 1][1] == "python":
+            continue
+        follows = block[1] == "python" and i + 1 < len(blocks) and blocks[i + 1][1] == "text"
+        yield *block, blocks[i + 1][2] if follows else None
 
 
 def run(command, folder, program=None):
@@ -216,6 +281,19 @@ def compile_c(text, folder, build, compiler, wanted=None):
         raise Failure(output)
 
 
+def compile_cpp(text, folder, build, compiler, wanted=None):
+    path = os.path.join(folder, "block.cpp")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(text + "\n")
+    status, output = run("", folder, [compiler, "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+                                      f"-I{build}/include", f"-I{build}/generated", path, "-o", path[:-4],
+                                      f"-L{build}", f"-Wl,-rpath,{build}", "-lmillrace"])
+    if status == 0:
+        status, output = run("", folder, [path[:-4]])
+    if status or wanted not in (None, output):
+        raise Failure(output)
+
+
 def head_blocks(path):
     """The blocks of code in the first comment of a file but the SPDX line: indented after an empty line."""
     with open(path, encoding="utf-8") as source:
@@ -232,6 +310,12 @@ def run_own_op(root, folder, build, compiler):
     compile_c(OWN_OP % locals(), folder, build, compiler, wanted="3 3 1 \n" * 4)
 
 
+def run_python(python, code, needs, wanted):
+    output = python.run(code, needs)
+    if wanted is not None and output.rstrip("\n") != wanted:
+        raise Failure(f"prints\n{output}instead of\n{wanted}")
+
+
 def is_json(text):
     try:
         for line in text.splitlines():
@@ -241,12 +325,14 @@ def is_json(text):
     return True
 
 
-def try_block(language, text, folder, build, compiler):
+def try_block(language, text, folder, build, compilers):
     first = text.split(None, 1)[0] if text.strip() else ""
     if text.startswith("$ "):
         run_session(text, folder)
     elif language == "c":
-        compile_c(text, folder, build, compiler)
+        compile_c(text, folder, build, compilers[0])
+    elif language == "cpp":
+        compile_cpp(text, folder, build, compilers[1])
     elif os.path.basename(first) in PROGRAMS:
         run_commands(text, folder)
     elif is_json(text):
@@ -288,10 +374,12 @@ def check_links(root, page, text):
 
 
 def main():
-    build, compiler = os.path.abspath(sys.argv[1]), sys.argv[2]
+    build, compilers = os.path.abspath(sys.argv[1]), sys.argv[2:4]
+    interpreter, only = os.environ.get("MR_DOCS_PYTHON") or (sys.argv[4:5] or [""])[0], sys.argv[5:]
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.environ["PATH"] = build + os.pathsep + os.environ["PATH"]
     pages = ["README.md"] + sorted(os.path.relpath(p, root) for p in glob.glob(f"{root}/docs/*.md"))
+    tested = [page for page in pages if not only or page in only]
     failed, linked = 0, {"README.md"}
     with open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8") as tap:
         def test(name, work):
@@ -299,11 +387,14 @@ def main():
             try:
                 work()
                 print(f"ok - docs::{name}", file=tap)
+            except Skip as why:
+                print(f"ok - docs::{name} # SKIP {why}", file=tap)
+                print(f"SKIPPED {name}: {why}")
             except (Failure, subprocess.TimeoutExpired) as why:
                 failed += 1
                 print(f"not ok - docs::{name}", file=tap)
                 print(f"FAILED {name}: {why}")
-        for page in pages:
+        for page in tested:
             with open(os.path.join(root, page), encoding="utf-8") as source:
                 text = source.read()
             test(f"links of {page}", lambda: linked.update(check_links(root, page, text)))
@@ -311,12 +402,24 @@ def main():
                 status, output = run("set -e\n" + FIXTURES, folder)
                 if status:
                     sys.exit(f"the files that pages use could not be made:\n{output}")
-                for line, language, block, reason in blocks_of(text):
-                    if not reason:
-                        test(f"{page}:{line}", lambda: try_block(language, block, folder, build, compiler))
+                python = Python(interpreter, folder, build)
+                for line, language, block, reason, needs, output in with_outputs(blocks_of(text)):
+                    if reason:
+                        continue
+                    name = f"{page}:{line}"
+                    if language == "python":
+                        test(name, lambda: run_python(python, block, needs, output))
+                    else:
+                        test(name, lambda: try_block(language, block, folder, build, compilers))
+                test(f"Python of {page} ends", python.close)
+        if only:
+            return 1 if failed else 0
 
         with tempfile.TemporaryDirectory(prefix="millrace-docs-") as folder:
-            test("the op in the headers runs", lambda: run_own_op(root, folder, build, compiler))
+            test("the op in the headers runs", lambda: run_own_op(root, folder, build, compilers[0]))
+            program = "\n\n".join(head_blocks(f"{root}/cmake/millrace.hpp.in"))
+            test("the program in millrace.hpp runs", lambda: compile_cpp(
+                program, folder, build, compilers[1], wanted="".join(f"{i}\n" for i in range(10))))
 
         def page_is_what_the_table_says(page, *command):
             status, printed = run("", root, ["millrace", *command])

@@ -106,6 +106,11 @@ cmake -S "$MR_SOURCE/examples/own_op" -B "$tmp/own_op" -DCMAKE_PREFIX_PATH="$pre
     >"$tmp/log" 2>&1 && cmake --build "$tmp/own_op" >>"$tmp/log" 2>&1 || { cat "$tmp/log"; exit 1; }
 [ "$("$prefix/bin/millrace" show --load "$tmp/own_op/own_op.so" 'range(5).every(2)' | tr '\n' ' ')" = "0 2 4 " ]
 pass "find_package, an op of one's own"
+cmake -S "$MR_SOURCE/examples/cpp" -B "$tmp/cpp" -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$cxx" \
+    >"$tmp/log" 2>&1 && cmake --build "$tmp/cpp" >>"$tmp/log" 2>&1 || { cat "$tmp/log"; exit 1; }
+[ "$("$prefix/bin/millrace" show --load "$tmp/cpp/own_op.so" 'range(4).recent(2)' | tr '\n' ' ')" = "[0] [0, 1] [1, 2] [2, 3] " ]
+[ "$("$tmp/cpp/resume" | tr -d ' \n' | wc -c)" = 30 ]
+pass "find_package, an op and a program in C++"
 
 PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name millrace.pc)")
 export PKG_CONFIG_PATH
@@ -129,6 +134,11 @@ pass "pkg-config, static"
     "$MR_SOURCE/examples/own_op/own_op.c" -o "$tmp/own_op.so" $(pkg-config --libs millrace)
 [ "$(LD_LIBRARY_PATH=$libdir "$prefix/bin/millrace" show --load "$tmp/own_op.so" 'range(5).every(2)' | tr '\n' ' ')" = "0 2 4 " ]
 pass "pkg-config, an op of one's own"
+# shellcheck disable=SC2046
+"$cxx" -std=c++17 -Wall -Wextra -Wpedantic -Werror -shared -fPIC $(pkg-config --cflags millrace) \
+    "$MR_SOURCE/examples/cpp/own_op.cpp" -o "$tmp/own_op_cpp.so" $(pkg-config --libs millrace)
+[ "$(LD_LIBRARY_PATH=$libdir "$prefix/bin/millrace" show --load "$tmp/own_op_cpp.so" 'range(3).recent(1)' | tr '\n' ' ')" = "[0] [1] [2] " ]
+pass "pkg-config, an op in C++"
 # shellcheck disable=SC2046
 "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags millrace-transport) "$here/outside/service.c" \
     -o "$tmp/pc-service" $(pkg-config --libs millrace-transport)

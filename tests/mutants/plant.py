@@ -190,6 +190,8 @@ def targets_of(tests):
             out |= {"millrace-cuda", "cuda-double", "test_trainer_device"}
         elif test.startswith("fuzz_"):
             out.add(test)
+        elif test == "cpp":
+            out |= {"millrace", "millrace-shared"}
         elif test in ("known", "known_identities", "oracle", "held") or test.endswith("_sh"):
             out |= {"millrace", "oracle_held"}
             if "trainer" in test or "cli" in test:

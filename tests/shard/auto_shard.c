@@ -3,6 +3,7 @@
 #include "shard/passes/auto_shard.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "tests/draws.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 
@@ -268,23 +269,26 @@ MR_TEST(random_ops_get_the_jobs_seed)
     mr_status st;
     mr_dataset *ds = mr_test_graph("range(9).shuffle(3).map(x => x).shuffle(4, seed=8).shuffle(5)");
     mr_dataset *a = NULL, *b = NULL, *c = NULL;
-    char *text[3];
+    char draws[3][256] = {"", "", ""}, *text;
     mr_explanation e = {0};
     mr_ok(mr_seed_random_ops(ds, 1, &a, &e, &st), &st);
-    mr_ok(mr_seed_random_ops(ds, 1, &b, NULL, &st), &st);
+    mr_ok(mr_seed_random_ops(a, 5, &b, NULL, &st), &st); /* has one already */
     mr_ok(mr_seed_random_ops(ds, 2, &c, NULL, &st), &st);
-    mr_ok(mr_dataset_to_text(a, &text[0], &st), &st);
-    mr_ok(mr_dataset_to_text(b, &text[1], &st), &st);
-    mr_ok(mr_dataset_to_text(c, &text[2], &st), &st);
-    mr_eq_str(text[0], text[1]);
-    mr_check(strcmp(text[0], text[2]) != 0);
-    mr_has_str(text[0], "shuffle(3, ");
-    mr_has_str(text[0], "shuffle(4, seed=8)");
-    mr_has_str(text[0], "shuffle(5, ");
+    mr_test_draws(a, draws[0], sizeof draws[0]);
+    mr_test_draws(b, draws[1], sizeof draws[1]);
+    mr_test_draws(c, draws[2], sizeof draws[2]);
+    mr_eq_str(draws[0], draws[1]);
+    mr_check(strcmp(draws[0], draws[2]) != 0);
+    unsigned long long place[2], seed[2];
+    mr_eq_i64(sscanf(draws[0], "shuffle:%llx:%llu shuffle:%llx:%llu", &place[0], &seed[0],
+                     &place[1], &seed[1]),
+              4);
+    mr_check(seed[0] == 1 && seed[1] == 1 && place[0] != place[1]);
+    mr_ok(mr_dataset_to_text(a, &text, &st), &st);
+    mr_eq_str(text, "range(9).shuffle(3).map(x => x).shuffle(4, seed=8).shuffle(5)");
+    mr_free(text);
     mr_eq_u64(e.n, 2);
     mr_has_str(decisions(&e), "the job's seed 1");
-    for (int i = 0; i < 3; i++)
-        mr_free(text[i]);
     mr_explanation_reset(&e);
     mr_dataset_unref(a);
     mr_dataset_unref(b);

@@ -375,6 +375,39 @@ MR_TEST(positions_of_other_jobs_are_refused)
     mr_free(bytes);
 }
 
+MR_TEST(positions_of_another_seed_are_refused_where_it_is_drawn_from)
+{
+    static const struct {
+        const char *expr;
+        mr_code with_seed_2, without;
+    } cases[] = {{"range(22).shuffle(5).batch(8)", MR_INVALID_ARGUMENT, MR_INVALID_ARGUMENT},
+                 {"range(22).shuffle(5, seed=3).batch(8)", MR_OK, MR_OK},
+                 {"range(22).batch(8)", MR_OK, MR_OK}};
+    const mr_dist_iterator_opts run = {.run = {.positions = true}};
+    mr_status st;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        void *bytes = NULL;
+        size_t size = 0;
+        mr_distribute_opts o = {.replicas = 2, .has_seed = true, .seed = 1};
+        mr_test_context("%s", cases[i].expr);
+        job j = open_job(cases[i].expr, false, &o, &run);
+        mr_ok(mr_dist_iterator_save(j.it, &bytes, &size, &st), &st);
+        mr_ok(mr_dist_iterator_restore(j.it, bytes, size, &st), &st);
+        close_job(&j);
+        o.seed = 2;
+        j = open_job(cases[i].expr, false, &o, &run);
+        mr_code_is(mr_dist_iterator_restore(j.it, bytes, size, &st), cases[i].with_seed_2, &st);
+        if (cases[i].with_seed_2 != MR_OK)
+            mr_has_str(st.message, "seed 1");
+        close_job(&j);
+        o.has_seed = false;
+        j = open_job(cases[i].expr, false, &o, &run);
+        mr_code_is(mr_dist_iterator_restore(j.it, bytes, size, &st), cases[i].without, &st);
+        close_job(&j);
+        mr_free(bytes);
+    }
+}
+
 /* ---- slots ---- */
 
 MR_TEST(slots_are_filled_or_left_alone)

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "shard/passes/auto_shard.h"
+#include "tests/draws.h"
 #include "tests/harness.h"
 
 MR_ONE_THREAD;
@@ -72,32 +74,50 @@ MR_TEST(shard_goes_as_near_to_the_sources_as_ops_allow)
     }
 }
 
-MR_TEST(seeds_below_the_cut_are_equal_in_all_streams)
+/* What the ops of a stream of two draw from. */
+static void draws_of(const char *text, int64_t stream, char *buf, size_t size, uint64_t *run_seed)
 {
+    mr_status st;
+    mr_dataset *ds = mr_test_graph(text), *made = NULL;
+    const mr_stream_cut_opts o = {.streams = 2, .stream = stream, .seed = 7};
+    mr_ok(mr_cut_stream(ds, &o, &made, run_seed, NULL, &st), &st);
+    buf[0] = 0;
+    mr_test_draws(made, buf, size);
+    mr_dataset_unref(made);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(what_is_below_the_cut_draws_the_same_in_all_streams)
+{
+    static const char text[] = "range(9).shuffle(3).take(4).shuffle(2)";
+    char a[256], b[256], whole[256] = "";
     uint64_t seed[2];
-    char *a = cut("range(9).shuffle(3).take(4).shuffle(2)", 2, 0, &seed[0], NULL);
-    char *b = cut("range(9).shuffle(3).take(4).shuffle(2)", 2, 1, &seed[1], NULL);
-    size_t below = (size_t)(strstr(a, ".take") - a);
-    mr_check(strncmp(a, b, below) == 0);
-    mr_check(strstr(a, "shuffle(3, seed=") != NULL);
-    mr_check(strcmp(strstr(a, ".shuffle(2"), strstr(b, ".shuffle(2")) != 0);
+    mr_status st;
+    draws_of(text, 0, a, sizeof a, &seed[0]);
+    draws_of(text, 1, b, sizeof b, &seed[1]);
+    char *below_a = strrchr(a, 's'), *below_b = strrchr(b, 's');
+    mr_eq_str(below_a, below_b);
+    mr_check(strncmp(a, b, (size_t)(below_a - a)) != 0);
     mr_check(seed[0] != seed[1]); /* nothing below the cut has a function */
-    mr_free(a);
-    mr_free(b);
-    a = cut("range(9).flat_map(x => range(x).shuffle(3)).take(4)", 2, 0, &seed[0], NULL);
-    b = cut("range(9).flat_map(x => range(x).shuffle(3)).take(4)", 2, 1, &seed[1], NULL);
+    /* The same as in the graph that is not cut. */
+    mr_dataset *ds = mr_test_graph(text), *seeded = NULL;
+    mr_ok(mr_seed_random_ops(ds, 7, &seeded, NULL, &st), &st);
+    mr_test_draws(seeded, whole, sizeof whole);
+    mr_eq_str(strrchr(whole, 's'), below_a);
+    mr_dataset_unref(seeded);
+    mr_dataset_unref(ds);
+    draws_of("range(9).flat_map(x => range(x).shuffle(3)).take(4)", 0, a, sizeof a, &seed[0]);
+    draws_of("range(9).flat_map(x => range(x).shuffle(3)).take(4)", 1, b, sizeof b, &seed[1]);
     mr_check(seed[0] == seed[1]);
-    mr_free(a);
-    mr_free(b);
-    a = cut("range(9).shuffle(3, seed=5)", 2, 1, NULL, NULL);
-    mr_eq_str(a, "range(9).shard(2, 1).shuffle(3, seed=5)");
-    mr_free(a);
-    /* each cut has seeds of its own */
-    a = cut("range(9).shuffle(3).take(4).concatenate(range(9).shuffle(3).take(4))", 2, 0, NULL,
-            NULL);
-    const char *first = strstr(a, "seed="), *second = first ? strstr(first + 1, "seed=") : NULL;
-    mr_check(first && second && strtoll(first + 5, NULL, 10) != strtoll(second + 5, NULL, 10));
-    mr_free(a);
+    draws_of("range(9).shuffle(3, seed=5)", 1, a, sizeof a, NULL);
+    mr_eq_str(a, "");
+    /* each place draws differently */
+    draws_of("range(9).shuffle(3).take(4).concatenate(range(9).shuffle(3).take(4))", 0, a, sizeof a,
+             NULL);
+    unsigned long long place[2], of[2];
+    mr_eq_i64(
+        sscanf(a, "shuffle:%llx:%llu shuffle:%llx:%llu", &place[0], &of[0], &place[1], &of[1]), 4);
+    mr_check(place[0] != place[1]);
 }
 
 MR_TEST(streams_are_8_or_as_many_as_files)

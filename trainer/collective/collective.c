@@ -9,6 +9,7 @@
 #include <string.h>
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "trainer/collective/collective_host.h"
 #include "trainer/collective/collective_impl.h"
 #include "trainer/collective/collective_processes.h"
@@ -73,7 +74,7 @@ struct mr_collective {
 };
 
 /* The engines of the library come first. */
-static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
+static mr__lock engines_lock = MR__LOCK_FREE;
 static const mr_collective_backend *engines[MAX_ENGINES] = {&mr__collective_one_device,
                                                             &mr__collective_local};
 static size_t n_engines = 2, n_from_modules;
@@ -103,12 +104,12 @@ static size_t list_engines(const mr_collective_backend *out[MAX_ENGINES])
     const mr_collective_backend *b;
     mr_status refused;
     mr_code rc = MR_OK;
-    pthread_mutex_lock(&engines_lock);
+    mr__lock_take(&engines_lock);
     for (; rc == MR_OK && (b = mr__module_engine(n_from_modules)); n_from_modules++)
         rc = add_engine(b, &refused);
     size_t n = n_engines;
     memcpy(out, engines, sizeof engines);
-    pthread_mutex_unlock(&engines_lock);
+    mr__lock_release(&engines_lock);
     if (rc != MR_OK)
         mr_log(MR_LOG_WARNING, "%s", refused.message);
     return n;
@@ -118,9 +119,9 @@ mr_code mr_collective_backend_register(const mr_collective_backend *b, mr_status
 {
     const mr_collective_backend *before[MAX_ENGINES];
     list_engines(before); /* those of modules come before it */
-    pthread_mutex_lock(&engines_lock);
+    mr__lock_take(&engines_lock);
     mr_code rc = add_engine(b, st);
-    pthread_mutex_unlock(&engines_lock);
+    mr__lock_release(&engines_lock);
     return rc;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "trainer/builtins.h"
 #include "trainer/device/device_modules_impl.h"
 #include "trainer/device/math.h"
@@ -17,13 +18,15 @@ struct mr_device {
     const mr_device_backend *b;
     void *self;
     char name[MAX_NAME];
+    unsigned forks; /* mr__forks() of the process that opened it */
 };
 struct mr_event {
     const mr_device_backend *b;
+    const mr_device *device;
     void *self;
 };
 
-static pthread_mutex_t kinds_lock = PTHREAD_MUTEX_INITIALIZER;
+static mr__lock kinds_lock = MR__LOCK_FREE;
 static const mr_device_backend *registered[MAX_KINDS];
 static size_t n_registered;
 
@@ -40,9 +43,9 @@ static size_t list_locked(const mr_device_backend *out[MAX_KINDS])
 
 static size_t list_kinds(const mr_device_backend *out[MAX_KINDS])
 {
-    pthread_mutex_lock(&kinds_lock);
+    mr__lock_take(&kinds_lock);
     size_t n = list_locked(out);
-    pthread_mutex_unlock(&kinds_lock);
+    mr__lock_release(&kinds_lock);
     return n;
 }
 
@@ -69,7 +72,7 @@ mr_code mr_device_backend_register(const mr_device_backend *b, mr_status *st)
                        "device module '%s' lacks a function that the interface needs", b->kind);
     const mr_device_backend *kinds[MAX_KINDS];
     mr_code rc = MR_OK;
-    pthread_mutex_lock(&kinds_lock);
+    mr__lock_take(&kinds_lock);
     size_t n = list_locked(kinds);
     for (size_t i = 0; i < n && rc == MR_OK; i++)
         if (strcmp(kinds[i]->kind, b->kind) == 0)
@@ -78,7 +81,7 @@ mr_code mr_device_backend_register(const mr_device_backend *b, mr_status *st)
         rc = mr_fail(st, MR_RESOURCE_EXHAUSTED, "at most %d kinds of devices", MAX_KINDS);
     if (rc == MR_OK)
         registered[n_registered++] = b;
-    pthread_mutex_unlock(&kinds_lock);
+    mr__lock_release(&kinds_lock);
     return rc;
 }
 
@@ -196,6 +199,7 @@ mr_code mr_device_open(mr_device **out, const char *name, mr_status *st)
     if (!d)
         return mr_fail_memory(st, sizeof *d, "a device");
     d->b = b;
+    d->forks = mr__forks();
     snprintf(d->name, sizeof d->name, "%.*s:%zu", (int)len, name, index);
     mr_code rc = b->open(index, &d->self, st);
     if (rc != MR_OK) {
@@ -206,9 +210,20 @@ mr_code mr_device_open(mr_device **out, const char *name, mr_status *st)
     return MR_OK;
 }
 
+/* In a forked child the threads of the streams do not exist, and other back ends do not work. */
+static bool is_here(const mr_device *d)
+{
+    return d->forks == mr__forks();
+}
+
+static mr_code check_process(const mr_device *d, mr_status *st)
+{
+    return mr__check_process(d->forks, "the device", st);
+}
+
 void mr_device_close(mr_device *d)
 {
-    if (!d)
+    if (!d || !is_here(d))
         return;
     d->b->close(d->self);
     mr_free(d);
@@ -242,6 +257,7 @@ const mr_math_table *mr_device_math(const mr_device *d)
 
 mr_code mr_device_alloc(mr_device *d, mr_memory kind, size_t bytes, void **out, mr_status *st)
 {
+    MR_TRY(check_process(d, st));
     mr__span *span = mr__span_begin(MR_SPAN_SYNC, "memory_alloc");
     mr_code rc = d->b->memory_alloc(d->self, kind, bytes, NULL, out, st);
     mr__span_end(span);
@@ -250,7 +266,7 @@ mr_code mr_device_alloc(mr_device *d, mr_memory kind, size_t bytes, void **out, 
 
 void mr_device_free(mr_device *d, mr_memory kind, void *p)
 {
-    if (!p)
+    if (!p || !is_here(d))
         return;
     mr__span *span = mr__span_begin(MR_SPAN_SYNC, "memory_free");
     d->b->memory_free(d->self, kind, p, NULL);
@@ -259,6 +275,7 @@ void mr_device_free(mr_device *d, mr_memory kind, void *p)
 
 mr_code mr_stream_new(mr_stream **out, mr_device *d, mr_stream_kind kind, mr_status *st)
 {
+    MR_TRY(check_process(d, st));
     mr_stream *s = mr_calloc(1, sizeof *s);
     if (!s)
         return mr_fail_memory(st, sizeof *s, "a stream");
@@ -275,7 +292,7 @@ mr_code mr_stream_new(mr_stream **out, mr_device *d, mr_stream_kind kind, mr_sta
 
 void mr_stream_free(mr_stream *s)
 {
-    if (!s)
+    if (!s || !is_here(s->device))
         return;
     mr__span *span = mr__span_begin(MR_SPAN_SYNC, "stream_free");
     s->backend->stream_free(s->self);
@@ -285,10 +302,12 @@ void mr_stream_free(mr_stream *s)
 
 mr_code mr_event_new(mr_event **out, mr_device *d, mr_status *st)
 {
+    MR_TRY(check_process(d, st));
     mr_event *e = mr_calloc(1, sizeof *e);
     if (!e)
         return mr_fail_memory(st, sizeof *e, "an event");
     e->b = d->b;
+    e->device = d;
     mr_code rc = d->b->event_new(d->self, &e->self, st);
     if (rc != MR_OK) {
         mr_free(e);
@@ -300,7 +319,7 @@ mr_code mr_event_new(mr_event **out, mr_device *d, mr_status *st)
 
 void mr_event_free(mr_event *e)
 {
-    if (!e)
+    if (!e || !is_here(e->device))
         return;
     e->b->event_free(e->self);
     mr_free(e);
@@ -308,33 +327,38 @@ void mr_event_free(mr_event *e)
 
 mr_code mr_stream_alloc(mr_stream *s, size_t bytes, void **out, mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     return s->backend->memory_alloc(s->device->self, MR_MEMORY_DEVICE, bytes, s->self, out, st);
 }
 
 void mr_stream_release(mr_stream *s, void *p)
 {
-    if (p)
+    if (p && is_here(s->device))
         s->backend->memory_free(s->device->self, MR_MEMORY_DEVICE, p, s->self);
 }
 
 mr_code mr_stream_copy(mr_stream *s, void *dst, const void *src, size_t bytes, mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     return bytes > 0 ? s->backend->copy(s->self, dst, src, bytes, st) : MR_OK;
 }
 
 mr_code mr_stream_set(mr_stream *s, void *dst, int byte, size_t bytes, mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     return bytes > 0 ? s->backend->set(s->self, dst, byte, bytes, st) : MR_OK;
 }
 
 mr_code mr_stream_host_call(mr_stream *s, mr_stream_fn fn, void *ctx, mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     return s->backend->host_call(s->self, fn, ctx, st);
 }
 
 mr_code mr_stream_launch(mr_stream *s, mr_kernel_fn fn, const void *args, size_t size,
                          mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     if (!s->backend->launch)
         return mr_fail(st, MR_UNIMPLEMENTED,
                        "host functions cannot run as kernels on %s; launch device kernels on "
@@ -345,16 +369,19 @@ mr_code mr_stream_launch(mr_stream *s, mr_kernel_fn fn, const void *args, size_t
 
 mr_code mr_stream_record(mr_stream *s, mr_event *e, mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     return s->backend->record(s->self, e->self, st);
 }
 
 mr_code mr_stream_wait(mr_stream *s, mr_event *e, mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     return s->backend->wait(s->self, e->self, st);
 }
 
 mr_code mr_stream_synchronize(mr_stream *s, mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     mr__span *span = mr__span_begin(MR_SPAN_SYNC, "stream_synchronize");
     mr_code rc = s->backend->stream_synchronize(s->self, st);
     mr__span_end(span);
@@ -363,12 +390,13 @@ mr_code mr_stream_synchronize(mr_stream *s, mr_status *st)
 
 mr_code mr_stream_status(mr_stream *s, mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     return s->backend->stream_status(s->self, st);
 }
 
 void mr_stream_flush(mr_stream *s)
 {
-    if (s->backend->flush)
+    if (s->backend->flush && is_here(s->device))
         s->backend->flush(s->self);
 }
 
@@ -379,16 +407,19 @@ void *mr_stream_native(mr_stream *s)
 
 mr_code mr_stream_repeat_begin(mr_stream *s, uint64_t key, mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     return s->backend->repeat_begin ? s->backend->repeat_begin(s->self, key, st) : MR_OK;
 }
 
 mr_code mr_stream_repeat_end(mr_stream *s, mr_status *st)
 {
+    MR_TRY(check_process(s->device, st));
     return s->backend->repeat_end ? s->backend->repeat_end(s->self, st) : MR_OK;
 }
 
 mr_code mr_event_synchronize(mr_event *e, mr_status *st)
 {
+    MR_TRY(check_process(e->device, st));
     mr__span *span = mr__span_begin(MR_SPAN_SYNC, "event_synchronize");
     mr_code rc = e->b->event_synchronize(e->self, st);
     mr__span_end(span);
@@ -397,5 +428,5 @@ mr_code mr_event_synchronize(mr_event *e, mr_status *st)
 
 bool mr_event_done(mr_event *e)
 {
-    return e->b->event_done(e->self);
+    return !is_here(e->device) || e->b->event_done(e->self);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "trainer/device/device_modules_impl.h"
 
 static void log_text(mr_log_level level, const char *message)
@@ -28,15 +29,15 @@ static const mr_module_host host = {
 
 /* Engines of loaded modules, which collective.c fetches: devices do not depend on it. */
 enum { MAX_ENGINES = 16 };
-static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
+static mr__lock engines_lock = MR__LOCK_FREE;
 static const struct mr_collective_backend *engines[MAX_ENGINES];
 static size_t n_engines;
 
 const struct mr_collective_backend *mr__module_engine(size_t i)
 {
-    pthread_mutex_lock(&engines_lock);
+    mr__lock_take(&engines_lock);
     const struct mr_collective_backend *b = i < n_engines ? engines[i] : NULL;
-    pthread_mutex_unlock(&engines_lock);
+    mr__lock_release(&engines_lock);
     return b;
 }
 
@@ -48,10 +49,10 @@ static mr_code take(const mr_module *m, const char *path, mr_status *st)
                        "the program",
                        path);
     MR_TRY(mr_device_backend_register(m->devices, st));
-    pthread_mutex_lock(&engines_lock);
+    mr__lock_take(&engines_lock);
     if (m->collective && n_engines < MAX_ENGINES)
         engines[n_engines++] = m->collective;
-    pthread_mutex_unlock(&engines_lock);
+    mr__lock_release(&engines_lock);
     return MR_OK;
 }
 

@@ -672,6 +672,7 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     mr_fit_result made = {0};
     mr_dataset *own, *weighed = NULL;
     MR_TRY(check_opts(x.run.opts, st));
+    MR_TRY(mr__strategy_ready(s, st));
     if (x.run.opts->n_class_weights > 0 && mr_model_n_outputs(m) > 1)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "class weights are for models with one output; use sample weights");
@@ -707,6 +708,7 @@ mr_code mr_evaluate(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss,
     mr__fit_loop x = {.run = {.s = s, .m = m, .loss = loss, .opts = opts ? opts : &none}};
     mr_fit_result made = {0};
     MR_TRY(check_opts(x.run.opts, st));
+    MR_TRY(mr__strategy_ready(s, st));
     mr_code rc = evaluate(&x, ds, &made, st);
     if (rc == MR_OK && result)
         *result = made;
@@ -771,6 +773,7 @@ mr_code mr_predict(mr_strategy *s, mr_model *m, mr_dataset *ds,
     all.auto_shard = MR_SHARD_DATA;
     mr__run x = {.s = s, .m = m, .opts = &all};
     MR_TRY(check_opts(x.opts, st));
+    MR_TRY(mr__strategy_ready(s, st));
     mr_code rc = mr__run_open(&x, ds, st);
     if (rc == MR_OK)
         rc = predict(&x, &(receiver){fn, ctx}, st);

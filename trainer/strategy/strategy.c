@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "trainer/collective/collective_ring.h"
 #include "trainer/device/spin.h"
 #include "trainer/strategy/strategy_impl.h"
@@ -39,6 +40,7 @@ typedef struct undo {
 
 struct mr_strategy {
     mr__strategy_kind kind;
+    unsigned forks;  /* mr__forks() of the process that opened it */
     uint64_t serial; /* the default strategy's is 0 */
     size_t n;
     mr_replica *replicas;
@@ -78,7 +80,7 @@ static mr_strategy the_default = {.kind = MR__DEFAULT,
                                   .lock = PTHREAD_MUTEX_INITIALIZER,
                                   .moved = PTHREAD_COND_INITIALIZER,
                                   .ended = PTHREAD_COND_INITIALIZER};
-static pthread_mutex_t default_lock = PTHREAD_MUTEX_INITIALIZER;
+static mr__lock default_lock = MR__LOCK_FREE;
 static bool default_is_open;
 
 uint64_t mr__next_serial(void)
@@ -304,6 +306,7 @@ static mr_code new_strategy(mr_strategy **out, mr__strategy_kind kind, const mr_
     pthread_cond_init(&s->moved, NULL);
     pthread_cond_init(&s->ended, NULL);
     s->kind = kind;
+    s->forks = mr__forks();
     s->serial = mr__next_serial();
     s->n = l.n;
     s->replicas = mr_calloc(s->n, sizeof *s->replicas);
@@ -390,8 +393,19 @@ mr_code mr__strategy_ready(mr_strategy *s, mr_status *st)
 {
     mr_code rc = MR_OK;
     if (s != &the_default)
-        return MR_OK;
-    pthread_mutex_lock(&default_lock);
+        return mr__check_process(s->forks, "the strategy", st);
+    mr__lock_take(&default_lock);
+    if (s->forks != mr__forks()) { /* what the parent opened remains its own */
+        default_replica = (mr_replica){0};
+        s->collective = NULL;
+        s->fn = NULL;
+        s->busy = 0;
+        mr__spinning_lock_init(&s->lock);
+        pthread_cond_init(&s->moved, NULL);
+        pthread_cond_init(&s->ended, NULL);
+        s->forks = mr__forks();
+        default_is_open = false;
+    }
     if (!default_is_open) {
         mr__device_names l = {.n = 0};
         mr__devices_of(&l, &(mr_strategy_opts){.num_replicas = 1});
@@ -400,13 +414,13 @@ mr_code mr__strategy_ready(mr_strategy *s, mr_status *st)
             close_all(s);
         default_is_open = rc == MR_OK;
     }
-    pthread_mutex_unlock(&default_lock);
+    mr__lock_release(&default_lock);
     return rc;
 }
 
 void mr_strategy_free(mr_strategy *s)
 {
-    if (!s || s == &the_default)
+    if (!s || s == &the_default || s->forks != mr__forks()) /* the parent's threads */
         return;
     if (s->remote.self)
         s->remote.close(s->remote.self);
@@ -456,7 +470,7 @@ void mr__strategy_set_remote(mr_strategy *s, const mr__remote_job *job)
 
 void mr__strategy_pause(mr_strategy *s)
 {
-    if (s->remote.self)
+    if (s->remote.self && s->forks == mr__forks())
         s->remote.failed(s->remote.self);
 }
 
@@ -492,7 +506,7 @@ const char *mr_strategy_communication(const mr_strategy *s)
 void mr_strategy_abandon(mr_strategy *s, const mr_status *why)
 {
     mr__strategy_pause(s);
-    if (s->world)
+    if (s->world && s->forks == mr__forks())
         mr__world_abort(s->world, why, false);
 }
 
@@ -639,10 +653,10 @@ static mr_code start(mr_strategy *s, mr_step_fn fn, void *ctx, bool first_called
     if (here)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "run was called inside a step; call it between steps");
+    MR_TRY(mr__strategy_ready(s, st));
     if (s->fn)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a step is under way; join it before starting the next");
-    MR_TRY(mr__strategy_ready(s, st));
     if (!first_called && !s->replicas[0].has_thread)
         MR_TRY(start_thread(&s->replicas[0], st));
     pthread_mutex_lock(&s->lock);
@@ -706,6 +720,7 @@ static void drop_undos(mr_strategy *s, uint64_t step)
 mr_code mr__strategy_submitted(mr_strategy *s, mr_status *st)
 {
     const mr_replica *bad = NULL;
+    MR_TRY(mr__strategy_ready(s, st));
     if (!s->fn)
         return mr_fail(st, MR_FAILED_PRECONDITION, "no step is under way");
     uint64_t busy;
@@ -764,6 +779,7 @@ static mr_code end_step(mr_strategy *s, mr_status *st)
 
 mr_code mr_strategy_join(mr_strategy *s, mr_status *st)
 {
+    MR_TRY(mr__strategy_ready(s, st));
     mr_code rc = mr__strategy_submitted(s, st);
     if (rc == MR_OK)
         return end_step(s, st);

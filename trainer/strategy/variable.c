@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/device/tensor.h"
 #include "trainer/strategy/variable_impl.h"
@@ -17,7 +18,7 @@ typedef struct keeper {
 } keeper;
 
 /* Guards the keepers of all variables: replicas of a step may add them at the same time. */
-static pthread_mutex_t keepers_lock = PTHREAD_MUTEX_INITIALIZER;
+static mr__lock keepers_lock = MR__LOCK_FREE;
 
 enum { SHOWN = 8, LINE = 256 }; /* for mr_variable_to_text: values and bytes per copy */
 
@@ -157,23 +158,23 @@ mr_code mr__variable_keep(mr_variable *v, void (*forget)(void *ctx, mr_variable 
     keeper *k = mr_malloc(sizeof *k);
     if (!k)
         return mr_fail_memory(st, sizeof *k, "a variable's keepers");
-    pthread_mutex_lock(&keepers_lock);
+    mr__lock_take(&keepers_lock);
     *k = (keeper){v->keepers, forget, ctx};
     v->keepers = k;
-    pthread_mutex_unlock(&keepers_lock);
+    mr__lock_release(&keepers_lock);
     return MR_OK;
 }
 
 void mr__variable_unkeep(mr_variable *v, const void *ctx)
 {
-    pthread_mutex_lock(&keepers_lock);
+    mr__lock_take(&keepers_lock);
     keeper **at = &v->keepers;
     while (*at && (*at)->ctx != ctx)
         at = &(*at)->next;
     keeper *k = *at;
     if (k)
         *at = k->next;
-    pthread_mutex_unlock(&keepers_lock);
+    mr__lock_release(&keepers_lock);
     mr_free(k);
 }
 

@@ -9,6 +9,7 @@
 
 #include "pipeline/files/glob.h"
 #include "pipeline/formats/shards/data_files.h"
+#include "pipeline/graph/origin_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
@@ -162,6 +163,7 @@ mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **ou
     job.consumers = opts->consumers;
     job.seed = opts->seed;
     job.function_seed = opts->function_seed;
+    job.place = opts->place;
     job.repetition = opts->repetition;
     job.match = (char *)opts->match;
     job.directory = directory;
@@ -423,6 +425,7 @@ static mr_dataset *names_as_data(mr_dataset *ds, const char **v, size_t n)
             }
             const mr_shuffle_opts o = {.seed = seed.i, .has_seed = seed.kind == MR_V_INT};
             names = mr_shuffle(names, ALL_NAMES, &o);
+            mr__dataset_set_origin(names, mr__dataset_origin(ds));
             break;
         }
     mr_value_reset(&on);
@@ -472,9 +475,12 @@ static mr_code put_lists(const Mr__Wire__Job *job, bool data, mr_dataset *ds, mr
  * cut: a shard goes after them, even if they shuffle. */
 static mr_code graph_of(const Mr__Wire__Job *job, mr_dataset **out, mr_status *st)
 {
-    mr_dataset *ds = NULL;
+    mr_dataset *ds = NULL, *placed = NULL;
     MR_TRY(mr_dataset_from_proto(job->graph.data, job->graph.len, &ds, st));
-    return put_lists(job, false, ds, out, st);
+    mr_code rc =
+        mr__dataset_settle(ds, job->place ? job->place : MR__PLACE_ROOT, NULL, &placed, st);
+    mr_dataset_unref(ds);
+    return rc == MR_OK ? put_lists(job, false, placed, out, st) : rc;
 }
 
 /* The number of names that a source of names yields, by the lists of the job ctx. */

@@ -19,6 +19,7 @@ typedef struct mr__job_opts {
     uint32_t block_length, consumers;
     uint64_t seed, repetition;
     uint64_t function_seed;
+    uint64_t place; /* of the graph in that of the client (mr__iter_place) */
     const char *match;
     bool of_service;       /* workers in other processes run it */
     const char *directory; /* of relative file names; NULL: that of this thread's iterator, or the

@@ -675,9 +675,9 @@ static mr_code load_views(mr__arrow_loader *l, const batch *b, size_t i, size_t 
 /* ---- columns ---- */
 
 /* Marks the uneven rows, unless they have a null. */
-static mr_code mark_uneven(const bool *uneven, size_t rows, uint32_t **flaws, mr_status *st)
+static mr_code mark_uneven(const uint8_t *uneven, size_t rows, uint32_t **flaws, mr_status *st)
 {
-    if (rows == 0 || !memchr(uneven, true, rows))
+    if (rows == 0 || !memchr(uneven, MR__ARROW_ROW_UNEVEN, rows))
         return MR_OK;
     MR_TRY(need_nulls(flaws, rows, st));
     for (size_t r = 0; r < rows; r++)
@@ -694,7 +694,7 @@ static mr_code load_values(mr__arrow_loader *l, const mr__arrow_way *way, size_t
     enum { EVEN = 2 }; /* lists to this depth may have any lengths */
     const mr__arrow_schema *s = l->schema;
     size_t column = way->fields[0];
-    bool *uneven = NULL;
+    uint8_t *uneven = NULL;
     uint32_t *flaws = NULL;
     MR_TRY(check_way(s, l->v, way, (int64_t)rows, false, st));
     MR_TRY(widen(l, mr__arrow_way_end(way), keeper, st));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reader of lines of text files. */
+#include <string.h>
+
 #include "pipeline/formats/text/byte_order_mark.h"
 #include "pipeline/formats/text/line_ends.h"
 
@@ -7,7 +9,42 @@ typedef struct text_line_reader {
     mr_reader base;
     bool tail;      /* the window reaches to the end of the file */
     size_t typical; /* bytes of a line in the last call; 0: unknown */
+    const mr_buffer
+        *chunk; /* the one that has an origin, for the window with this base and offset */
+    const uint8_t *start;
+    int64_t offset;
 } text_line_reader;
+
+/* Counted without finding each line: errors of many lines may ask for it. */
+static const void *line_of(const void *at, const void *p, int64_t *n)
+{
+    const char *first = at, *of = p, *begin = p;
+    int64_t ends = 0;
+    for (const char *s = first; s < of; s++)
+        ends += (*s == '\n') | ((*s == '\r') & (s[1] != '\n'));
+    while (begin > first && begin[-1] != '\n' && (begin[-1] != '\r' || *begin == '\n'))
+        begin--;
+    *n = ends;
+    return begin;
+}
+
+/* Sets the origin of the lines on the chunk, from the first line of a window: no other holder has
+ * the chunk yet. */
+static void set_origin(text_line_reader *t, const uint8_t *first)
+{
+    const mr__byte_stream *in = &t->base.in;
+    if (t->chunk == in->chunk && t->start == in->base && t->offset == in->offset)
+        return;
+    t->chunk = in->chunk;
+    t->start = in->base;
+    t->offset = in->offset;
+    const mr_origin o = {.path = t->base.path,
+                         .at = first,
+                         .offset = mr__byte_stream_offset(in) - (in->at - first),
+                         .record = t->base.record,
+                         .record_of = line_of};
+    mr_buffer_set_origin(in->chunk, &o);
+}
 
 /* Splits lines of the window, up to max_rows and max_bytes. */
 static size_t split(text_line_reader *t, mr_bytes *views, size_t max_rows, size_t max_bytes)
@@ -36,6 +73,15 @@ static bool has_line(const text_line_reader *t)
                        mr__whole_line_end((const char *)in->at, (const char *)in->end, &feed));
 }
 
+static mr_code start(mr_reader *r, const void *own, mr_status *st)
+{
+    (void)own;
+    size_t size = strlen(r->in.path) + 1;
+    MR_TRY(mr_buffer_alloc(&r->path, size, st));
+    memcpy(mr_buffer_data(r->path), r->in.path, size);
+    return MR_OK;
+}
+
 static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, mr_status *st)
 {
     text_line_reader *t = (text_line_reader *)r;
@@ -56,6 +102,7 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
     uint8_t *first = r->in.at;
     size_t rows = split(t, a.data, n, max_bytes);
     t->typical = (size_t)(r->in.at - first) / rows;
+    set_origin(t, first);
     mr_code rc = mr__reader_emit(r, &a, rows, out, st);
     if (rc == MR_OK)
         r->record += (int64_t)rows;
@@ -64,4 +111,5 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
     return rc;
 }
 
-const mr_format mr_format_text_line = {.reader_size = sizeof(text_line_reader), .read = read};
+const mr_format mr_format_text_line = {
+    .reader_size = sizeof(text_line_reader), .start = start, .read = read};

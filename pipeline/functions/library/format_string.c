@@ -289,7 +289,7 @@ const mr_function mr_function_format = {
     .abi = MR_ABI_VERSION,
     .name = "format",
     .doc = "The text with the values filled in. Fields such as {:5.2f} set the format, as in "
-           "Python: [<|>][+][0][width][.digits][d|x|f|e|g|s].",
+           "Python: < or >, +, 0, a width, a point and digits, and one of d x f e g s.",
     .example = "range(3).map(x => format(\"{} of {:.1f}\", x, x / 2))",
     .params = table,
     .params_size = sizeof(struct params),

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pipeline/memory/arrow_import.h"
@@ -15,8 +16,15 @@ struct mr__arrow_stream {
     mr_spec *spec;
     atomic_bool started;
     bool ended;
-    mr_block rows; /* of the current array */
-    size_t at;     /* rows of it already returned */
+    mr_block rows;  /* of the current array */
+    size_t at;      /* rows of it already returned */
+    int64_t before; /* rows of the arrays before it */
+    /* Of the rows of the array, why they cannot be elements; NULL: all can. */
+    struct flaw {
+        uint32_t leaf;
+        uint8_t what;
+    } * flaws;
+    uint8_t *marks; /* while a column is imported */
 };
 
 /* A field of a column, the column itself, or a field of structs within its lists. */
@@ -142,6 +150,8 @@ void mr__arrow_stream_free(mr__arrow_stream *s)
     if (!s)
         return;
     mr_block_reset(&s->rows);
+    mr_free(s->flaws);
+    mr_free(s->marks);
     mr_spec_unref(s->spec);
     if (s->schema.release)
         s->schema.release(&s->schema);
@@ -165,29 +175,54 @@ mr_code mr__arrow_stream_start(mr__arrow_stream *s, mr_status *st)
     return MR_FAILED_PRECONDITION;
 }
 
-/* The columns of entries [from, from + n) of the root, in the order of the spec's leaves. */
-static mr_code import_fields(const struct ArrowArray *a, const place *p, const mr_spec *spec,
-                             int64_t from, int64_t n, mr_buffer *keeper, mr_array *columns,
-                             mr_status *st)
+/* Adds the marks of n rows to their flaws; those rows have other flaws, or this one at leaf. */
+static mr_code take_marks(mr__arrow_stream *s, size_t leaf, int64_t n, mr_status *st)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!s->marks[i])
+            continue;
+        if (!s->flaws)
+            s->flaws = mr_calloc((size_t)n, sizeof *s->flaws);
+        if (!s->flaws)
+            return mr_fail_memory(st, (size_t)n * sizeof *s->flaws, "rows of an Arrow stream");
+        if (!s->flaws[i].what)
+            s->flaws[i] = (struct flaw){(uint32_t)leaf, s->marks[i]};
+        s->marks[i] = 0;
+    }
+    return MR_OK;
+}
+
+/* The columns of entries [from, from + n) of the root, in the order of the spec's leaves, of which
+ * `leaf` is the first here. */
+static mr_code import_fields(mr__arrow_stream *s, const struct ArrowArray *a, const place *p,
+                             const mr_spec *spec, int64_t from, int64_t n, mr_buffer *keeper,
+                             size_t leaf, mr_status *st)
 {
     const place below = strip_lists(p);
-    const struct ArrowSchema *s = below.at;
-    bool in_list = below.n > 0 || s != p->at;
-    if (!mr__arrow_is_struct(s))
-        return mr__arrow_column(columns, a, from, n, p->root, p->way, NULL, keeper, st);
+    const struct ArrowSchema *type = below.at;
+    bool in_list = below.n > 0 || type != p->at;
+    if (!mr__arrow_is_struct(type)) {
+        MR_TRY(mr__arrow_column(&s->rows.columns[leaf], a, from, n, p->root, p->way, s->marks,
+                                keeper, st));
+        return take_marks(s, leaf, n, st);
+    }
     if (!in_list) {
-        MR_TRY(mr__arrow_no_nulls(a, from, n, s, st));
-        if (a->n_children != s->n_children)
+        if (a->n_children != type->n_children)
             return mr_fail(st, MR_INVALID_ARGUMENT, "expected %" PRId64 " fields, found %" PRId64,
-                           s->n_children, a->n_children);
+                           type->n_children, a->n_children);
+        if (from > a->length - n)
+            return mr_fail(st, MR_INVALID_ARGUMENT, "field '%s' has fewer entries than its struct",
+                           type->name ? type->name : "");
+        mr__arrow_mark_nulls(a, from, n, s->marks);
+        MR_TRY(take_marks(s, leaf, n, st));
         from += a->offset;
     }
-    for (int64_t c = 0; c < s->n_children; c++) {
+    for (int64_t c = 0; c < type->n_children; c++) {
         const place field = field_of(&below, in_list, c);
-        const char *name = s->children[c]->name ? s->children[c]->name : "";
+        const char *name = type->children[c]->name ? type->children[c]->name : "";
         size_t i = (size_t)mr_spec_find(spec, name);
-        MR_TRY(import_fields(in_list ? a : a->children[c], &field, mr_spec_child(spec, i), from, n,
-                             keeper, columns + mr_spec_first_leaf(spec, i), st));
+        MR_TRY(import_fields(s, in_list ? a : a->children[c], &field, mr_spec_child(spec, i), from,
+                             n, keeper, leaf + mr_spec_first_leaf(spec, i), st));
     }
     return MR_OK;
 }
@@ -203,12 +238,18 @@ static mr_code import_array(mr__arrow_stream *s, struct ArrowArray *array, mr_st
         return rc;
     }
     rc = mr_block_prepare(&s->rows, mr_spec_n_leaves(s->spec), st);
+    if (rc == MR_OK && n > 0) {
+        s->marks = mr_calloc((size_t)n, 1);
+        if (!s->marks)
+            rc = mr_fail_memory(st, (size_t)n, "rows of an Arrow stream");
+    }
     if (rc == MR_OK)
-        rc = import_fields(mr_buffer_data(keeper),
+        rc = import_fields(s, mr_buffer_data(keeper),
                            &(const place){.root = &s->schema, .at = &s->schema}, s->spec, 0, n,
-                           keeper, s->rows.columns, st);
+                           keeper, 0, st);
     mr_buffer_unref(keeper);
-    s->at = 0;
+    mr_free(s->marks);
+    s->marks = NULL;
     if (rc == MR_OK)
         s->rows.rows = (size_t)n;
     else
@@ -216,12 +257,44 @@ static mr_code import_array(mr__arrow_stream *s, struct ArrowArray *array, mr_st
     return rc;
 }
 
-mr_code mr__arrow_stream_next(mr__arrow_stream *s, size_t want, mr_block *out, mr_status *st)
+/* Forgets the current array. */
+static void leave_array(mr__arrow_stream *s)
+{
+    s->before += (int64_t)s->rows.rows;
+    mr_block_clear(&s->rows);
+    mr_free(s->flaws);
+    s->flaws = NULL;
+    s->at = 0;
+}
+
+static mr_code fail_row(const mr__arrow_stream *s, size_t row, mr_status *st)
+{
+    const struct flaw *f = &s->flaws[row];
+    const char *const *names = mr_spec_leaf_names(s->spec);
+    char path[200];
+    snprintf(path, sizeof path, "%s", names ? names[f->leaf] : "");
+    for (char *c = path; (c = strchr(c, '/'));)
+        *c = '.';
+    mr_fail(st, MR_INVALID_ARGUMENT, "column '%s': %s", path,
+            f->what == MR__ARROW_ROW_UNEVEN
+                ? "the row's lists from the third level on differ in length, which is not possible "
+                  "in an element; pad them first, or skip such rows with ignore_errors()"
+            : f->what == MR__ARROW_ROW_WITHIN
+                ? "the row has a null within a list, which elements cannot have; fill or drop "
+                  "nulls first, or skip such rows with ignore_errors()"
+                : "the row has a null, which elements cannot have; fill or drop nulls first, or "
+                  "skip such rows with ignore_errors()");
+    if (st)
+        st->record = s->before + (int64_t)row;
+    return MR_INVALID_ARGUMENT;
+}
+
+/* Reads the next array that has rows. */
+static mr_code next_array(mr__arrow_stream *s, mr_status *st)
 {
     while (s->at == s->rows.rows) {
         struct ArrowArray array = {.release = NULL};
-        mr_block_clear(&s->rows);
-        s->at = 0;
+        leave_array(s);
         if (s->ended)
             return MR_END;
         int error = s->stream.get_next(&s->stream, &array);
@@ -235,8 +308,17 @@ mr_code mr__arrow_stream_next(mr__arrow_stream *s, size_t want, mr_block *out, m
         }
         MR_TRY(import_array(s, &array, st));
     }
-    size_t n = s->rows.rows - s->at;
-    n = n < want ? n : want;
+    return MR_OK;
+}
+
+mr_code mr__arrow_stream_next(mr__arrow_stream *s, size_t want, mr_block *out, mr_status *st)
+{
+    MR_TRY(next_array(s, st));
+    size_t left = s->rows.rows - s->at, n = 0;
+    while (n < want && n < left && !(s->flaws && s->flaws[s->at + n].what))
+        n++;
+    if (n == 0)
+        return fail_row(s, s->at++, st);
     MR_TRY(mr_block_slice(out, &s->rows, s->at, n, st));
     s->at += n;
     return MR_OK;

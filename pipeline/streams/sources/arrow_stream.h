@@ -17,8 +17,9 @@ void mr__arrow_stream_free(mr__arrow_stream *s); /* NULL: nothing */
 const mr_spec *mr__arrow_stream_spec(const mr__arrow_stream *s);
 /* Starts the only pass. errors MR_FAILED_PRECONDITION: already started before */
 mr_code mr__arrow_stream_start(mr__arrow_stream *s, mr_status *st) MR_NODISCARD;
-/* The next 1..want rows, as views of the current array; MR_END. An array that cannot be imported is
- * an error; the next call continues after it. */
+/* The next 1..want rows, as views of the current array; MR_END. A row with a null is an error that
+ * names its column and, as the record, its number in the stream; so is an array that cannot be
+ * imported. The next call continues after either. */
 mr_code mr__arrow_stream_next(mr__arrow_stream *s, size_t want, mr_block *out,
                               mr_status *st) MR_NODISCARD;
 #endif

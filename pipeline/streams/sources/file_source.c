@@ -205,9 +205,12 @@ void mr__file_source_leave(mr_iter *it)
     leave_file(it->state);
 }
 
-/* After an error: true if it is of no element. The source then stays at *at in the file. */
+/* After an error: true if it is of no element, or a cancellation. The source then stays at *at in the
+ * file. */
 static bool stays(mr__file_source *s, mr_code rc, const mr_file_position *at, mr_status *st)
 {
+    if (rc == MR_CANCELLED) /* the reader may continue; a pipe would lose what was read ahead */
+        return true;
     if (rc == MR_UNIMPLEMENTED) /* a codec or an encoding, which other files will have too */
         mr_status_of_no_element(st);
     if (rc >= 0 || !mr_status_is_of_no_element(st))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "binding.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,15 @@ static mr_code nothing(void *ctx, void *pass, size_t want, mr_block *out, mr_sta
 mr_dataset *mrpy_given(const mr_spec *element)
 {
     return mr_from_generator(&(mr_generator){.next = nothing}, element);
+}
+
+mr_code mrpy_plugin_load(const char *path, mr_status *st)
+{
+    Dl_info library;
+    /* Loaded as what the extension module needs, the library is visible to that module alone. */
+    if (dladdr(mr_version(), &library))
+        dlopen(library.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+    return mr_plugin_load(path, st);
 }
 
 /* ---- runs without a consumer ---- */
@@ -244,7 +254,8 @@ static mr_code struct_array(struct ArrowArray *out, const mr_spec *s, const mr_b
 }
 
 typedef struct stream {
-    mr_iterator *it;
+    mr_dataset *ds;
+    mr_iterator *it; /* opened for the first rows: a consumer may want the schema alone */
     mr_status st;
     char message[2048];
 } stream;
@@ -267,7 +278,7 @@ static int report(stream *s)
 static int get_schema(struct ArrowArrayStream *self, struct ArrowSchema *out)
 {
     stream *s = self->private_data;
-    return struct_schema(out, mr_iterator_spec(s->it), "", &s->st) == MR_OK ? 0 : report(s);
+    return struct_schema(out, mr_dataset_spec(s->ds), "", &s->st) == MR_OK ? 0 : report(s);
 }
 
 static int get_next(struct ArrowArrayStream *self, struct ArrowArray *out)
@@ -275,10 +286,12 @@ static int get_next(struct ArrowArrayStream *self, struct ArrowArray *out)
     stream *s = self->private_data;
     mr_block b = MR_BLOCK_EMPTY;
     size_t column = 0;
-    mr_code rc = mr_iterator_next(s->it, WANT, &b, &s->st);
+    mr_code rc = s->it ? MR_OK : mr_iterator_open(&s->it, s->ds, NULL, &s->st);
     *out = (struct ArrowArray){0};
     if (rc == MR_OK)
-        rc = struct_array(out, mr_iterator_spec(s->it), &b, &column, &s->st);
+        rc = mr_iterator_next(s->it, WANT, &b, &s->st);
+    if (rc == MR_OK)
+        rc = struct_array(out, mr_dataset_spec(s->ds), &b, &column, &s->st);
     mr_block_reset(&b);
     return rc == MR_OK || rc == MR_END ? 0 : report(s);
 }
@@ -293,36 +306,39 @@ static void release_stream(struct ArrowArrayStream *self)
 {
     stream *s = self->private_data;
     mr_iterator_close(s->it);
+    mr_dataset_unref(s->ds);
     free(s);
     self->release = NULL;
 }
 
-mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds,
-                          const mr_iterator_opts *opts, mr_status *st)
+mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds, mr_status *st)
 {
     struct ArrowSchema schema = {0};
+    MR_TRY(mr_dataset_check(ds, st));
+    MR_TRY(struct_schema(&schema, mr_dataset_spec(ds), "", st));
+    schema.release(&schema);
     stream *s = calloc(1, sizeof *s);
     if (!s)
         return mr_fail_memory(st, sizeof *s, "a stream");
-    mr_code rc = struct_schema(&schema, mr_dataset_spec(ds), "", st);
-    if (rc == MR_OK) {
-        schema.release(&schema);
-        rc = mr_iterator_open(&s->it, ds, opts, st);
-    }
-    if (rc != MR_OK) {
-        free(s);
-        return rc;
-    }
+    s->ds = mr_dataset_ref(ds);
     *out = (struct ArrowArrayStream){get_schema, get_next, get_last_error, release_stream, s};
     return MR_OK;
 }
 
 mr_code mrpy_export_row(struct ArrowArray *array, struct ArrowSchema *schema, const mr_array *a,
-                        mr_status *st)
+                        const mr_leaf *leaf, mr_status *st)
 {
-    mr_array values = {0};
-    MR_TRY(mr_array_ungroup(&values, a, 0, st));
-    mr_code rc = mr_export_arrow(array, schema, &values, "", st);
-    mr_array_reset(&values);
+    mr_array entries = {0};
+    mr_leaf entry = {.dtype = a->dtype, .rank = (int8_t)(leaf->rank - 1)};
+    if (a->rank == 0)
+        return mr_export_arrow(array, schema, a, "", st);
+    MR_TRY(mr_array_ungroup(&entries, a, 0, st));
+    if (leaf->rank > 0)
+        memcpy(entry.shape, leaf->shape + 1, (size_t)entry.rank * sizeof *entry.shape);
+    if (leaf->ragged)
+        entry.shape[0] = -1;
+    mr_code rc = leaf->rank < 0 ? mr_export_arrow(array, schema, &entries, "", st)
+                                : export_column(array, schema, &entries, &entry, "", st);
+    mr_array_reset(&entries);
     return rc;
 }

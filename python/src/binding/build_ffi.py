@@ -39,6 +39,7 @@ void mr_buffer_pool_usage(size_t *live_bytes, size_t *free_bytes);
 typedef struct mr_bytes { const char *data; size_t size; ...; } mr_bytes;
 typedef struct mr_array { mr_dtype dtype; mr_storage storage; int8_t rank; bool resident; size_t rows; int64_t shape[...];
     void *data; mr_buffer *owner; ...; } mr_array;
+typedef struct mr_block mr_block;
 void mr_array_reset(mr_array *a);
 mr_code mr_array_alloc(mr_array *a, mr_dtype t, int rank, const int64_t *shape, size_t rows, mr_status *st);
 mr_code mr_buffer_hold(mr_buffer *b, mr_buffer *other, mr_status *st);
@@ -76,7 +77,6 @@ mr_code mr_dataset_from_text(const char *text, size_t size, const mr_env *env, m
 mr_code mr_dataset_to_text(const mr_dataset *ds, char **out, mr_status *st);
 mr_code mr_dataset_to_proto(const mr_dataset *ds, void **bytes, size_t *size, mr_status *st);
 mr_code mr_dataset_from_proto(const void *bytes, size_t size, mr_dataset **out, mr_status *st);
-mr_code mr_plugin_load(const char *path, mr_status *st);
 #define MR_INFINITE ...
 #define MR_UNKNOWN_COUNT ...
 
@@ -90,6 +90,8 @@ typedef struct mr_iterator_opts { int64_t threads; bool has_threads; int64_t blo
 mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st);
 mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st);
 mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size, mr_status *st);
+mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, void **bytes, size_t *size, mr_status *st);
+mr_code mr_iterator_resume(mr_iterator *it, mr_status *st);
 mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st);
 mr_code mr_iterator_rest(mr_iterator *it, mr_status *st);
 void mr_iterator_cancel(mr_iterator *it);
@@ -113,6 +115,8 @@ double mr_iterator_trace_begin(const mr_iterator *it);
 
 /* ---- Arrow ---- */
 struct ArrowArrayStream { void (*release)(struct ArrowArrayStream *); ...; };
+struct ArrowArray { void (*release)(struct ArrowArray *); ...; };
+struct ArrowSchema { void (*release)(struct ArrowSchema *); ...; };
 mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
 
 /* ---- sharding ---- */
@@ -129,10 +133,13 @@ extern "Python" void mrpy_log(void *ctx, mr_log_level level, const char *message
 extern "Python" void mrpy_release(void *ctx, void *data);
 
 /* ---- binding.h ---- */
+mr_code mrpy_plugin_load(const char *path, mr_status *st);
 mr_dataset *mrpy_given(const mr_spec *element);
 typedef struct mrpy_run { int64_t elements, bytes; double seconds, cpu_seconds, first_element_seconds; ...; } mrpy_run;
 mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run, mr_status *st);
-mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st);
+mr_code mrpy_export_row(struct ArrowArray *array, struct ArrowSchema *schema, const mr_array *a, const mr_leaf *leaf,
+    mr_status *st);
+mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds, mr_status *st);
 
 /* ---- ops, for load_plugin and explain ---- */
 size_t mr_dataset_n_inputs(const mr_dataset *ds);

@@ -35,8 +35,8 @@ static void set_reference(PyObject **slot, PyObject *value)
 
 /* ---- what Python gives us once (setup) ---- */
 
-static PyObject *ndarray, *empty, *object_dtype, *ragged_class, *make_error, *make_dataset,
-    *fork_error, *bfloat16_array;
+static PyObject *ndarray, *empty, *object_dtype, *ragged_class, *make_dataset, *fork_error,
+    *bfloat16_array;
 static PyObject *dtypes[MR_N_DTYPES];  /* numpy dtypes; NULL: none */
 static PyObject *scalars[MR_N_DTYPES]; /* types of numpy scalars */
 static PyTypeObject *memory_type;
@@ -46,12 +46,6 @@ static PyTypeObject *memory_type;
 /* Counts the forks between the import and this process: what another count has seen is not ours. */
 static unsigned generation;
 static _Thread_local int in_main = -1; /* -1: not known yet */
-
-static void forked(void)
-{
-    generation++;
-    in_main = 1;
-}
 
 static bool in_main_thread(void)
 {
@@ -67,6 +61,15 @@ static _Atomic(mr_iterator *) waiting_iterator;
 static _Atomic(mr_cancel *) waiting_call;
 static atomic_bool woken; /* a wait was ended */
 static struct sigaction chained;
+
+/* In a child: the wait is the parent's. */
+static void forked(void)
+{
+    generation++;
+    in_main = 1;
+    atomic_store(&waiting_iterator, NULL);
+    atomic_store(&waiting_call, NULL);
+}
 
 static void on_interrupt(int number, siginfo_t *info, void *context)
 {
@@ -132,7 +135,8 @@ static bool wait_over(wait_targets before)
     return atomic_exchange(&woken, false);
 }
 
-/* guarded(iterator, cancel, f): f(), which waits in calls that these two (0: none) end. */
+/* guarded(iterator, cancel, f): f(), which waits in calls that these two (0: none) end. True: an
+ * interrupt ended or met it, and the program's handler raised nothing. */
 static PyObject *guarded(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -144,19 +148,23 @@ static PyObject *guarded(PyObject *self, PyObject *args)
     if (!wait_begins((wait_targets){(mr_iterator *)it, (mr_cancel *)cancel}, &before))
         return NULL;
     PyObject *out = PyObject_CallObject(call, NULL);
-    if (wait_over(before) && !out) {
-        /* What Python's handler raises says why the call was cancelled. */
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        if (PyErr_CheckSignals() == 0) {
-            PyErr_Restore(type, value, traceback);
-        } else {
-            Py_XDECREF(type);
-            Py_XDECREF(value);
-            Py_XDECREF(traceback);
-        }
+    if (!wait_over(before)) {
+        Py_XDECREF(out);
+        return out ? Py_NewRef(Py_False) : NULL;
     }
-    return out;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    Py_XDECREF(out);
+    /* What Python's handler raises says why the call was cancelled. */
+    bool raised = PyErr_CheckSignals() != 0;
+    if (!raised && type) {
+        PyErr_Restore(type, value, traceback);
+        return NULL;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return raised ? NULL : Py_NewRef(Py_True);
 }
 
 /* ---- Memory ---- */
@@ -189,8 +197,13 @@ static void memory_dealloc(PyObject *self)
 {
     memory *m = (memory *)self;
     PyTypeObject *type = Py_TYPE(self);
-    if (m->generation == generation)
-        mr_array_reset(&m->array); /* else its locks may be held by threads that are not here */
+    if (m->generation == generation) { /* else its locks may be held by threads that are not here */
+        /* The owner of the memory may be Python, whose code must not see an exception in flight. */
+        PyObject *error, *value, *traceback;
+        PyErr_Fetch(&error, &value, &traceback);
+        mr_array_reset(&m->array);
+        PyErr_Restore(error, value, traceback);
+    }
     PyObject_Free(self);
     Py_DECREF(type);
 }
@@ -215,17 +228,30 @@ static PyType_Spec memory_spec = {.name = "millrace._fast.Memory",
 
 enum text { TEXT_BYTES, TEXT_STR };
 
+/* While a thread is in a call of an iterator, a handler of a signal or a finalizer may call it again
+ * in the same thread: what it may do then. */
+enum doing {
+    WORKING,    /* nothing */
+    CONVERTING, /* next() makes objects of the block at hand: read */
+    PAUSED      /* anything */
+};
+
 typedef struct iterator {
     PyObject_HEAD mr_iterator *it; /* NULL: not opened, or closed */
     mr_block block;
-    PyObject *plan;    /* structure: an int (a leaf), a tuple of plans, or a dict of plans */
-    PyObject *convert; /* called with each array; NULL: nothing */
-    bool *ragged;      /* by leaf: the elements are Ragged */
-    bool *writable;    /* by leaf: those of the block at hand */
+    PyObject *plan;     /* structure: an int (a leaf), a tuple of plans, or a dict of plans */
+    PyObject *convert;  /* called with each array; NULL: nothing */
+    PyObject *arrow;    /* makes Arrow arrays of a leaf and its column; NULL: none are made */
+    bool arrow_numbers; /* of numbers too, not of strings alone */
+    bool *ragged;       /* by leaf: the elements are Ragged */
+    bool *writable;     /* by leaf: those of the block at hand */
     size_t n_leaves;
     enum text text;
-    bool interrupted; /* its waits were ended: it must be restored */
+    bool interrupted; /* its waits were ended: it must be resumed */
+    bool undelivered; /* next() has not returned the row of the block at hand yet */
     PyThread_type_lock lock;
+    unsigned long owner; /* the thread that has the lock; 0: none */
+    enum doing doing;    /* what that thread does */
     unsigned generation;
 } iterator;
 
@@ -401,6 +427,8 @@ static PyObject *leaf_object(const iterator *self, size_t leaf, size_t row)
 {
     const mr_array *a = &self->block.columns[leaf];
     bool writable = self->writable[leaf];
+    if (self->arrow && a->storage != MR_DATASETS && (self->arrow_numbers || a->dtype == MR_STRING))
+        return PyObject_CallFunction(self->arrow, "nn", (Py_ssize_t)leaf, (Py_ssize_t)(uintptr_t)a);
     switch (a->storage) {
     case MR_DENSE:
     case MR_BYTES: {
@@ -459,27 +487,76 @@ static PyObject *structure(const iterator *self, PyObject *plan, size_t row)
 
 /* ---- Iterator ---- */
 
-static PyObject *raise_status(const mr_status *st)
+static void raise_status(iterator *self, const mr_status *st)
 {
-    PyObject *e = PyObject_CallFunction(make_error, "n", (Py_ssize_t)(uintptr_t)st);
+    PyObject *e = PyObject_CallMethod((PyObject *)self, "_error", "n", (Py_ssize_t)(uintptr_t)st);
     if (e) {
         PyErr_SetObject((PyObject *)Py_TYPE(e), e);
         Py_DECREF(e);
     }
-    return NULL;
 }
 
-/* cancel: a wait of the thread that has the lock ends first. */
-static void take_lock(iterator *self, bool cancel)
+enum access { READ, CHANGE, CANCEL /* a wait of the thread that has the lock ends first */ };
+
+static bool lock_is_free(iterator *self)
 {
-    if (PyThread_acquire_lock(self->lock, 0))
-        return;
-    if (cancel && self->it) {
+    if (!PyThread_acquire_lock(self->lock, 0))
+        return false;
+    self->owner = PyThread_get_thread_ident();
+    self->doing = WORKING;
+    return true;
+}
+
+/* false: an exception is set. *before is for leave. */
+static bool enter(iterator *self, enum access access, enum doing *before)
+{
+    *before = PAUSED;
+    if (lock_is_free(self))
+        return true;
+    if (self->owner == PyThread_get_thread_ident()) {
+        *before = self->doing;
+        if (*before == PAUSED || (*before == CONVERTING && access == READ)) {
+            self->doing = WORKING;
+            return true;
+        }
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "this thread is in a call of the iterator, which a handler of a signal or a "
+            "finalizer cannot use before that call has returned");
+        return false;
+    }
+    if (access == CANCEL && self->it) {
         mr_iterator_cancel(self->it);
         self->interrupted = true;
     }
-    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->lock, 1);
-    Py_END_ALLOW_THREADS
+    for (;;) {
+        PyThreadState *here = PyEval_SaveThread();
+        PyLockStatus status = PyThread_acquire_lock_timed(self->lock, -1, 1);
+        PyEval_RestoreThread(here);
+        if (status == PY_LOCK_ACQUIRED)
+            break;
+        if (PyErr_CheckSignals() != 0)
+            return false;
+    }
+    self->owner = PyThread_get_thread_ident();
+    self->doing = WORKING;
+    return true;
+}
+
+/* nested: this call was made within another one of the same thread. */
+static void leave(iterator *self, bool nested, enum doing before)
+{
+    if (nested) {
+        self->doing = before;
+        return;
+    }
+    self->owner = 0;
+    PyThread_release_lock(self->lock);
+}
+
+static bool is_mine(const iterator *self)
+{
+    return self->owner == PyThread_get_thread_ident();
 }
 
 static bool check_process(const iterator *self)
@@ -492,63 +569,104 @@ static bool check_process(const iterator *self)
     return false;
 }
 
-/* Pulls the next element into the block: 1; 0: the end; -1: an exception is set. */
-static int pull(iterator *self)
+static void drop_block(iterator *self)
+{
+    self->undelivered = false;
+    mr_block_clear(&self->block);
+}
+
+/* Runs the handlers of signals. */
+static bool handlers_pass(iterator *self)
+{
+    self->doing = PAUSED;
+    bool ok = PyErr_CheckSignals() == 0;
+    self->doing = WORKING;
+    return ok;
+}
+
+/* Pulls the block at hand. false: an exception is set, or none: the end. Where neither is so and no
+ * block is at hand, it must be called again. */
+static bool pull(iterator *self)
 {
     mr_status st;
-    mr_code rc;
-    for (;;) {
-        if (!self->it || self->interrupted) {
-            /* Python opens it, or has it continue. */
-            PyObject *opened = PyObject_CallMethod((PyObject *)self, "_open", NULL);
-            if (!opened)
-                return -1;
-            Py_DECREF(opened);
-            if (!self->it || self->interrupted)
-                return 0; /* closed: the end */
-        }
-        wait_targets before;
-        if (!wait_begins((wait_targets){self->it, NULL}, &before))
-            return -1;
-        Py_BEGIN_ALLOW_THREADS rc = mr_iterator_next(self->it, 1, &self->block, &st);
-        Py_END_ALLOW_THREADS if (wait_over(before)) self->interrupted = true;
-        if (rc == MR_OK)
-            return 1;
-        mr_block_clear(&self->block);
-        if (rc == MR_END) {
-            PyObject *ended = PyObject_CallMethod((PyObject *)self, "_ended", NULL);
-            Py_XDECREF(ended);
-            return ended ? 0 : -1;
-        }
-        if (rc != MR_CANCELLED || !self->interrupted) {
-            raise_status(&st);
-            return -1;
-        }
-        if (PyErr_CheckSignals() != 0)
-            return -1;
-        /* The program's handler of the signal raised nothing. */
+    wait_targets before;
+    if (!self->it || self->interrupted) {
+        /* Python opens or resumes it. */
+        PyObject *opened = PyObject_CallMethod((PyObject *)self, "_open", NULL);
+        if (!opened)
+            return false;
+        Py_DECREF(opened);
+        if (!self->it || self->interrupted)
+            return false; /* closed: the end */
     }
+    self->doing = PAUSED;
+    bool begun = wait_begins((wait_targets){self->it, NULL}, &before);
+    self->doing = WORKING;
+    if (!begun)
+        return false;
+    if (!self->it || self->interrupted || self->undelivered) { /* a handler used the iterator */
+        (void)wait_over(before);
+        return true;
+    }
+    PyThreadState *here = PyEval_SaveThread();
+    mr_code rc = mr_iterator_next(self->it, 1, &self->block, &st);
+    PyEval_RestoreThread(here);
+    bool interrupted = wait_over(before);
+    self->interrupted |= interrupted;
+    if (rc == MR_OK) {
+        self->undelivered = true;
+        return !interrupted || handlers_pass(self);
+    }
+    mr_block_clear(&self->block);
+    if (rc == MR_END) {
+        PyObject *ended = PyObject_CallMethod((PyObject *)self, "_ended", NULL);
+        Py_XDECREF(ended);
+        return false;
+    }
+    if (rc != MR_CANCELLED || !self->interrupted) {
+        raise_status(self, &st);
+        return false;
+    }
+    return handlers_pass(self); /* true: the program's handler of the signal raised nothing */
+}
+
+/* false: an exception is set, or none: the end. */
+static bool find_block(iterator *self)
+{
+    while (!self->undelivered)
+        if (!pull(self))
+            return false;
+    return true;
 }
 
 static PyObject *next_locked(iterator *self)
 {
-    if (pull(self) != 1)
+    if (!find_block(self))
+        return NULL;
+    if (!self->plan) /* the garbage collector has taken it apart */
         return NULL;
     for (size_t i = 0; i < self->n_leaves; i++)
         self->writable[i] = mr_array_writable(&self->block.columns[i], 0);
+    self->doing = CONVERTING;
     PyObject *out = structure(self, self->plan, 0);
-    mr_block_clear(&self->block);
+    self->doing = WORKING;
+    /* KeyboardInterrupt and the like say nothing about the element, which is kept. */
+    if (out || PyErr_ExceptionMatches(PyExc_Exception))
+        drop_block(self);
     return out;
 }
 
 static PyObject *iterator_next(PyObject *o)
 {
     iterator *self = (iterator *)o;
+    enum doing before;
     if (!check_process(self))
         return NULL;
-    take_lock(self, false);
+    bool nested = is_mine(self);
+    if (!enter(self, CHANGE, &before))
+        return NULL;
     PyObject *out = next_locked(self);
-    PyThread_release_lock(self->lock);
+    leave(self, nested, before);
     return out;
 }
 
@@ -558,16 +676,16 @@ static PyObject *iterator_skip(PyObject *o, PyObject *count)
 {
     iterator *self = (iterator *)o;
     long long n = PyLong_AsLongLong(count), done = 0;
+    enum doing before;
     if ((n < 0 && PyErr_Occurred()) || !check_process(self))
         return NULL;
-    int rc = 1;
-    take_lock(self, false);
-    while (done < n && (rc = pull(self)) == 1) {
-        mr_block_clear(&self->block);
-        done++;
-    }
-    PyThread_release_lock(self->lock);
-    return rc < 0 ? NULL : PyLong_FromLongLong(done);
+    bool nested = is_mine(self);
+    if (!enter(self, CHANGE, &before))
+        return NULL;
+    for (; done < n && find_block(self); done++)
+        drop_block(self);
+    leave(self, nested, before);
+    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(done);
 }
 
 static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -587,15 +705,15 @@ static PyObject *iterator_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     return (PyObject *)self;
 }
 
-/* _attach(iterator, plan, ragged, convert, str): what next() works with. The iterator is borrowed;
- * _detach must be called before it is freed. */
+/* _attach(iterator, plan, ragged, convert, str, arrow, arrow_numbers): what next() works with. The
+ * iterator is borrowed; _detach must be called before it is freed. */
 static PyObject *iterator_attach(PyObject *o, PyObject *args)
 {
     iterator *self = (iterator *)o;
     Py_ssize_t it;
-    PyObject *plan, *raggeds, *convert;
-    int str;
-    if (!PyArg_ParseTuple(args, "nOOOp", &it, &plan, &raggeds, &convert, &str))
+    PyObject *plan, *raggeds, *convert, *arrow;
+    int str, numbers;
+    if (!PyArg_ParseTuple(args, "nOOOpOp", &it, &plan, &raggeds, &convert, &str, &arrow, &numbers))
         return NULL;
     Py_ssize_t n = PySequence_Size(raggeds);
     if (n < 0)
@@ -622,6 +740,10 @@ static PyObject *iterator_attach(PyObject *o, PyObject *args)
     PyObject *c = convert == Py_None ? NULL : convert;
     Py_XINCREF(c);
     set_reference(&self->convert, c);
+    PyObject *maker = arrow == Py_None ? NULL : arrow;
+    Py_XINCREF(maker);
+    set_reference(&self->arrow, maker);
+    self->arrow_numbers = numbers;
     self->text = str ? TEXT_STR : TEXT_BYTES;
     self->it = (mr_iterator *)it;
     self->interrupted = false;
@@ -632,25 +754,53 @@ static PyObject *iterator_detach(PyObject *o, PyObject *none)
 {
     (void)none;
     iterator *self = (iterator *)o;
+    mr_iterator *it = self->it;
     self->it = NULL;
+    self->undelivered = false;
+    if (it) /* a handler may have closed what the thread is about to wait for */
+        atomic_compare_exchange_strong(&waiting_iterator, &it, NULL);
     if (self->generation == generation)
         mr_block_reset(&self->block);
     Py_RETURN_NONE;
 }
 
-/* _locked(f, cancel): calls f() while no other thread is in next; cancel: one that waits there
- * stops waiting. */
+/* _locked(f, access): calls f() while no other thread is in next. */
 static PyObject *iterator_locked(PyObject *o, PyObject *args)
 {
     iterator *self = (iterator *)o;
     PyObject *f;
-    int cancel;
-    if (!PyArg_ParseTuple(args, "Op", &f, &cancel) || !check_process(self))
+    int access;
+    enum doing before;
+    if (!PyArg_ParseTuple(args, "Oi", &f, &access) || !check_process(self))
         return NULL;
-    take_lock(self, cancel);
+    bool nested = is_mine(self);
+    if (!enter(self, (enum access)access, &before))
+        return NULL;
     PyObject *out = PyObject_CallObject(f, NULL);
-    PyThread_release_lock(self->lock);
+    leave(self, nested, before);
     return out;
+}
+
+/* _try_locked(f): the same, or False if a thread, this one too, is in a call of the iterator. */
+static PyObject *iterator_try_locked(PyObject *o, PyObject *f)
+{
+    iterator *self = (iterator *)o;
+    if (self->generation != generation || !lock_is_free(self))
+        Py_RETURN_FALSE;
+    PyObject *out = PyObject_CallObject(f, NULL);
+    leave(self, false, PAUSED);
+    if (!out)
+        return NULL;
+    Py_DECREF(out);
+    Py_RETURN_TRUE;
+}
+
+/* The address of the block that next() has not returned yet; 0: none. */
+static PyObject *iterator_undelivered(PyObject *o, void *none)
+{
+    (void)none;
+    iterator *self = (iterator *)o;
+    return PyLong_FromVoidPtr(self->undelivered ? &self->block : NULL);
 }
 
 static PyObject *iterator_is_interrupted(PyObject *o, void *none)
@@ -679,6 +829,7 @@ static int iterator_traverse(PyObject *o, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(o));
     Py_VISIT(self->plan);
     Py_VISIT(self->convert);
+    Py_VISIT(self->arrow);
     return 0;
 }
 
@@ -687,6 +838,7 @@ static int iterator_clear(PyObject *o)
     iterator *self = (iterator *)o;
     Py_CLEAR(self->plan);
     Py_CLEAR(self->convert);
+    Py_CLEAR(self->arrow);
     return 0;
 }
 
@@ -696,8 +848,12 @@ static void iterator_dealloc(PyObject *o)
     PyTypeObject *type = Py_TYPE(o);
     PyObject_GC_UnTrack(o);
     iterator_clear(o);
-    if (self->generation == generation)
+    if (self->generation == generation) {
+        PyObject *error, *value, *traceback; /* as in memory_dealloc */
+        PyErr_Fetch(&error, &value, &traceback);
         mr_block_reset(&self->block);
+        PyErr_Restore(error, value, traceback);
+    }
     PyMem_Free(self->ragged);
     if (self->lock)
         PyThread_free_lock(self->lock);
@@ -716,10 +872,12 @@ static PyMethodDef iterator_methods[] = {{"_attach", iterator_attach, METH_VARAR
                                          {"_resumed", iterator_resumed, METH_NOARGS, NULL},
                                          {"_skip", iterator_skip, METH_O, NULL},
                                          {"_locked", iterator_locked, METH_VARARGS, NULL},
+                                         {"_try_locked", iterator_try_locked, METH_O, NULL},
                                          {NULL, NULL, 0, NULL}};
 static PyGetSetDef iterator_members[] = {
     {"_interrupted", iterator_is_interrupted, NULL, NULL, NULL},
     {"_foreign", iterator_is_foreign, NULL, NULL, NULL},
+    {"_undelivered", iterator_undelivered, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot iterator_slots[] = {{Py_tp_new, iterator_new},
                                        {Py_tp_dealloc, iterator_dealloc},
@@ -738,18 +896,17 @@ static PyType_Spec iterator_spec = {.name = "millrace._fast.Iterator",
 
 /* ---- the module ---- */
 
-/* setup(ndarray, empty, object dtype, Ragged, error of a status, Dataset of a pointer, ForkError,
- * array of the bits of bfloat16, {number of a dtype: (numpy dtype, scalar type)}) */
+/* setup(ndarray, empty, object dtype, Ragged, Dataset of a pointer, ForkError, array of the bits of
+ * bfloat16, {number of a dtype: (numpy dtype, scalar type)}) */
 static PyObject *setup(PyObject *self, PyObject *args)
 {
     (void)self;
     PyObject *types, *number, *pair;
     Py_ssize_t at = 0;
-    if (!PyArg_ParseTuple(args, "OOOOOOOOO!", &ndarray, &empty, &object_dtype, &ragged_class,
-                          &make_error, &make_dataset, &fork_error, &bfloat16_array, &PyDict_Type,
-                          &types))
+    if (!PyArg_ParseTuple(args, "OOOOOOOO!", &ndarray, &empty, &object_dtype, &ragged_class,
+                          &make_dataset, &fork_error, &bfloat16_array, &PyDict_Type, &types))
         return NULL;
-    PyObject *kept[] = {ndarray,      empty,      object_dtype,   ragged_class, make_error,
+    PyObject *kept[] = {ndarray,      empty,      object_dtype,   ragged_class,
                         make_dataset, fork_error, bfloat16_array, types};
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         Py_INCREF(kept[i]); /* for the life of the process */
@@ -787,7 +944,11 @@ static PyObject *capsule_pointer(PyObject *self, PyObject *args)
 static void capsule_release(PyObject *capsule)
 {
     struct ArrowArrayStream *s = PyCapsule_GetPointer(capsule, "arrow_array_stream");
-    if (s && s->release) {
+    if (!s) { /* renamed by who took it */
+        PyErr_Clear();
+        return;
+    }
+    if (s->release) {
         Py_BEGIN_ALLOW_THREADS s->release(s);
         Py_END_ALLOW_THREADS
     }

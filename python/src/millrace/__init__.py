@@ -14,10 +14,13 @@ Sources are functions of this module, transformations methods of `mr.Dataset`. T
 from __future__ import annotations
 
 import atexit as _atexit
+import sys as _sys
+import types as _types_of_python
+import typing as _typing
 
 import numpy as _np
 
-from . import _dataset, _errors, _fast, _iterator, _log, _types, _values
+from . import _dataset, _errors, _fast, _ffi, _hints, _iterator, _log, _trace, _types, _values
 from . import fn as fn
 from ._dataset import INFINITE as INFINITE
 from ._dataset import UNKNOWN as UNKNOWN
@@ -44,6 +47,7 @@ from ._generated import arrow as arrow
 from ._generated import choose_from_datasets as choose_from_datasets
 from ._generated import counter as counter
 from ._generated import csv as csv
+from ._generated import distributed_dataset as distributed_dataset
 from ._generated import files as files
 from ._generated import fixed_length_record as fixed_length_record
 from ._generated import image_folder as image_folder
@@ -64,6 +68,7 @@ from ._memory import from_arrow as from_arrow
 from ._memory import from_tensor_slices as from_tensor_slices
 from ._memory import from_tensors as from_tensors
 from ._progress import progress as progress
+from ._plugin import load_plugin as load_plugin
 from ._trace import Expr as Expr
 from ._types import DatasetSpec as DatasetSpec
 from ._types import DType as DType
@@ -88,14 +93,19 @@ from ._types import uint64 as uint64
 from ._values import AUTO as AUTO
 from ._zip import zip as zip
 
-__version__: str = _errors.text_of(_errors.lib.mr_version())
+if not _typing.TYPE_CHECKING:  # which would allow any name
+
+    def __getattr__(name: str) -> object:
+        _hints.missing(_sys.modules[__name__], f"module {__name__!r}", name, _hints.OF_MODULE)
+
+
+__version__: str = _errors.text_of(_ffi.lib.mr_version())
 
 _fast.setup(
     _np.ndarray,
     _np.empty,
     _np.dtype(object),
     Ragged,
-    _errors.error_at,
     _dataset.dataset_at,
     ForkError,
     _types.bfloat16_array,
@@ -113,3 +123,8 @@ _atexit.register(_at_exit)
 for _kind in list(globals().values()):  # they are shown by the names that users know
     if isinstance(_kind, type) and _kind.__module__.startswith("millrace."):
         _kind.__module__ = "millrace"
+for _kind in (Dataset, Iterator):
+    for _member in vars(_kind).values():
+        if isinstance(_member, _types_of_python.FunctionType):
+            _trace.unquote(_member)
+del annotations  # of __future__

@@ -64,6 +64,7 @@ def source(signature: _F) -> _F:
 
 def _op(function: _F, is_method: bool) -> _F:
     op = function.__name__
+    _trace.unquote(function)
     bind: list[Callable[..., inspect.BoundArguments]] = []
 
     @functools.wraps(function)
@@ -131,7 +132,7 @@ class Call:
             if kind == "value" and isinstance(value, FunctionType):
                 kind = "function"  # window_size of group_by_window may be one
             if kind == "function" and not isinstance(value, str):
-                self.recorded[len(self.arguments)] = _trace.record(value, self.argument_specs(key))
+                self.recorded[len(self.arguments)] = _trace.record(value, self.argument_specs(key))  # pyright: ignore[reportArgumentType]
             by_position = how == "R" or (i < positional and i == len(self.arguments))
             self.arguments.append(("" if by_position else key, kind, value))
         self.is_open = _trace.is_recording() and (
@@ -166,7 +167,7 @@ class Call:
         before = f"{key}=" if key else ""
         if kind == "function":
             if i not in self.recorded:
-                return before + value
+                return before + str(value)
             recorded = self.recorded[i]
             if not self.is_open:
                 self.names.add_all(recorded.arrays)

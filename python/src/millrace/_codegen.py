@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import keyword
+import re
 import textwrap
 from typing import Any
 
@@ -55,7 +56,7 @@ def annotation_of(p: dict[str, Any]) -> str:
             "numbers": "Sequence[float]",
             "strings": "str | Sequence[str]",
             "patterns": "Paths",
-            "string": "Path",
+            "string": "Path" if re.search(r"\b(file|folder|directory)\b", p["doc"], re.I) else "str",
             "expression": "Features",
         }[kind]
     if p["auto"]:

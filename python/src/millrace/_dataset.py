@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import _fast, _trace
+from . import _fast, _hints, _trace
 from ._errors import FailedPrecondition, TraceError, check
 from ._ffi import ffi, lib
 from ._generated import Methods
@@ -19,7 +19,7 @@ INFINITE: int = lib.MR_INFINITE
 UNKNOWN: int = lib.MR_UNKNOWN_COUNT
 
 
-class Dataset(Methods):
+class Dataset(Methods, metaclass=_hints.Kind):
     """A pipeline: a source and the operations on its elements. It runs when it is iterated.
 
         >>> import millrace as mr
@@ -42,10 +42,15 @@ class Dataset(Methods):
     _open: str | None  # its text, if it uses parameters of a function that is being recorded
     _written: str | None
 
-    def __init__(self) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(
             "datasets are made by sources, as in millrace.range(10), or by millrace.from_text('range(10)')"
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            _hints.missing(self, "a Dataset", name, _hints.OF_DATASET)
 
     @property
     def element_spec(self) -> Any:
@@ -165,14 +170,27 @@ class Dataset(Methods):
             limit: at most that many elements.
             seconds: at most that long.
             warmup: epochs before the one that is measured.
-            threads, seed, memory_limit: as for `iterator`.
+            threads: as for `iterator`.
+            seed: as for `iterator`.
+            memory_limit: as for `iterator`.
         """
         return bench(self, Options(seed, threads, memory_limit), limit, seconds, warmup)
+
+    def as_tf_dataset(self) -> Any:
+        """The elements as a `tf.data.Dataset`: the same structure, types and shapes, sizes that vary
+        as None, strings as tf.string, ragged tensors as tf.RaggedTensor. Each iteration is the next epoch.
+
+        Example:
+            model.fit(ds.batch(32).as_tf_dataset(), epochs=3)
+        """
+        from ._tensorflow import as_tf_dataset
+
+        return as_tf_dataset(self)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The elements as an Arrow stream of structs, for pyarrow, polars, duckdb and others."""
         stream, st = ffi.new("struct ArrowArrayStream *"), ffi.new("mr_status *")
-        check(lib.mrpy_arrow_stream(stream, self._pointer(), ffi.NULL, st), st)
+        check(lib.mrpy_arrow_stream(stream, self._pointer(), st), st)
         return _fast.stream_capsule(int(ffi.cast("intptr_t", stream)))
 
     def __eq__(self, other: object) -> bool:

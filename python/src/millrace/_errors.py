@@ -180,7 +180,8 @@ _kinds: dict[int, type[Error]] = {
 
 def text_of(chars: Any) -> str:
     """A C string (char array or pointer) as str; what is not UTF-8 is kept as surrogates."""
-    return ffi.string(chars).decode("utf-8", "surrogateescape")
+    text: str = ffi.string(chars).decode("utf-8", "surrogateescape")
+    return text
 
 
 def error_of(status: Any, *, call: bool = False) -> Error:
@@ -221,6 +222,52 @@ def _without_place(message: str) -> str:
 def error_at(pointer: int) -> Error:
     """The same, for the address of a status."""
     return error_of(ffi.cast("mr_status *", pointer))
+
+
+_SHOWN = 100  # characters of a line with a caret
+
+
+def add_caret(error: Error, text: str) -> None:
+    """Notes where in a pipeline's text the expression is whose value is an error, as for errors of the
+    text. The message ends with it: "integer division by zero in 10 // x"."""
+    if hasattr(error, "__notes__") or error.op is None:
+        return
+    begin, end = _span(text, error.op)
+    at = error.message.find(" in ")
+    while at >= 0:
+        part = error.message[at + 4 :].removesuffix("...")
+        column = text.find(part, begin, end) if part else -1
+        if column >= 0 and (begin > 0 or end < len(text) or text.find(part, column + 1) < 0):
+            first = max(0, min(column - _SHOWN // 4, len(text) - _SHOWN))
+            before, after = "..." if first else "", "..." if len(text) > first + _SHOWN else ""
+            line = f"  {before}{text[first : first + _SHOWN]}{after}"
+            error.add_note(line + "\n" + " " * (2 + len(before) + column - first) + "^")
+            return
+        at = error.message.find(" in ", at + 1)
+
+
+def _span(text: str, op: str) -> tuple[int, int]:
+    """Where the call of an op is, if the pipeline is a chain at that place; else the whole text."""
+    path = op.split("/")
+    begins, depth, quoted, escaped = [0], 0, False, False
+    for i, c in enumerate(text):
+        if quoted:
+            quoted = escaped or c != '"'
+            escaped = c == "\\" and not escaped
+        elif c == '"':
+            quoted = True
+        elif c in "([{":
+            depth += 1
+        elif c in ")]}":
+            depth -= 1
+        elif c == "." and depth == 0:
+            begins.append(i + 1)
+    ends = [b - 1 for b in begins[1:]] + [len(text)]
+    if len(path) <= len(begins):
+        begin, end = begins[-len(path)], ends[-len(path)]
+        if text.startswith(path[-1] + "(", begin):
+            return begin, end
+    return 0, len(text)
 
 
 def check(code: int, status: Any, *, call: bool = False) -> None:

@@ -7,10 +7,11 @@ import base64
 import binascii
 import os
 import weakref
-from typing import TYPE_CHECKING, Any, Callable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from . import _fast
-from ._errors import Error, FailedPrecondition, InvalidArgument, check
+from ._errors import Error, FailedPrecondition, InvalidArgument, add_caret, check, error_at
 from ._ffi import ffi, lib
 from ._report import Stats, since, stats_of, write_trace
 from ._types import plan_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 VERSION = 1  # of state_dict()
 LATEST = 1 << 62  # an epoch after all others
+READ, CHANGE, CANCEL = range(3)  # of _fast.Iterator._locked
 
 
 class Engine:
@@ -27,42 +29,70 @@ class Engine:
     rests: it has no threads and no files, but what lasts, the caches and the states of shuffles."""
 
     def __init__(self, ds: Dataset, options: Options, ledger: Ledger | None) -> None:
-        self.it = ffi.NULL
+        self.out = ffi.new("mr_iterator **")  # closed by whatever ends the constructor
         self.ds = ds._pointer()
         self.options = options
         self.ledger = ledger
         self.generation = _fast.generation()
         self.epochs = 0  # begun
+        if _ended:
+            raise RuntimeError("the interpreter is ending: datasets cannot be iterated any more")
         _engines.add(self)
-        made, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
-        check(lib.mr_cancel_new(ffi.NULL, made, st), st)
-        cancel = ffi.gc(made[0], lib.mr_cancel_unref)
         opts = ffi.new("mr_iterator_opts *")
         options.fill(opts)
-        opts.cancel = cancel
         opts.ledger = ledger.pointer if ledger is not None else ffi.NULL
-        out = ffi.new("mr_iterator **")
-        guarded(ffi.NULL, cancel, lambda st: lib.mr_iterator_open(out, self.ds, opts, st))
-        self.it = out[0]
+        made, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
+        while True:
+            check(lib.mr_cancel_new(ffi.NULL, made, st), st)
+            opts.cancel = cancel = ffi.gc(made[0], lib.mr_cancel_unref)
+            try:
+                if guarded(ffi.NULL, cancel, lambda st: lib.mr_iterator_open(self.out, self.ds, opts, st)) == DONE:
+                    break
+            except BaseException:
+                self._free()
+                raise
+            self._free()
         self.epochs = 1
+
+    @property
+    def it(self) -> Any:
+        """The `mr_iterator *`, or NULL."""
+        return self.out[0]
 
     def begin(self, epoch: int) -> None:
         """Goes to the beginning of that epoch, which is not before the present one."""
         if self.epochs <= epoch:
             self.rest()
         while self.epochs <= epoch:
-            guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_rewind(self.it, st))
+            end = guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_rewind(self.it, st))
+            if end == AGAIN:
+                self.rest()
+                continue
             self.epochs += 1
+            if end == WOKEN:
+                self.resume()
 
-    def save(self) -> bytes:
+    def save(self, undelivered: int = 0) -> bytes:
+        """The position; undelivered: the address of a block of one row, before which it is."""
         out, size, st = ffi.new("void **"), ffi.new("size_t *"), ffi.new("mr_status *")
-        check(lib.mr_iterator_save(self.it, out, size, st), st)
+        if undelivered:
+            block = ffi.cast("mr_block *", undelivered)
+            check(lib.mr_iterator_save_at(self.it, block, 0, out, size, st), st)
+        else:
+            check(lib.mr_iterator_save(self.it, out, size, st), st)
         data = bytes(ffi.buffer(out[0], size[0]))
         lib.mr_free(out[0])
         return data
 
     def restore(self, position: bytes) -> None:
-        guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_restore(self.it, position, len(position), st))
+        size = len(position)
+        while guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_restore(self.it, position, size, st)) != DONE:
+            self.rest()
+
+    def resume(self) -> None:
+        """Continues after an interrupt."""
+        while guarded(self.it, ffi.NULL, lambda st: lib.mr_iterator_resume(self.it, st)) != DONE:
+            pass
 
     def rest(self) -> None:
         """Ends its threads."""
@@ -73,11 +103,14 @@ class Engine:
     def usable(self) -> bool:
         return self.it != ffi.NULL and self.generation == _fast.generation()
 
-    def close(self) -> None:
-        it, self.it = self.it, ffi.NULL
-        ledger, self.ledger = self.ledger, None
+    def _free(self) -> None:
+        it, self.out[0] = self.out[0], ffi.NULL
         if it != ffi.NULL:
             lib.mr_iterator_close(it)
+
+    def close(self) -> None:
+        ledger, self.ledger = self.ledger, None
+        self._free()
         if ledger is not None and self.generation == _fast.generation():
             ledger.close()
 
@@ -86,10 +119,24 @@ class Engine:
             self.close()
 
 
-def guarded(it: Any, cancel: Any, call: Callable[[Any], int]) -> None:
-    """A call that may take long: Ctrl-C ends it."""
+DONE, WOKEN, AGAIN = range(3)
+
+
+def guarded(it: Any, cancel: Any, call: Callable[[Any], int]) -> int:
+    """A call that may take long: Ctrl-C ends it. Where the program's handler of SIGINT raises nothing:
+    WOKEN, done, but what the signal cancelled must resume; AGAIN: not done."""
     st = ffi.new("mr_status *")
-    _fast.guarded(_address(it), _address(cancel), lambda: check(call(st), st))
+    code = 0
+
+    def run() -> None:
+        nonlocal code
+        code = call(st)
+
+    woken = _fast.guarded(_address(it), _address(cancel), run)
+    if woken and code == lib.MR_CANCELLED:
+        return AGAIN
+    check(code, st)
+    return WOKEN if woken else DONE
 
 
 def _address(pointer: Any) -> int:
@@ -97,6 +144,8 @@ def _address(pointer: Any) -> int:
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_iterators: weakref.WeakSet[Iterator] = weakref.WeakSet()
+_ended = False  # no engine may be made any more
 
 
 class Ledger:
@@ -159,7 +208,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.epochs = 0  # begun by its iterators
-        self.idle: Engine | None = None  # of the iterator that ended last
+        self.idle: list[Engine] = []  # up to one; list.pop gives it to one thread
         self.done: weakref.ref[Iterator] | None = None  # one that ended and still has its engine
 
 
@@ -192,7 +241,7 @@ class Iterator(_fast.Iterator):
         memory_limit: int | str | None = None,
         ledger: str | os.PathLike[str] | None = None,
     ) -> None:
-        from ._formats import converter
+        from ._formats import arrow_parts, converter
 
         ds._pointer()
         self._engine: Engine | None = None
@@ -202,24 +251,27 @@ class Iterator(_fast.Iterator):
         self._saved: bytes | None = None  # its position, where it has no engine any more
         self._options = Options(seed, threads, memory_limit)
         self._convert, self._str = converter(format, strings)
+        self._arrow = arrow_parts(format, strings)
         self._ledger = ledger
         self.dataset = ds
         if ds._shared is None:
             ds._shared = Shared()
         self._epoch = ds._shared.epochs
         ds._shared.epochs += 1
+        _iterators.add(self)
 
     # ---- called by millrace._fast, with the lock
 
     def _open(self) -> None:
         """Gets an engine for the first element, or continues after an interrupt."""
-        if self._closed or self._done:
+        if self._closed:
+            self._hand_back()  # a handler of a signal closed it during a call
+            return
+        if self._done and self._engine is None:
             return
         engine = self._engine
         if engine is not None:
-            position = engine.save()
-            engine.rest()
-            engine.restore(position)
+            engine.resume()
             self._resumed()
             return
         engine = self._claim(self._epoch)
@@ -229,11 +281,18 @@ class Iterator(_fast.Iterator):
                 engine.epochs = self._epoch + 1
             else:
                 engine.begin(self._epoch)
+            self._attach_engine(engine)
         except BaseException:
+            self._detach()
+            self._engine = None
             engine.close()
             raise
         self._saved = None
-        self._attach_engine(engine)
+
+    def _error(self, status: int) -> Error:
+        error = error_at(status)
+        add_caret(error, str(self.dataset))
+        return error
 
     def _ended(self) -> None:
         self._done = True
@@ -251,18 +310,27 @@ class Iterator(_fast.Iterator):
         if self._ledger is not None:
             return Engine(self.dataset, self._options, Ledger(self._ledger))
         last = shared.done() if shared.done is not None else None
-        if last is not None and not last._foreign:
-            last._hand_back(keep_position=True)
+        if last is not None and last is not self:
+            last._try_locked(last._give_up)
         shared.done = None
-        idle = shared.idle
-        if idle is not None and not idle.usable:
-            shared.idle = None
-        elif idle is not None and idle.options.key == self._options.key and idle.epochs <= epoch:
-            shared.idle = None
+        try:
+            idle = shared.idle.pop()
+        except IndexError:
+            return Engine(self.dataset, self._options, None)
+        if idle.usable and idle.options.key == self._options.key and idle.epochs <= epoch:
             return idle
+        if idle.usable:
+            shared.idle.append(idle)
         return Engine(self.dataset, self._options, None)
 
+    def _give_up(self) -> None:
+        """Returns the engine after the last element, for the next iterator."""
+        if self._done:
+            self._hand_back(keep_position=True)
+
     def _attach_engine(self, engine: Engine) -> None:
+        from ._formats import arrow_maker
+
         self._engine = engine
         self._before = stats_of(engine.it)
         spec = lib.mr_dataset_spec(engine.ds)
@@ -273,6 +341,8 @@ class Iterator(_fast.Iterator):
             [bool(lib.mr_spec_leaf(spec, i).ragged) for i in range(n)],
             self._convert,
             self._str,
+            None if self._arrow is None else arrow_maker(spec, self._str),
+            self._arrow == "all",
         )
 
     def _hand_back(self, keep_position: bool = False) -> None:
@@ -280,30 +350,29 @@ class Iterator(_fast.Iterator):
         engine, self._engine = self._engine, None
         if engine is None:
             return
-        self._detach()
-        if engine.usable:
-            self._last_stats = since(stats_of(engine.it), self._before)
         if keep_position:
             try:
-                self._saved = engine.save()
+                self._saved = engine.save(self._undelivered)
             except Error:
                 self._saved = None
+        self._detach()
         if not engine.usable or engine.ledger is not None:
             engine.close()
             return
+        self._last_stats = since(stats_of(engine.it), self._before)
         engine.rest()
-        shared = self.dataset._shared
-        assert shared is not None
-        shared.idle, old = engine, shared.idle
-        if old is not None:
-            old.close()
+        idle = self.dataset._shared.idle if self.dataset._shared is not None else []
+        old = idle[:]
+        idle[:] = [engine]
+        for e in old:
+            e.close()
 
     # ---- for users
 
     def state_dict(self) -> dict[str, Any]:
         """The position after the last element, for `load_state_dict` of an iterator of an equal
         dataset, in any process. It can be stored as JSON."""
-        position: bytes = self._locked(self._position, False)
+        position: bytes = self._locked(self._position, READ)
         return {
             "version": VERSION,
             "graph": str(self.dataset),
@@ -320,26 +389,34 @@ class Iterator(_fast.Iterator):
                 raise FailedPrecondition("the position after the last element is lost: a later iterator has begun")
             self._open()
         assert self._engine is not None
-        return self._engine.save()
+        return self._engine.save(self._undelivered)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes to a position that `state_dict` returned. Later iterators of the Dataset are the epochs
         that follow."""
         epoch, position = _parse_state(state)
-        self._locked(lambda: self._load(epoch, position), False)
+        self._locked(lambda: self._load(epoch, position), CHANGE)
 
     def _load(self, epoch: int, position: bytes) -> None:
         if self._closed:
             raise FailedPrecondition("the iterator is closed; make another one")
+        previous = self._saved
+        if self._engine is not None:
+            try:
+                previous = self._engine.save(self._undelivered)
+            except Error:
+                previous = None
         engine, self._engine = self._engine, None
         self._detach()
-        if engine is None:
-            engine = self._claim(LATEST)
         try:
+            if engine is None:
+                engine = self._claim(LATEST)
             engine.rest()
             engine.restore(position)
         except BaseException:
-            engine.close()
+            self._saved = previous  # it stays where it is
+            if engine is not None:
+                engine.close()
             raise
         engine.epochs = epoch + 1
         self._done = False
@@ -352,7 +429,10 @@ class Iterator(_fast.Iterator):
 
     def stats(self) -> Stats:
         """What each op of the graph has done for this iterator."""
-        self._check()
+        found: Stats = self._locked(self._stats, READ)
+        return found
+
+    def _stats(self) -> Stats:
         if self._engine is None:
             return self._last_stats
         return since(stats_of(self._engine.it), self._before)
@@ -360,20 +440,19 @@ class Iterator(_fast.Iterator):
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Writes when each op worked and waited, on which thread, to a file for Perfetto
         (https://ui.perfetto.dev) and chrome://tracing. Of a long run the shortest spans are left out."""
-        self._check()
+        self._locked(lambda: self._trace(path), READ)
+
+    def _trace(self, path: str | os.PathLike[str]) -> None:
         if self._engine is None:
             raise FailedPrecondition("the iterator has not begun, or it is closed")
         write_trace(self._engine.it, path)
-
-    def _check(self) -> None:
-        self._locked(lambda: None, False)
 
     def close(self) -> None:
         """Ends its threads and closes its files. A `next` that waits in another thread ends."""
         if self._closed or self._foreign:
             return
         self._closed = True  # before the lock is free, so that the `next` that ends does not wait again
-        self._locked(self._hand_back, True)
+        self._locked(self._hand_back, CANCEL)
 
     def __enter__(self) -> Iterator:
         return self
@@ -411,5 +490,12 @@ def _parse_state(state: Any) -> tuple[int, bytes]:
 
 def at_exit() -> None:
     """No thread may be left when the interpreter ends."""
+    global _ended
+    _ended = True
+    for iterator in list(_iterators):
+        try:
+            iterator.close()  # daemon threads may be in next
+        except (Error, RuntimeError, KeyboardInterrupt):
+            pass
     for engine in list(_engines):
         engine.close()

@@ -322,7 +322,8 @@ def _norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> 
 def _dot(a: Any, b: Any, **kwargs: Any) -> Expr:
     a, b = _as_expr(a), _as_expr(b)
     if a.ndim == 0 or b.ndim == 0:
-        return a * b
+        out: Expr = a * b
+        return out
     if a.ndim > 2 or b.ndim > 2:
         raise _trace._error("np.dot is recorded up to two axes; @ is, for more")
     return _call("matmul", a, b)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 from ._errors import NotFound
@@ -22,6 +21,8 @@ def path(name: str = "millrace") -> str:
         found = os.path.join(folder, name)
         if os.path.isfile(found) and os.access(found, os.X_OK):
             return found
+    import shutil
+
     on_path = shutil.which(name)
     if on_path is None:
         raise NotFound(f"the program {name} is neither in the package nor on PATH", file=name)

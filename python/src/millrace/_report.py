@@ -4,11 +4,9 @@ tables in notebooks."""
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import resource
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,6 +21,8 @@ if TYPE_CHECKING:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """HTML."""
+    import html  # which only notebooks need
+
     cells = "".join(f"<th>{html.escape(h)}</th>" for h in head)
     lines = ["<tr>" + "".join(f"<td>{html.escape(str(c))}</td>" for c in row) + "</tr>" for row in rows]
     return f"<table><thead><tr>{cells}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
@@ -238,6 +238,8 @@ class Bench:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        import html
+
         return f"<p>{html.escape(self._head())}</p>{self.ops._repr_html_()}<p>{html.escape(self._advice())}</p>"
 
 
@@ -372,6 +374,8 @@ class Explanation:
     def _repr_html_(self) -> str:
         rows = [("\u2003" * o.depth + o.op, o.count, o.element, o.memory) for o in self.ops]
         table = _table(("op", "elements", "element", "memory"), rows)
+        import html
+
         more = f"<pre>{html.escape(self.distributed)}</pre>" if self.distributed else ""
         return f"<p><code>{html.escape(self.text)}</code></p>{table}{more}"
 
@@ -400,6 +404,8 @@ def explain(
     given = [f"{k}={v}" for k, v in flags.items() if v is not None]
     if not given:
         return Explanation(ds)
+    import subprocess
+
     run = subprocess.run([_programs.path(), "explain", *given, ds._text()], capture_output=True, text=True)
     if run.returncode:
         raise InvalidArgument(run.stderr.strip().removeprefix("millrace: "))

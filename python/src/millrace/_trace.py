@@ -11,6 +11,7 @@ number, and a lambda is enclosed by marks. A text with such marks is *open*.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import inspect
 import itertools
@@ -21,7 +22,6 @@ import random
 import re
 import struct
 import sys
-import sysconfig
 import threading
 import types
 import warnings
@@ -55,19 +55,26 @@ _LOOSE, _LOOSE_END = "\x0e", "\x0f"  # needs brackets if a point follows
 # ---- errors ----
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_LIBRARIES = tuple(
-    os.path.abspath(p) + os.sep
-    for p in {
-        sysconfig.get_paths()["stdlib"],
-        sysconfig.get_paths()["purelib"],
-        sysconfig.get_paths()["platlib"],
-        os.path.dirname(os.path.dirname(os.path.abspath(np.__file__))),
-    }
-)
+
+
+@functools.cache
+def _libraries() -> tuple[str, ...]:
+    """Folders whose files no user wrote."""
+    import sysconfig
+
+    paths = sysconfig.get_paths()
+    numpy = os.path.dirname(os.path.dirname(os.path.abspath(np.__file__)))
+    folders = {paths["stdlib"], paths["purelib"], paths["platlib"], numpy}
+    return tuple(os.path.abspath(p) + os.sep for p in folders)
+
 
 
 class _MissingAttribute(TraceError, AttributeError):
     pass
+
+
+_MissingAttribute.__name__ = _MissingAttribute.__qualname__ = "TraceError"  # as tracebacks show it
+_MissingAttribute.__module__ = "millrace"
 
 
 def _is_ours(file: str) -> bool:
@@ -80,7 +87,7 @@ def _place_of(frames: Iterable[tuple[str, int]]) -> tuple[str | None, int | None
     for file, line in frames:
         if _is_ours(file):
             continue
-        if not file.startswith((*_LIBRARIES, "<frozen", "<__array_function__")):
+        if not file.startswith((*_libraries(), "<frozen", "<__array_function__")):
             return file, line
         outside = outside or (file, line)
     return outside or (None, None)
@@ -245,7 +252,7 @@ class Node:
             self.draws = self.draws or child.draws
             if child.variables and not child.variables <= variables:
                 variables = variables | child.variables
-        self.variables = variables
+        self.variables: frozenset[Variable] = variables
         if self.length > MAX_TEXT:
             raise _error(
                 f"the text of this value would have more than {MAX_TEXT >> 20} MiB: a value that "
@@ -373,6 +380,7 @@ class Engine(Protocol):
     def infer(self, text: str, spec: Spec) -> Spec:
         """The spec of the results of a function for elements of ``spec``; raises if it is
         wrong."""
+        ...
 
     def dataset(self, text: str, spec: Spec) -> Any:
         """A ``Dataset`` within a function that is being recorded: its open text, and the spec of
@@ -826,7 +834,7 @@ def as_node(value: Any, what: str = "a value", beside: DType | None = None) -> N
     if is_dataset(value):
         return _dataset_node(value)
     if value is None:
-        raise _error(f"{what} is None, which no tensor can be; does a `return` lack?")
+        raise _error(f"{what} is None, which no tensor can be; is a `return` missing?")
     if isinstance(value, (types.GeneratorType, types.CoroutineType)):
         raise _error(
             f"{what} is a {type(value).__name__}; a recorded function returns tensors, tuples, "
@@ -983,7 +991,7 @@ class Expr(Methods):
     def _tensor(self, what: str) -> TensorSpec:
         spec = self.spec
         if not isinstance(spec, TensorSpec):
-            kind = {dict: "a dict", tuple: "a tuple"}.get(type(spec), "a dataset")
+            kind = "a dict" if isinstance(spec, dict) else "a tuple" if isinstance(spec, tuple) else "a dataset"
             raise _error(f"{kind} has no {what}; its components have")
         return spec
 
@@ -1252,7 +1260,7 @@ class Expr(Methods):
 
     def __array__(self, *args: Any, **kwargs: Any) -> NDArray[Any]:
         raise _no_conversion(
-            "a numpy array", "Use numpy's functions that mr.fn has too, and mr.fn.tensor of a list"
+            "a numpy array", "Use numpy's functions that mr.fn has too, mr.fn.tensor of a list, and mr.fn.gather(a, x) for a[x]"
         )
 
     def __jax_array__(self) -> NoReturn:
@@ -1298,6 +1306,9 @@ class Expr(Methods):
         instead = "mr.fn lists the functions, which are methods too"
         if name in ("numpy", "tolist", "item", "tobytes", "cpu", "detach"):
             instead = f"{_CONSTANT}. Use functions of mr.fn, or map_py"
+        spec = self._node.spec
+        if isinstance(spec, dict) and name in spec:
+            instead = f"components are looked up by name: x[{name!r}]"
         raise _error(f"an Expr has no attribute {name!r}: {instead}", _MissingAttribute)
 
     def __repr__(self) -> str:
@@ -1498,7 +1509,7 @@ def kinds_of(function: Callable[..., Any], skip: int = 0) -> dict[str, str]:
     signature = inspect.signature(function)
     required = []
     for p in list(signature.parameters.values())[skip:]:
-        stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        stars = "*" if p.kind == p.VAR_POSITIONAL else "**" if p.kind == p.VAR_KEYWORD else ""
         out[stars + p.name] = str(p.annotation).removesuffix(" | None")
         if p.default is p.empty and not stars:
             required.append(p.name)
@@ -1506,9 +1517,20 @@ def kinds_of(function: Callable[..., Any], skip: int = 0) -> dict[str, str]:
     return out
 
 
+class _Unquoted(str):
+    """An annotation as `help` should show it, without quotation marks."""
+
+    __repr__ = str.__str__
+
+
+def unquote(function: Callable[..., Any]) -> None:
+    function.__annotations__ = {k: _Unquoted(v) for k, v in function.__annotations__.items()}
+
+
 def recorded(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of ``mr.fn`` that a signature describes."""
     name = function.__name__
+    unquote(function)
     kinds: dict[str, str] = {}
 
     @functools.wraps(function)
@@ -1541,7 +1563,9 @@ def _is_function(name: str) -> bool:
 def registered_function(name: str) -> Any:
     """A function that a plugin registered, by its name: the library checks its arguments."""
     if name.startswith("_") or not _is_function(name):
-        raise AttributeError(f"there is no function {name!r}; dir(millrace.fn) lists them")
+        similar = difflib.get_close_matches(name, dir(sys.modules["millrace.fn"]), 1)
+        hint = f"did you mean {similar[0]!r}?" if similar else "dir(millrace.fn) lists them"
+        raise AttributeError(f"there is no function {name!r}; {hint}")
 
     def registered(*args: Any, **kwargs: Any) -> Expr:
         keys = [None] * len(args) + list(kwargs)
@@ -1633,11 +1657,12 @@ def _make_variables(
         found += [f"{first}{i}" for i in range(more)] if more > 1 else [first] * more
     if len(found) == 1:
         return (Variable(_proper_name(found[0]), specs),)
-    if not several or len(specs) != len(found):
+    if not several or not isinstance(specs, tuple) or len(specs) != len(found):
         parts = len(specs) if isinstance(specs, tuple) else 1
+        by_name = " (a dict is one, whose entries are looked up as x['name'])" if isinstance(specs, dict) else ""
         raise _error(
             f"the function has {len(found)} parameters ({', '.join(found)}) and the elements have "
-            f"{parts} component{'' if parts == 1 else 's'}: as many are needed, or a single "
+            f"{parts} component{'' if parts == 1 else 's'}{by_name}: as many are needed, or a single "
             "parameter that takes the whole element"
         )
     return tuple(Variable(_proper_name(n), s) for n, s in zip(found, specs, strict=True))
@@ -1773,7 +1798,7 @@ def _place_of_function(fn: Any) -> tuple[str | None, int | None]:
     fn = inspect.unwrap(fn)
     code = getattr(getattr(fn, "__func__", fn), "__code__", None)
     if code is None:
-        code = getattr(getattr(type(fn), "__call__", None), "__code__", None)
+        code = getattr(getattr(type(fn), "__call__", None), "__code__", None)  # noqa: B004
     return (code.co_filename, code.co_firstlineno) if code else (None, None)
 
 

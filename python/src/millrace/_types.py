@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Union
@@ -199,7 +200,8 @@ def _ml_bfloat16() -> np.dtype[Any] | None:
         import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return None
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 def bfloat16_array(bits: np.ndarray[Any, Any], number: int = 0) -> np.ndarray[Any, Any]:
@@ -437,14 +439,21 @@ class Ragged:
         return torch.nested.nested_tensor_from_jagged(values, offsets=torch.from_numpy(np.array(self.row_splits)))
 
     def to_arrow(self) -> Any:
-        """A pyarrow.LargeListArray of the rows."""
+        """A pyarrow.LargeListArray of the rows; strings are large_binary, or large_string if they are
+        str. Numbers are not copied."""
         import pyarrow as pa  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         flat = np.asarray(self.values)
-        inner = flat.shape[1:]
-        array = pa.array(flat.reshape(-1) if inner else flat)
-        for size in reversed(inner):
-            array = pa.FixedSizeListArray.from_arrays(array, size)
+        kind = None
+        if flat.dtype == object:
+            kind = pa.large_string() if flat.size and isinstance(flat.flat[0], str) else pa.large_binary()
+        array = pa.array(flat.reshape(-1), type=kind)
+        for axis in range(flat.ndim - 1, 0, -1):
+            size = flat.shape[axis]
+            if size:
+                array = pa.FixedSizeListArray.from_arrays(array, size)
+            else:
+                array = pa.array([[]] * math.prod(flat.shape[:axis]), pa.list_(array.type, 0))
         return pa.LargeListArray.from_arrays(pa.array(np.asarray(self.row_splits)), array)
 
     def __repr__(self) -> str:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -170,8 +171,8 @@ def owned_array(a: Any) -> Any:
     data = ffi.cast("void *", array.ctypes.data)
     out.dtype, out.storage, out.rank, out.rows = kind.number, lib.MR_DENSE, array.ndim, 1
     out.resident = array.size > WRITTEN
-    for i, n in enumerate(array.shape):
-        out.shape[i] = n
+    for axis in range(array.ndim):
+        out.shape[axis] = array.shape[axis]
     out.data = data
     out.owner = lend(array, data, array.nbytes)
     return out
@@ -215,11 +216,11 @@ def text_of(x: Any, names: Names) -> str:
         return "true" if x else "false"
     if isinstance(x, Auto):
         return "auto"
-    if isinstance(x, (int, np.int64)):
+    if isinstance(x, (int, np.int64)):  # pyright: ignore[reportArgumentType]
         return str(int(x))
-    if isinstance(x, (float, np.float32)) and math.isfinite(x):
+    if isinstance(x, (float, np.float32)) and math.isfinite(x):  # pyright: ignore[reportArgumentType]
         return _float(float(x))
-    if isinstance(x, (float, np.float32)):
+    if isinstance(x, (float, np.float32)):  # pyright: ignore[reportArgumentType]
         return names.array(np.float32(x))
     if isinstance(x, (str, bytes)):
         return quoted(x)

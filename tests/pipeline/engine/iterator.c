@@ -13,11 +13,14 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include "pipeline/bytes.h"
 #include "pipeline/functions/compiler/function.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"
+#include "pipeline/varint.h"
 #include "tests/harness.h"
 
 static mr_iterator *open_text(const char *text, const mr_iterator_opts *opts)
@@ -171,6 +174,126 @@ MR_TEST(positions_that_do_not_belong_are_refused)
     mr_iterator_close(it);
     mr_iterator_close(other);
     mr_iterator_close(none);
+}
+
+/* A graph with much text: its one constant has n ones, but for `value`, before the last `back`. */
+static mr_dataset *long_graph(size_t n, size_t back, const char *value, const char *end)
+{
+    char *text = malloc(4 * n + 100), *at = text + sprintf(text, "from_tensor_slices([");
+    for (size_t i = 0; i < n; i++)
+        at += sprintf(at, "%s%s", i ? ", " : "", i + 1 + back == n ? value : "1");
+    sprintf(at, "]).batch(%s)", end);
+    mr_dataset *ds = mr_test_graph(text);
+    free(text);
+    return ds;
+}
+
+/* The same position as 0.1 wrote it, with the whole text of the graph. */
+static uint8_t *with_whole_text(const uint8_t *position, size_t *size, mr_dataset *ds)
+{
+    char *text;
+    uint64_t n = 0;
+    mr_status st;
+    mr_ok(mr_dataset_to_text(ds, &text, &st), &st);
+    const uint8_t *old = mr__varint(position + 8, position + *size, &n);
+    size_t head = 8 + MR__VARINT_MOST, rest = *size - (size_t)(old + n - position);
+    uint8_t *p = malloc(head + strlen(text) + rest), *at = p + 8;
+    at = mr__varint_put(at, strlen(text));
+    memcpy(at, text, strlen(text));
+    at += strlen(text);
+    memcpy(at, old + n, rest);
+    at += rest;
+    memcpy(p, position, 4);
+    mr__store_le(p + 4, crc32_z(0, p + 8, (size_t)(at - p) - 8), 4);
+    *size = (size_t)(at - p);
+    mr_free(text);
+    return p;
+}
+
+MR_TEST(a_position_of_a_graph_with_much_data_is_small)
+{
+    mr_iterator_opts opts = {.positions = true};
+    mr_dataset *ds = long_graph(20000, 9000, "2", "2");
+    /* Other values of equal length in the middle, at both ends and elsewhere; one value more. */
+    mr_dataset *differ[] = {long_graph(20000, 9000, "3", "2"), long_graph(20000, 8999, "2", "2"),
+                            long_graph(20001, 9001, "2", "2"), long_graph(20000, 19999, "2", "2"),
+                            long_graph(20000, 0, "2", "2"),    long_graph(20000, 9000, "2", "3")};
+    mr_iterator *it = NULL, *other = NULL;
+    void *bytes = NULL;
+    size_t size = 0;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    mr_ok(mr_iterator_next(it, 3, &b, &st), &st);
+    mr_ok(mr_iterator_save(it, &bytes, &size, &st), &st);
+    mr_check(size < 4096);
+    for (size_t i = 0; i < sizeof differ / sizeof *differ; i++) {
+        mr_ok(mr_iterator_open(&other, differ[i], &opts, &st), &st);
+        mr_code_is(mr_iterator_restore(other, bytes, size, &st), MR_INVALID_ARGUMENT, &st);
+        mr_check(strstr(st.message, "another graph"));
+        mr_check(strstr(st.message, i < 3    ? "other values in the middle"
+                                    : i == 3 ? "first difference is at byte 20: it has '[1, "
+                                    : i == 4
+                                        ? "last difference is at the end: it has '1]).batch(2)'"
+                                        : "it has '2)', this one has '3)'"));
+        mr_iterator_close(other);
+        mr_dataset_unref(differ[i]);
+    }
+    size_t old_size = size;
+    uint8_t *old = with_whole_text(bytes, &old_size, ds);
+    mr_check(old_size > 60000);
+    for (int k = 0; k < 2; k++) {
+        mr_ok(mr_iterator_open(&other, ds, &opts, &st), &st);
+        mr_ok(mr_iterator_restore(other, k ? old : bytes, k ? old_size : size, &st), &st);
+        size_t rows = 3;
+        while (mr_iterator_next(other, 4096, &b, &st) == MR_OK)
+            rows += b.rows;
+        mr_eq_u64(rows, 10000);
+        mr_iterator_close(other);
+    }
+    old[8 + 3 + 1000] ^= 1; /* in the text, which is then another graph's */
+    mr__store_le(old + 4, crc32_z(0, old + 8, old_size - 8), 4);
+    mr_code_is(mr_iterator_restore(it, old, old_size, &st), MR_INVALID_ARGUMENT, &st);
+    mr_check(strstr(st.message, "another graph"));
+    mr_block_reset(&b);
+    mr_free(bytes);
+    free(old);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+/* At the length from which a text is shortened: whole and shortened ones are compared alike. */
+MR_TEST(positions_of_graphs_with_long_text_are_of_one_graph)
+{
+    mr_iterator_opts opts = {.positions = true};
+    for (size_t length = 4095; length < 4099; length++) {
+        char text[4100];
+        memset(text, 'x', sizeof text);
+        memcpy(text, "from_tensors(\"", 14);
+        memcpy(text + length - 12, "\").repeat(3)", 13);
+        mr_eq_u64(strlen(text), length);
+        mr_iterator *it = open_text(text, &opts), *same = open_text(text, &opts);
+        text[length / 2] = 'y';
+        mr_iterator *other = open_text(text, &opts);
+        mr_block b = MR_BLOCK_EMPTY;
+        mr_status st;
+        void *bytes = NULL;
+        size_t size = 0;
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+        mr_ok(mr_iterator_save(it, &bytes, &size, &st), &st);
+        mr_check(length > 4096 ? size < 3072 : size > length);
+        mr_ok(mr_iterator_restore(same, bytes, size, &st), &st);
+        size_t rows = 0;
+        while (mr_iterator_next(same, 3, &b, &st) == MR_OK)
+            rows += b.rows;
+        mr_eq_u64(rows, 2);
+        mr_code_is(mr_iterator_restore(other, bytes, size, &st), MR_INVALID_ARGUMENT, &st);
+        mr_block_reset(&b);
+        mr_free(bytes);
+        mr_iterator_close(it);
+        mr_iterator_close(same);
+        mr_iterator_close(other);
+    }
 }
 
 MR_TEST(an_ended_iterator_stays_ended_when_restored)
@@ -524,6 +647,70 @@ MR_TEST(an_iterator_that_waits_for_a_pipe_can_rest)
     mr_block_reset(&b);
     mr_iterator_close(it);
     close(fd);
+}
+
+/* Each line is written in two parts, with a cancelled wait between them. */
+static void resume_within_lines(const char *graph, size_t threads)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    enum { LINES = 6 };
+    char text[600], got[64] = "";
+    const char *pipe = mr_test_path("pipe");
+    snprintf(text, sizeof text, graph, pipe);
+    mr_check(mkfifo(pipe, 0600) == 0);
+    int fd = open(pipe, O_RDWR | O_CLOEXEC);
+    mr_iterator *it = open_text(
+        text,
+        &(mr_iterator_opts){.has_threads = true, .threads = (int64_t)threads, .positions = true});
+    for (int i = 0; i < LINES; i++) {
+        const char line[2] = {(char)('a' + i), '\n'};
+        mr_check(write(fd, line, 1) == 1);
+        mr_iterator_cancel(it);
+        mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+        mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+        mr_ok(mr_iterator_resume(it, &st), &st);
+        mr_check(write(fd, line + 1, 1) == 1);
+        if (i % 2 == 0)
+            continue;
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st); /* a pair */
+        const mr_bytes *rows = mr_array_at(&b.columns[b.n_columns - 1], 0);
+        strncat(got, rows[0].data, rows[0].size);
+        strncat(got, rows[1].data, rows[1].size);
+    }
+    mr_eq_str(got, "abcdef");
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    close(fd);
+    mr_check(unlink(pipe) == 0);
+}
+
+MR_TEST(an_iterator_that_waited_for_a_pipe_resumes_without_loss)
+{
+    static const char *const graphs[] = {
+        "text_line(\"%s\").batch(2)", "text_line(\"%s\").enumerate().batch(2)",
+        "zip(range(100), text_line(\"%s\")).batch(2)", "text_line(\"%s\").padded_batch(2)",
+        "text_line(\"%s\").map(x => x).batch(2).prefetch(1)"};
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
+        for (size_t threads = 0; threads < 3; threads += 2)
+            resume_within_lines(graphs[i], threads);
+}
+
+MR_TEST(an_iterator_of_files_resumes_after_the_last_element)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_iterator *it = open_text("range(100).map(x => x, num_parallel_calls=2).prefetch(2)",
+                                &(mr_iterator_opts){.positions = true});
+    for (int64_t i = 0; i < 100; i++) {
+        mr_iterator_cancel(it);
+        mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_CANCELLED, &st);
+        mr_ok(mr_iterator_resume(it, &st), &st);
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+        mr_eq_i64(*(const int64_t *)mr_array_at(&b.columns[0], 0), i);
+    }
+    mr_block_reset(&b);
+    mr_iterator_close(it);
 }
 
 MR_TEST(a_rest_does_not_end_the_cancellation_of_the_caller)

@@ -446,11 +446,75 @@ MR_TEST(nulls_are_refused_where_there_are_any)
     mr_code_is(mr_import_arrow(&a, &m.array, &m.schema, &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "'field' has a null at entry 1");
     mr_check(m.array.release && released == 0);
+    static const int32_t ends[] = {0, 1, 3};
+    static const uint8_t last[] = {0x03};
+    made list;
+    make(&m, "i", 3, 0, values, NULL, NULL);
+    m.buffers[0] = last;
+    m.array.null_count = 1;
+    make(&list, "+l", 2, 0, ends, NULL, &m);
+    mr_code_is(mr_import_arrow(&a, &list.array, &list.schema, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "'field' has a null within the lists of entry 1");
+    mr_check(list.array.release && released == 0);
+}
+
+/* A view of a string: in itself, or at `at` of buffer `buffer`. */
+typedef struct view {
+    int32_t size;
+    union {
+        char in[12];
+        struct {
+            char first[4];
+            int32_t buffer, at;
+        } out;
+    } as;
+} view;
+
+MR_TEST(string_views_are_strings)
+{
+    static const char long_ones[] = "....a string of more than twelve bytes";
+    static const int64_t sizes[] = {sizeof long_ones - 1};
+    static const uint8_t valid[] = {0x1e}; /* of the offset of 1 on */
+    view views[] = {{.size = -1},
+                    {.size = 3, .as.in = "abc"},
+                    {.size = 0},
+                    {.size = 12, .as.in = "twelve bytes"},
+                    {.size = 34, .as.out = {"a st", 0, 4}}};
+    mr_status st;
+    mr_array a;
+    made m;
+    make(&m, "vu", 4, 1, views, NULL, NULL);
+    const void *buffers[] = {valid, views, long_ones, sizes};
+    m.array.buffers = buffers;
+    m.array.n_buffers = 4;
+    m.array.null_count = -1;
+    a = import(&m);
+    const mr_bytes *s = a.data;
+    static const char *const want[] = {"abc", "", "twelve bytes", long_ones + 4};
+    for (size_t i = 0; i < 4; i++) {
+        mr_eq_i64(s[i].size, strlen(want[i]));
+        mr_eq_mem(s[i].size ? s[i].data : "", want[i], s[i].size);
+    }
+    let_go(&a);
+    for (int c = 0; c < 4; c++) {
+        int32_t *spoilt = c == 0   ? &views[4].size
+                          : c == 1 ? &views[4].as.out.buffer
+                          : c == 2 ? &views[4].as.out.at
+                                   : &views[4].size;
+        int32_t before = *spoilt;
+        *spoilt = c == 0 ? 35 : c == 3 ? INT32_MIN : 1 << 30;
+        make(&m, "vz", 4, 1, views, NULL, NULL);
+        m.array.buffers = buffers;
+        m.array.n_buffers = 4;
+        mr_code_is(mr_import_arrow(&a, &m.array, &m.schema, &st), MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, "the view of entry 3 extends past its buffer");
+        *spoilt = before;
+    }
 }
 
 MR_TEST(types_without_a_column_are_named)
 {
-    static const char *const formats[] = {"n",    "d:19,10", "+s",  "+m", "vu",
+    static const char *const formats[] = {"n",    "d:19,10", "+s",  "+m", "vx",
                                           "+w:x", "w:",      "+us", "",   "l?"};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         static const int64_t values[4];

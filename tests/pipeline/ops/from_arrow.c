@@ -289,7 +289,23 @@ MR_TEST(what_the_producer_says_is_passed_on)
     p = (producer){.null_at = 3};
     ds = dataset_of(&p);
     mr_code_is(read_all(ds, 8, 0, &rows, &st), MR_INVALID_ARGUMENT, &st);
-    mr_has_str(st.message, "'n' has a null at entry 1");
+    mr_eq_i64(rows, 4); /* that before it in its array too */
+    mr_has_str(st.message, "column 'n': the row has a null");
+    mr_eq_i64(st.record, 4);
+    mr_dataset_unref(ds);
+    p = (producer){.null_at = 1};
+    ds = mr_ignore_errors(dataset_of(&p), NULL);
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_ok(mr_iterator_open(&it, ds, NULL, &st), &st);
+    static const int64_t left[] = {0, 2, 3, 4};
+    for (size_t i = 0; i < 4; i++) {
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+        mr_eq_i64(*(int64_t *)mr_array_at(mr_block_column(&b, "n"), 0), left[i]);
+    }
+    mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_END, &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
     mr_dataset_unref(ds);
     p = (producer){.twice = true};
     ds = dataset_of(&p);

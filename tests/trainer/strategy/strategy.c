@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include "tests/harness.h"
 #include "tests/trainer/kit/batches.h"
 #include "tests/trainer/kit/device_doubles.h"
@@ -503,4 +505,60 @@ MR_TEST(bad_counts_and_devices_are_refused)
                MR_NOT_FOUND, &st);
     mr_has_str(st.message, "cuda");
     mr_check(s == NULL);
+}
+
+static mr_code nothing(mr_replica *r, void *ctx, mr_status *why)
+{
+    (void)r, (void)ctx, (void)why;
+    return MR_OK;
+}
+
+static bool refuses(mr_code rc)
+{
+    return rc == MR_FAILED_PRECONDITION && strstr(st.message, "this one was forked from");
+}
+
+MR_TEST(a_forked_child_cannot_use_a_strategy_and_does_not_wait)
+{
+    mr_strategy *s = open_strategy(2);
+    mr_ok(mr_strategy_run(s, nothing, NULL, &st), &st);
+    mr_ok(mr_strategy_run(mr_strategy_current(), nothing, NULL, &st), &st);
+    mr_stream *stream = mr_replica_stream(mr_strategy_replica(s, 0));
+    mr_device *device = mr_replica_device(mr_strategy_replica(s, 0));
+    mr_event *event;
+    void *p;
+    mr_ok(mr_event_new(&event, device, &st), &st);
+    mr_ok(mr_device_alloc(device, MR_MEMORY_DEVICE, 64, &p, &st), &st);
+    pid_t child = fork();
+    mr_check(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        char byte = 0;
+        void *more;
+        mr_stream *other;
+        bool ok = refuses(mr_strategy_run(s, nothing, NULL, &st)) &&
+                  refuses(mr_strategy_start(s, nothing, NULL, &st)) &&
+                  refuses(mr_strategy_join(s, &st)) &&
+                  refuses(mr_stream_synchronize(stream, &st)) &&
+                  refuses(mr_stream_copy(stream, p, &byte, 1, &st)) &&
+                  refuses(mr_stream_record(stream, event, &st)) &&
+                  refuses(mr_event_synchronize(event, &st)) && mr_event_done(event) &&
+                  refuses(mr_stream_new(&other, device, MR_STREAM_COPY, &st)) &&
+                  refuses(mr_device_alloc(device, MR_MEMORY_HOST, 1, &more, &st));
+        mr_event_free(event);
+        mr_device_free(device, MR_MEMORY_DEVICE, p);
+        mr_strategy_free(s);
+        s = open_strategy(2); /* its own work */
+        ok = ok && mr_strategy_run(s, nothing, NULL, &st) == MR_OK &&
+             mr_strategy_run(mr_strategy_current(), nothing, NULL, &st) == MR_OK;
+        mr_strategy_free(s);
+        _exit(!ok);
+    }
+    int status;
+    mr_check(waitpid(child, &status, 0) == child);
+    mr_check(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    mr_ok(mr_strategy_run(s, nothing, NULL, &st), &st);
+    mr_event_free(event);
+    mr_device_free(device, MR_MEMORY_DEVICE, p);
+    mr_strategy_free(s);
 }

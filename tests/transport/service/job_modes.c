@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "tests/draws.h"
 #include "tests/harness.h"
 #include "transport/service/job.h"
 
@@ -89,15 +90,19 @@ MR_TEST(seeds_are_each_streams_own_or_the_same_as_the_mode_needs)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint64_t a_seed, b_seed;
         Mr__Wire__Job *job = job_of("range(9).shuffle(3)", cases[i].mode, 2);
-        char *a = text_of(job, 0, &a_seed), *b = text_of(job, 1, &b_seed);
-        mr_test_context("mode %d: %s, %s", (int)cases[i].mode, a, b);
-        const char *a_at = strstr(a, "seed="), *b_at = strstr(b, "seed=");
-        mr_check(a_at && b_at);
-        size_t n = strcspn(a_at, ")");
-        mr_check((strncmp(a_at, b_at, n + 1) == 0) == cases[i].same);
+        mr_dataset *a, *b;
+        char draws[2][256] = {"", ""};
+        mr_status st;
+        mr_ok(mr__job_cut(job, 0, &a, &a_seed, NULL, &st), &st);
+        mr_ok(mr__job_cut(job, 1, &b, &b_seed, NULL, &st), &st);
+        mr_test_draws(a, draws[0], sizeof draws[0]);
+        mr_test_draws(b, draws[1], sizeof draws[1]);
+        mr_test_context("mode %d: %s, %s", (int)cases[i].mode, draws[0], draws[1]);
+        mr_has_str(draws[0], "shuffle:");
+        mr_check((strcmp(draws[0], draws[1]) == 0) == cases[i].same);
         mr_check((a_seed == b_seed) == cases[i].same);
-        mr_free(a);
-        mr_free(b);
+        mr_dataset_unref(a);
+        mr_dataset_unref(b);
         mr__wire_free(job);
     }
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "pipeline/log.h"
@@ -456,6 +457,48 @@ static void open_both(void)
         mr_check(mr_service_worker_address(w)[0]);
     mr_service_worker_close(w);
     wait_for_lookup(live);
+}
+
+static bool refuses(mr_code rc, const mr_status *st)
+{
+    return rc == MR_FAILED_PRECONDITION && strstr(st->message, "this one was forked from");
+}
+
+MR_TEST(a_forked_child_cannot_use_them_and_does_not_wait)
+{
+    mr_status st;
+    mr_service_dispatcher *d = open_dispatcher(NULL), *idle = open_dispatcher(NULL);
+    mr_service_worker *w = open_worker(d);
+    const char *service = mr_service_dispatcher_address(d);
+    mr_ok(mr_service_dispatcher_start(d, &st), &st);
+    mr_ok(mr_service_worker_start(w, &st), &st);
+    report_has(service, "workers", NULL, mr_service_worker_address(w));
+    pid_t child = fork();
+    mr_check(child >= 0);
+    if (child == 0) {
+        alarm(60);
+        bool ok = refuses(mr_service_dispatcher_wait(d, &st), &st) &&
+                  refuses(mr_service_worker_wait(w, &st), &st) &&
+                  refuses(mr_service_dispatcher_start(idle, &st), &st) &&
+                  refuses(mr_service_dispatcher_run(idle, &st), &st);
+        mr_service_worker_stop(w);
+        mr_service_dispatcher_stop(d);
+        mr_service_worker_close(w);
+        mr_service_dispatcher_close(d);
+        mr_service_dispatcher_close(idle);
+        d = open_dispatcher(NULL); /* its own works */
+        ok = ok && mr_service_dispatcher_start(d, &st) == MR_OK;
+        mr_service_dispatcher_close(d);
+        _exit(!ok);
+    }
+    int status;
+    mr_check(waitpid(child, &status, 0) == child);
+    mr_check(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    mr_dataset *ds = mr_service_distribute(mr_range(0, ELEMENTS, 1), service, NULL);
+    mr_eq_u64(read_all(ds, &st), ELEMENTS); /* the parent's still serve */
+    mr_service_worker_close(w);
+    mr_service_dispatcher_close(d);
+    mr_service_dispatcher_close(idle);
 }
 
 MR_TEST(any_allocation_may_fail_when_they_are_opened)

@@ -190,7 +190,8 @@ static Mr__Wire__Mode mode_of(const distribute_params *p)
 /* *out = the job for p over ds, the op's input, whose names are relative to the directory (as
  * mr__job_opts); not final yet. The seeds apply if p has none. */
 static mr_code new_job(const distribute_params *p, mr_dataset *ds, const char *directory,
-                       uint64_t seed, uint64_t function_seed, Mr__Wire__Job **out, mr_status *st)
+                       uint64_t seed, uint64_t function_seed, uint64_t place, Mr__Wire__Job **out,
+                       mr_status *st)
 {
     const mr_service_opts *o = &p->o;
     Mr__Wire__Mode mode = mode_of(p);
@@ -206,6 +207,7 @@ static mr_code new_job(const distribute_params *p, mr_dataset *ds, const char *d
                             .consumers = (uint32_t)o->num_consumers,
                             .seed = o->has_seed ? (uint64_t)o->seed : seed,
                             .function_seed = o->has_seed ? (uint64_t)o->seed : function_seed,
+                            .place = place,
                             .match = o->match,
                             .of_service = !local,
                             .directory = directory};
@@ -567,7 +569,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     MR_TRY(mr_iter_shared(it, sizeof(shared), init_shared, destroy_shared, &p, st));
     shared *h = s->shared = p;
     mr__lock_take(&h->lock);
-    if (!h->has_seed)
+    if (!h->has_seed && !mr__iter_job_seed(it, &h->seed))
         h->seed = mr_iter_fresh_seed(it);
     h->has_seed = true;
     uint64_t seed = h->seed;
@@ -587,7 +589,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     mr_dataset *below;
     const char *directory;
     MR_TRY(graph_of(it->node, &below, &directory, st));
-    return new_job(it->params, below, directory, seed, mr_iter_function_seed(it), &s->job, st);
+    return new_job(it->params, below, directory, seed, mr_iter_function_seed(it),
+                   mr__iter_place(it), &s->job, st);
 }
 
 /* Opens the streams, unless they are open. File patterns are matched now. */
@@ -1313,7 +1316,7 @@ mr_code mr_service_streams(mr_dataset *ds, mr_dataset ***out, size_t *n, mr_expl
     mr_dataset *input;
     const char *directory;
     MR_TRY(graph_of(ds, &input, &directory, st));
-    MR_TRY(new_job(mr_dataset_params(ds), input, directory, 0, 0, &job, st));
+    MR_TRY(new_job(mr_dataset_params(ds), input, directory, 0, 0, 0, &job, st));
     mr_code rc = finish_job(&job, st);
     if (rc == MR_OK)
         rc = explain_mode(job, e, st);

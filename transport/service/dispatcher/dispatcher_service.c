@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "transport/service/dispatcher/dispatcher_run.h"
 #include "transport/service/service_options.h"
 #include "transport/service/status/daemon_thread.h"
@@ -83,7 +84,8 @@ mr_code mr_service_dispatcher_open(mr_service_dispatcher **out,
     mr_service_dispatcher *d = mr_calloc(1, sizeof *d);
     if (!d)
         return mr_fail_memory(st, sizeof *d, "a dispatcher");
-    d->thread = (mr__daemon_thread){.serve = serve, .ctx = d, .what = "dispatcher"};
+    d->thread =
+        (mr__daemon_thread){.serve = serve, .ctx = d, .what = "dispatcher", .forks = mr__forks()};
     mr_code rc = open_all(d, opts, st);
     if (rc != MR_OK) {
         mr_service_dispatcher_close(d);
@@ -125,7 +127,7 @@ void mr_service_dispatcher_stop(mr_service_dispatcher *d)
 
 void mr_service_dispatcher_close(mr_service_dispatcher *d)
 {
-    if (!d)
+    if (!d || !mr__daemon_thread_is_here(&d->thread)) /* the parent's threads and sockets */
         return;
     mr__daemon_thread_end(&d->thread);
     mr__dispatcher_run_close(d->run);

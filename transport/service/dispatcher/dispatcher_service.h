@@ -14,6 +14,10 @@
  * it makes all acknowledgements durable, sends the messages that waited for that, and closes its
  * connections within 2 s.
  *
+ * After fork it works only in the process that opened it. In the child every function with a status
+ * fails with MR_FAILED_PRECONDITION, and close returns at once; its memory and sockets remain until
+ * the child ends or calls exec.
+ *
  * thread   mr_service_dispatcher_stop any; the rest one at a time per object
  * since    0.2 */
 #include "../../../pipeline/wait/cancel.h"

@@ -2,7 +2,7 @@
 #ifndef MR_TRANSPORT_SERVICE_STATUS_DAEMON_THREAD_H
 #define MR_TRANSPORT_SERVICE_STATUS_DAEMON_THREAD_H
 /* Runs a daemon once, in the caller's thread (run) or in its own (start, wait), until `stop` is
- * triggered.
+ * triggered. In a forked child all calls with a status fail, and mr__daemon_thread_is_here is false.
  *
  * thread   mr__daemon_thread_stop any, also a signal handler; the rest one at a time per object */
 #include <pthread.h>
@@ -13,6 +13,7 @@ typedef struct mr__daemon_thread {
     mr_code (*serve)(void *ctx, mr_status *st); /* until `stop` is triggered */
     void *ctx;
     const char *what; /* "dispatcher" */
+    unsigned forks;   /* mr__forks() */
     /* private to daemon_thread.c */
     mr_cancel *stop;
     pthread_t thread;
@@ -29,6 +30,8 @@ mr_code mr__daemon_thread_start(mr__daemon_thread *t, mr_status *st) MR_NODISCAR
 /* Waits until that thread ends. errors those of serve; MR_FAILED_PRECONDITION: not started */
 mr_code mr__daemon_thread_wait(mr__daemon_thread *t, mr_status *st) MR_NODISCARD;
 void mr__daemon_thread_stop(mr__daemon_thread *t);
+/* false: it belongs to the process that this one was forked from. */
+bool mr__daemon_thread_is_here(const mr__daemon_thread *t);
 /* Stops it and waits until it ends. */
 void mr__daemon_thread_end(mr__daemon_thread *t);
 /* The last call, once nothing refers to t->stop. */

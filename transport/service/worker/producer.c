@@ -60,6 +60,7 @@ struct mr__producer {
     bool stops, sleeps; /* it must end; it waits for room */
     bool wanted;        /* the loop has requested the next one */
     bool bringing;      /* `brings` is posted or runs, or `look` is set */
+    bool posted;        /* `brings` is posted */
     item *first_item, *last_item;
     size_t ahead, ahead_bytes; /* made, with the one that the loop has until it is sent */
     size_t given_bytes;        /* of that one */
@@ -320,6 +321,14 @@ static bool has_room(const mr__producer *p, size_t bytes)
     return p->ahead == 0 || (some && !p->is_tight);
 }
 
+/* `brings` must be posted, unless it is already; the lock is held. */
+static bool must_post(mr__producer *p)
+{
+    bool must = !p->posted;
+    p->bringing = p->posted = true;
+    return must;
+}
+
 /* Adds x for the loop; the lock is held.
  * returns  `brings` must be posted, without the lock: the loop needs x at once */
 static bool add_item(mr__producer *p, item *x)
@@ -331,10 +340,9 @@ static bool add_item(mr__producer *p, item *x)
     p->last_item = x;
     p->ahead++;
     p->ahead_bytes += x->bytes;
-    if (!p->wanted || p->bringing)
-        return false;
-    p->bringing = true;
-    return true;
+    /* Large blocks are not left to the next look: this thread would wait for room until then. */
+    bool is_full = p->ahead_bytes + x->bytes > AHEAD_BYTES;
+    return p->wanted && (!p->bringing || is_full) && must_post(p);
 }
 
 static void *work(void *arg)
@@ -426,8 +434,8 @@ static void bring_all(mr__producer *p)
         pthread_mutex_lock(&p->lock);
     }
     bool goes_on = !p->stopped && p->wanted, looks = goes_on && looks_again(p, had_some);
-    bool again = goes_on && !looks && p->first_item;
-    p->bringing = looks || again;
+    p->bringing = looks || p->posted;
+    bool again = goes_on && !looks && p->first_item && must_post(p);
     pthread_mutex_unlock(&p->lock);
     if (again)
         mr__loop_post(p->o.loop, &p->brings);
@@ -435,7 +443,12 @@ static void bring_all(mr__producer *p)
 
 static void bring(mr__posted *posted)
 {
-    bring_all((mr__producer *)((char *)posted - offsetof(mr__producer, brings)));
+    mr__producer *p = (mr__producer *)((char *)posted - offsetof(mr__producer, brings));
+    pthread_mutex_lock(&p->lock);
+    p->posted = false;
+    pthread_mutex_unlock(&p->lock);
+    mr__timer_clear(p->o.loop, &p->look); /* nothing is left for it */
+    bring_all(p);
 }
 
 static void look(mr__timer *t)
@@ -534,10 +547,8 @@ void mr__producer_go(mr__producer *p, double link)
     if (p->sleeps && p->ahead <= MOST_AHEAD / 2 && p->ahead_bytes <= AHEAD_BYTES / 2 &&
         (!p->is_tight || p->ahead == 0))
         pthread_cond_signal(&p->wake);
-    if (p->first_item && !p->bringing) {
-        p->bringing = true;
+    if (p->first_item && !p->bringing && must_post(p))
         mr__loop_post(p->o.loop, &p->brings);
-    }
     pthread_mutex_unlock(&p->lock);
 }
 

@@ -6,6 +6,7 @@
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/fork.h"
 #include "transport/service/service_options.h"
 #include "transport/service/status/daemon_thread.h"
 #include "transport/service/worker/file_roots.h"
@@ -94,7 +95,8 @@ mr_code mr_service_worker_open(mr_service_worker **out, const mr_service_worker_
     mr_service_worker *w = mr_calloc(1, sizeof *w);
     if (!w)
         return mr_fail_memory(st, sizeof *w, "a worker");
-    w->thread = (mr__daemon_thread){.serve = serve, .ctx = w, .what = "worker"};
+    w->thread =
+        (mr__daemon_thread){.serve = serve, .ctx = w, .what = "worker", .forks = mr__forks()};
     mr_code rc = open_all(w, opts, st);
     if (rc != MR_OK) {
         mr_service_worker_close(w);
@@ -136,7 +138,7 @@ void mr_service_worker_stop(mr_service_worker *w)
 
 void mr_service_worker_close(mr_service_worker *w)
 {
-    if (!w)
+    if (!w || !mr__daemon_thread_is_here(&w->thread)) /* the parent's threads and sockets */
         return;
     mr__daemon_thread_end(&w->thread);
     mr__worker_run_close(w->run);

@@ -15,6 +15,10 @@
  * tool drains it. Then it returns its streams to the dispatcher with their positions, and closes
  * its connections within 2 s. Several workers can run in one process.
  *
+ * After fork it works only in the process that opened it. In the child every function with a status
+ * fails with MR_FAILED_PRECONDITION, and close returns at once; its memory and sockets remain until
+ * the child ends or calls exec.
+ *
  * thread   mr_service_worker_stop any; the rest one at a time per object
  * since    0.2 */
 #include "../../../pipeline/engine/iterator.h"

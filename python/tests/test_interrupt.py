@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+# tier: plain=quick asan=full
+"""Ctrl-C: it ends whatever waits in the library, and the iterator then continues without loss."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kit
+
+import millrace as mr
+
+BOUND = 1.0 if not kit.SANITIZED else 10.0  # in seconds, from SIGINT to KeyboardInterrupt; it takes 0.1
+LINES = 12
+
+# F: a pipe whose lines come slowly.
+GRAPHS = [
+    "F",
+    "F.batch(3)",
+    "F.padded_batch(3)",
+    "F.ragged_batch(3).rebatch(2)",
+    "F.map(x => x, num_parallel_calls=2).batch(2).prefetch(2)",
+    "F.shuffle(3, seed=1)",
+    "zip(range(100), F).batch(2)",
+    "F.enumerate()",
+    "F.cache()",
+    "F.batch(2).rebatch(3)",
+    "F.interleave(x => from_tensors(x), cycle_length=2)",
+    'from_tensor_slices(["f"]).flat_map(f => text_line(f))',
+    "F.scan(0, (s, x) => (s + 1, (s, x)))",
+    "F.group_by_window(x => 0, (k, d) => d.batch(2), window_size=4)",
+]
+
+
+def show(x: Any) -> str:
+    return str(kit.as_json(x))
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[str]:
+    before = os.getcwd()
+    with tempfile.TemporaryDirectory() as path:
+        os.chdir(path)
+        try:
+            yield path
+        finally:
+            os.chdir(before)
+
+
+@contextlib.contextmanager
+def handler_of_interrupts(handler: Any) -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interrupt_soon(seconds: float = 0.15) -> threading.Timer:
+    timer = threading.Timer(seconds, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    return timer
+
+
+class Pipe:
+    """Lines that a thread writes to the FIFO "f", in pieces, with interrupts within them."""
+
+    def __init__(self, seed: int) -> None:
+        with open("f", "w") as f:
+            f.writelines(f"line {i}\n" for i in range(LINES))
+        self.random = random.Random(seed)
+        self.ended = threading.Event()
+
+    def want(self, text: str) -> list[str]:
+        return [show(x) for x in mr.from_text(text)]
+
+    def start(self) -> None:
+        os.unlink("f")
+        os.mkfifo("f")
+        self.pipe = os.open("f", os.O_RDWR)
+        threading.Thread(target=self._write, daemon=True).start()
+
+    def _write(self) -> None:
+        for i in range(LINES):
+            line = f"line {i}\n".encode()
+            half = self.random.randrange(len(line))
+            os.write(self.pipe, line[:half])
+            time.sleep(0.005)
+            if i % 3:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.005)
+            os.write(self.pipe, line[half:])
+        os.close(self.pipe)
+        self.ended.set()
+
+
+class Interrupts(unittest.TestCase):
+    def test_no_element_of_a_pipe_is_lost(self) -> None:
+        for number, graph in enumerate(GRAPHS):
+            text = graph.replace("F", 'text_line("f")')
+            for threads in (None, 0):
+                with self.subTest(graph=graph, threads=threads), folder():
+                    pipe = Pipe(number)
+                    want = pipe.want(text)
+                    it = mr.from_text(text).iterator(threads=threads)
+                    got: list[Any] = []
+                    interrupts = 0
+                    started = False
+                    while True:
+                        try:
+                            if not started:
+                                started = True
+                                pipe.start()
+                            got.append(next(it))
+                        except StopIteration:
+                            break
+                        except KeyboardInterrupt:
+                            interrupts += 1
+                    while not pipe.ended.is_set():
+                        try:
+                            pipe.ended.wait(1)
+                        except KeyboardInterrupt:
+                            interrupts += 1
+                    self.assertGreater(interrupts, 0)
+                    self.assertEqual([show(x) for x in got], want)
+
+    def test_no_element_of_files_is_lost(self) -> None:
+        """Those read again, with the state of shuffles and what is read ahead."""
+        text = "range(3000).shuffle(50, seed=1).map(x => x * 2, num_parallel_calls=2).batch(3).prefetch(2)"
+        want = [x.tolist() for x in mr.from_text(text)]
+        it = iter(mr.from_text(text))
+        got: list[Any] = []
+        running = True
+
+        def interrupt() -> None:
+            for _ in range(20):
+                time.sleep(0.003)
+                if running:
+                    os.kill(os.getpid(), signal.SIGINT)
+
+        interrupts = 0
+
+        def count(*_: Any) -> None:
+            nonlocal interrupts
+            interrupts += 1
+            if taking:
+                raise KeyboardInterrupt
+
+        taking = False
+        with handler_of_interrupts(count):
+            worker = threading.Thread(target=interrupt)
+            worker.start()
+            while True:
+                state = len(got)
+                try:
+                    taking = True
+                    x = next(it)
+                    taking = False
+                    got.append(x.tolist())
+                    time.sleep(0.0001)
+                except KeyboardInterrupt:
+                    taking = False
+                    # Raised after next() had returned, but before its value was bound: take it again.
+                    self.assertEqual(len(got), state)
+                    position = it.state_dict()
+                    if self.position_of(text, position) > state:
+                        got.append(want[state])
+                except StopIteration:
+                    break
+            running = False
+            worker.join()
+        self.assertGreater(interrupts, 0)
+        self.assertEqual(got, want)
+
+    def position_of(self, text: str, state: dict[str, Any]) -> int:
+        it = iter(mr.from_text(text))
+        it.load_state_dict(state)
+        return 1000 - len(list(it))
+
+    def test_handlers_that_raise_nothing_go_on(self) -> None:
+        for text in ('text_line("f")', 'text_line("f").map(x => x, num_parallel_calls=2).batch(2).prefetch(1)'):
+            with folder():
+                pipe = Pipe(1)
+                want = pipe.want(text)
+                calls = 0
+
+                def count(*_: Any) -> None:
+                    nonlocal calls
+                    calls += 1
+
+                with handler_of_interrupts(count):
+                    pipe.start()
+                    got = [show(x) for x in mr.from_text(text)]
+                    pipe.ended.wait(20)
+                self.assertEqual(got, want)
+                self.assertGreater(calls, 3)
+
+    def test_a_wait_ends_at_once(self) -> None:
+        with folder():
+            os.mkfifo("f")
+            keep = os.open("f", os.O_RDWR)
+            for text in ('text_line("f")', 'text_line("f").batch(2).prefetch(2)', 'tfrecord("f")'):
+                it = iter(mr.from_text(text))
+                self.ends(lambda it=it: next(it))
+            self.ends(lambda: list(mr.from_text('text_line("f")')))
+            os.close(keep)
+
+    def ends(self, call: Callable[[], Any]) -> None:
+        sent = [0.0]
+
+        def interrupt() -> None:
+            sent[0] = time.monotonic()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.15, interrupt)
+        timer.start()
+        try:
+            call()
+        except KeyboardInterrupt:
+            pass
+        else:
+            self.fail("no KeyboardInterrupt")
+        self.assertLess(time.monotonic() - sent[0], BOUND)
+        timer.join()
+
+    def test_for_loops_end(self) -> None:
+        def endless() -> None:
+            for _ in mr.from_text("range(10).repeat().map(x => [x, x]).batch(4)"):
+                pass
+
+        self.ends(endless)
+
+    def test_busy_work_ends(self) -> None:
+        """An element that takes long to make: the filter drops everything."""
+        for threads in (0, 2):
+            it = mr.from_text("range(1000).repeat().filter(x => x < 0)").iterator(threads=threads)
+            self.ends(lambda it=it: next(it))
+
+    def test_a_wait_for_a_lock_ends(self) -> None:
+        with folder():
+            os.mkfifo("f")
+            keep = os.open("f", os.O_RDWR)
+            it = iter(mr.text_line("f"))
+            got: list[Any] = []
+            waiter = threading.Thread(target=lambda: got.append(next(it)))
+            waiter.start()
+            time.sleep(0.1)
+            self.ends(lambda: next(it))  # which the other thread is in
+            self.ends(it.state_dict)
+            os.write(keep, b"one\ntwo\n")
+            waiter.join(20)
+            self.assertEqual(got, [b"one"])
+            self.assertEqual(next(it), b"two")
+            os.close(keep)
+
+    def test_stalled_services_end(self) -> None:
+        """A dispatcher that accepts connections and never answers."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            try:
+                ds = mr.from_text(f'range(10).distribute("127.0.0.1:{port}")')
+            except mr.InvalidArgument as e:
+                self.skipTest(f"the package has no data service: {e}")
+            it = iter(ds)
+            self.ends(lambda: next(it))
+            self.ends(lambda: next(it))
+            it.close()
+
+    def test_positions_survive_interrupts(self) -> None:
+        with folder():
+            with open("a", "w") as f:
+                f.write("1\n2\n3\n")
+            os.mkfifo("f")
+            keep = os.open("f", os.O_RDWR)
+            it = iter(mr.from_text('text_line(["a", "f"])'))
+            got = [next(it) for _ in range(3)]
+            self.ends(lambda: next(it))
+            state = it.state_dict()
+            os.write(keep, b"4\n")
+            got.append(next(it))
+            self.assertEqual(got, [b"1", b"2", b"3", b"4"])
+            it.load_state_dict(state)
+            os.write(keep, b"5\n")
+            self.assertEqual(next(it), b"5")
+            os.close(keep)
+
+
+class Handlers(unittest.TestCase):
+    """What handlers of signals may do with an iterator that their thread is using."""
+
+    def test_handlers_save_positions(self) -> None:
+        states: list[tuple[int, dict[str, Any]]] = []
+        got: list[int] = []
+        it = iter(mr.range(2000))
+
+        def save(*_: Any) -> None:
+            states.append((len(got), it.state_dict()))
+
+        before = signal.signal(signal.SIGALRM, save)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        try:
+            for x in it:
+                got.append(int(x))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        self.assertEqual(got, list(range(2000)))
+        for count, state in states[:: max(1, len(states) // 10)]:
+            other = iter(mr.range(2000))
+            other.load_state_dict(state)
+            self.assertIn(len(list(other)), (2000 - count, 2000 - count - 1))
+
+    def test_a_handler_within_next_can_do_all(self) -> None:
+        with folder():
+            os.mkfifo("f")
+            keep = os.open("f", os.O_RDWR)
+            os.write(keep, b"a\nb\nc\n")
+            it = iter(mr.text_line("f"))
+            self.assertEqual(next(it), b"a")
+            self.assertEqual([next(it), next(it)], [b"b", b"c"])
+            seen: list[Any] = []
+
+            def use(*_: Any) -> None:
+                seen.append(it.state_dict()["version"])
+                seen.append(len(it.stats()))
+                os.write(keep, b"d\ne\n")
+                seen.append(next(it))
+
+            with handler_of_interrupts(use):
+                timer = interrupt_soon()
+                self.assertEqual(next(it), b"e")
+                timer.join()
+            self.assertEqual(seen, [1, 1, b"d"])
+            with handler_of_interrupts(lambda *_: it.close()):
+                timer = interrupt_soon()
+                self.assertEqual(next(it, "end"), "end")
+                timer.join()
+            os.close(keep)
+
+    def test_an_element_being_converted_is_not_lost(self) -> None:
+        calls = 0
+
+        def convert(array: Any, number: int) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 3:
+                self.assertEqual(len(list(self.rest_of(it.state_dict()))), 8)
+                with self.assertRaisesRegex(RuntimeError, "before that call has returned"):
+                    next(it)
+                with self.assertRaisesRegex(RuntimeError, "before that call has returned"):
+                    it.load_state_dict({"version": 1, "graph": "", "position": "0:"})
+                raise KeyboardInterrupt
+            if calls == 5:
+                raise ValueError("an error of the element")
+            return array
+
+        it = iter(mr.range(10))
+        it._convert = convert
+        self.assertEqual([int(next(it)), int(next(it))], [0, 1])
+        with self.assertRaises(KeyboardInterrupt):
+            next(it)
+        self.assertEqual(len(list(self.rest_of(it.state_dict()))), 8)
+        self.assertEqual(int(next(it)), 2)
+        with self.assertRaises(ValueError):
+            next(it)
+        self.assertEqual([int(x) for x in it], [4, 5, 6, 7, 8, 9])
+
+    def rest_of(self, state: dict[str, Any]) -> mr.Iterator:
+        it = iter(mr.range(10))
+        it.load_state_dict(state)
+        return it
+
+
+class Programs(unittest.TestCase):
+    """Ctrl-C for a whole program: exit by SIGINT, within the bound, without a crash."""
+
+    def test_programs_end(self) -> None:
+        for body in (
+            "next(iter(mr.text_line('f')))",
+            "list(mr.text_line('f').batch(2).prefetch(2))",
+            "[x for x in mr.from_text('range(10).repeat().map(x => x + 1, num_parallel_calls=2)')]",
+            "it = iter(mr.text_line('f')); threading.Thread(target=lambda: list(it), daemon=True).start(); time.sleep(100)",
+            "mr.range(10).repeat().bench()",
+        ):
+            with self.subTest(body=body), folder():
+                os.mkfifo("f")
+                keep = os.open("f", os.O_RDWR)
+                script = textwrap.dedent(
+                    """\
+                    import sys, threading, time
+                    import millrace as mr
+                    print("ready", flush=True)
+                    """
+                )
+                child = subprocess.Popen(
+                    [sys.executable, "-c", script + body],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    env=kit.python_environment(),
+                )
+                assert child.stdout is not None
+                child.stdout.readline()
+                time.sleep(0.3)
+                began = time.monotonic()
+                child.send_signal(signal.SIGINT)
+                try:
+                    _, err = child.communicate(timeout=30)
+                finally:
+                    child.kill()
+                self.assertLess(time.monotonic() - began, 2 * BOUND + 3)
+                self.assertEqual(child.returncode, -signal.SIGINT, err)
+                self.assertIn("KeyboardInterrupt", err)
+                os.close(keep)
+
+
+if __name__ == "__main__":
+    kit.main()
