@@ -60,7 +60,10 @@ def torchvision(folder, workers):
     from torchvision.datasets import ImageFolder
 
     prepare = transforms.Compose([transforms.Resize((SIZE, SIZE)), transforms.ToTensor()])
-    return torch.utils.data.DataLoader(ImageFolder(folder, prepare), batch_size=BATCH, num_workers=workers)
+    # The time of workers counts if they are children of this process, which those of a fork server are not.
+    start = "fork" if workers else None
+    return torch.utils.data.DataLoader(ImageFolder(folder, prepare), batch_size=BATCH, num_workers=workers,
+                                       multiprocessing_context=start)
 
 
 def one(which, folder, workers):

@@ -110,14 +110,14 @@ def main() -> None:
     for epoch in range(first, options.epochs):
         loader.set_epoch(epoch)
         for images, labels in loader:
-            loss = torch.nn.functional.cross_entropy(model(images), labels)
+            loss: Any = torch.nn.functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             step += 1
             if loader.rank == 0:
                 print(f"epoch {epoch} step {step} loss {loss.item():.6f}", flush=True)
-                state = {"net": net.state_dict(), "optimizer": optimizer.state_dict()}
+                state: dict[str, Any] = {"net": net.state_dict(), "optimizer": optimizer.state_dict()}
                 state |= {"loader": loader.state_dict(), "epoch": epoch, "step": step}
                 part = options.checkpoint.with_suffix(".part")
                 torch.save(state, part)

@@ -49,7 +49,7 @@ def dataset(kind: str, folder: str) -> mr.Dataset:
     return ds.map(features).batch(2, drop_remainder=True)
 
 
-class Net(torch.nn.Module):
+class Net(torch.nn.Module):  # type: ignore[misc,unused-ignore]
     def __init__(self) -> None:
         super().__init__()
         self.layer = torch.nn.Linear(4, 1)
@@ -67,7 +67,7 @@ class Net(torch.nn.Module):
 def lightning(make: Any, folder: str, resume: int | None) -> list[float]:
     import lightning as L
 
-    class Module(L.LightningModule):
+    class Module(L.LightningModule):  # type: ignore[misc,unused-ignore]
         def __init__(self) -> None:
             super().__init__()
             self.net = Net()
@@ -128,7 +128,7 @@ def accelerate(make: Any, folder: str, resume: int | None) -> list[float]:
 def transformers(make: Any, folder: str, resume: int | None) -> list[float]:
     from transformers import Trainer, TrainingArguments
 
-    class Ours(Trainer):
+    class Ours(Trainer):  # type: ignore[misc,unused-ignore]
         def get_train_dataloader(self) -> Any:
             return make()
 
