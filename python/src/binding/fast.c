@@ -65,6 +65,7 @@ static bool in_main_thread(void)
  * given a cancel object. */
 static _Atomic(mr_iterator *) waiting_iterator;
 static _Atomic(mr_cancel *) waiting_call;
+static _Atomic(mr_dist_iterator *) waiting_step;
 static atomic_bool woken; /* a wait was ended */
 static struct sigaction chained;
 
@@ -72,12 +73,15 @@ static void on_interrupt(int number, siginfo_t *info, void *context)
 {
     mr_iterator *it = atomic_load(&waiting_iterator);
     mr_cancel *c = atomic_load(&waiting_call);
-    if (it || c)
+    mr_dist_iterator *d = atomic_load(&waiting_step);
+    if (it || c || d)
         atomic_store(&woken, true);
     if (it)
         mr_iterator_cancel(it);
     if (c)
         mr_cancel_trigger(c);
+    if (d)
+        mr_dist_iterator_cancel(d);
     if (chained.sa_flags & SA_SIGINFO)
         chained.sa_sigaction(number, info, context);
     else if (chained.sa_handler != SIG_DFL && chained.sa_handler != SIG_IGN)
@@ -102,23 +106,26 @@ static void chain_interrupts(void)
 typedef struct wait_targets {
     mr_iterator *it;
     mr_cancel *c;
+    mr_dist_iterator *d;
 } wait_targets;
 
 /* Begins a wait that Ctrl-C ends; false: an exception is set. *before is for wait_over. */
 static bool wait_begins(wait_targets to, wait_targets *before)
 {
-    *before = (wait_targets){NULL, NULL};
+    *before = (wait_targets){NULL, NULL, NULL};
     if (!in_main_thread())
         return true;
     chain_interrupts();
     before->it = atomic_exchange(&waiting_iterator, to.it);
     before->c = atomic_exchange(&waiting_call, to.c);
+    before->d = atomic_exchange(&waiting_step, to.d);
     atomic_store(&woken, false);
     /* What came before was seen by Python alone. */
     if (PyErr_CheckSignals() == 0)
         return true;
     atomic_store(&waiting_iterator, before->it);
     atomic_store(&waiting_call, before->c);
+    atomic_store(&waiting_step, before->d);
     return false;
 }
 
@@ -129,19 +136,22 @@ static bool wait_over(wait_targets before)
         return false;
     atomic_store(&waiting_iterator, before.it);
     atomic_store(&waiting_call, before.c);
+    atomic_store(&waiting_step, before.d);
     return atomic_exchange(&woken, false);
 }
 
-/* guarded(iterator, cancel, f): f(), which waits in calls that these two (0: none) end. */
+/* guarded(iterator, cancel, f, distributed=0): f(), which waits in calls that these (0: none) end. */
 static PyObject *guarded(PyObject *self, PyObject *args)
 {
     (void)self;
-    Py_ssize_t it, cancel;
+    Py_ssize_t it, cancel, distributed = 0;
     PyObject *call;
     wait_targets before;
-    if (!PyArg_ParseTuple(args, "nnO", &it, &cancel, &call))
+    if (!PyArg_ParseTuple(args, "nnO|n", &it, &cancel, &call, &distributed))
         return NULL;
-    if (!wait_begins((wait_targets){(mr_iterator *)it, (mr_cancel *)cancel}, &before))
+    const wait_targets to = {(mr_iterator *)it, (mr_cancel *)cancel,
+                             (mr_dist_iterator *)distributed};
+    if (!wait_begins(to, &before))
         return NULL;
     PyObject *out = PyObject_CallObject(call, NULL);
     if (wait_over(before) && !out) {
@@ -496,6 +506,16 @@ static bool check_process(const iterator *self)
     return false;
 }
 
+/* The element that is the only row of the block, which is cleared. */
+static PyObject *block_object(iterator *self)
+{
+    for (size_t i = 0; i < self->n_leaves; i++)
+        self->writable[i] = mr_array_writable(&self->block.columns[i], 0);
+    PyObject *out = structure(self, self->plan, 0);
+    mr_block_clear(&self->block);
+    return out;
+}
+
 static PyObject *next_locked(iterator *self)
 {
     mr_status st;
@@ -511,7 +531,7 @@ static PyObject *next_locked(iterator *self)
                 return NULL; /* closed: the end */
         }
         wait_targets before;
-        if (!wait_begins((wait_targets){self->it, NULL}, &before))
+        if (!wait_begins((wait_targets){self->it, NULL, NULL}, &before))
             return NULL;
         Py_BEGIN_ALLOW_THREADS
         rc = mr_iterator_next(self->it, 1, &self->block, &st);
@@ -532,11 +552,7 @@ static PyObject *next_locked(iterator *self)
             return NULL;
         /* The program's handler of the signal raised nothing. */
     }
-    for (size_t i = 0; i < self->n_leaves; i++)
-        self->writable[i] = mr_array_writable(&self->block.columns[i], 0);
-    PyObject *out = structure(self, self->plan, 0);
-    mr_block_clear(&self->block);
-    return out;
+    return block_object(self);
 }
 
 static PyObject *iterator_next(PyObject *o)
@@ -633,6 +649,17 @@ static PyObject *iterator_locked(PyObject *o, PyObject *args)
     return out;
 }
 
+/* _element(address): the element in a block of one row, which is moved from. */
+static PyObject *iterator_element(PyObject *o, PyObject *address)
+{
+    iterator *self = (iterator *)o;
+    mr_block *b = PyLong_AsVoidPtr(address);
+    if (!b)
+        return NULL;
+    mr_block_move(&self->block, b);
+    return block_object(self);
+}
+
 static PyObject *iterator_is_interrupted(PyObject *o, void *none)
 {
     (void)none;
@@ -694,6 +721,7 @@ static PyObject *iterator_self(PyObject *o)
 static PyMethodDef iterator_methods[] = {
     {"_attach", iterator_attach, METH_VARARGS, NULL},
     {"_detach", iterator_detach, METH_NOARGS, NULL},
+    {"_element", iterator_element, METH_O, NULL},
     {"_resumed", iterator_resumed, METH_NOARGS, NULL},
     {"_locked", iterator_locked, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};

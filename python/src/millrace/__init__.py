@@ -23,6 +23,13 @@ from ._dataset import INFINITE as INFINITE
 from ._dataset import UNKNOWN as UNKNOWN
 from ._dataset import Dataset as Dataset
 from ._dataset import from_text as from_text
+from ._distribute import DistributedDataset as DistributedDataset
+from ._distribute import DistributedIterator as DistributedIterator
+from ._distribute import InputContext as InputContext
+from ._distribute import ValueContext as ValueContext
+from ._distribute import distribute_dataset as distribute_dataset
+from ._distribute import distribute_datasets_from_function as distribute_datasets_from_function
+from ._distribute import distribute_values_from_function as distribute_values_from_function
 from ._errors import Aborted as Aborted
 from ._errors import AlreadyExists as AlreadyExists
 from ._errors import Cancelled as Cancelled
