@@ -20,14 +20,14 @@ from ._types import plan_of, spec_of
 
 @dataclass(frozen=True)
 class InputContext:
-    """What an input function is told: which of the job's pipelines it makes, and for how many replicas.
+    """The argument of an input function: which pipeline of the job to make, and for how many replicas.
 
         >>> import millrace as mr
         >>> mr.InputContext(num_replicas_in_sync=4).get_per_replica_batch_size(64)
         16
 
     Attributes:
-        num_input_pipelines: workers of the job, each of which has a pipeline of its own.
+        num_input_pipelines: workers of the job; each has one pipeline.
         input_pipeline_id: the one to make, from 0.
         num_replicas_in_sync: replicas of all workers together.
     """
@@ -56,7 +56,7 @@ class InputContext:
 
 @dataclass(frozen=True)
 class ValueContext:
-    """What the function of `distribute_values_from_function` is told.
+    """The argument of the function of `distribute_values_from_function`.
 
     Attributes:
         replica_id_in_sync_group: the replica that the value is for, from 0 over all workers.
