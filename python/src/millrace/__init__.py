@@ -51,6 +51,7 @@ from ._generated import arrow as arrow
 from ._generated import choose_from_datasets as choose_from_datasets
 from ._generated import counter as counter
 from ._generated import csv as csv
+from ._generated import distributed_dataset as distributed_dataset
 from ._generated import files as files
 from ._generated import fixed_length_record as fixed_length_record
 from ._generated import image_folder as image_folder

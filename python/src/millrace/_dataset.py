@@ -310,8 +310,22 @@ def parse(text: str, names: Names | None = None, *, call: bool = False) -> Datas
     data = text.encode("utf-8", "surrogateescape")
     out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
     env = names.env() if names is not None and names.names else ffi.NULL
-    check(lib.mr_dataset_from_text(data, len(data), env, out, st), st, call=call)
+    code = lib.mr_dataset_from_text(data, len(data), env, out, st)
+    if code == lib.MR_INVALID_ARGUMENT and b"distribute" in data and _service_loads():
+        code = lib.mr_dataset_from_text(data, len(data), env, out, st)
+    check(code, st, call=call)
     return new_dataset(out[0])
+
+
+def _service_loads() -> bool:
+    """Whether the data service's library, which has the op distribute, was not loaded before, and is
+    now."""
+    from . import _service
+
+    if _service.is_loaded():
+        return False
+    _service.library()
+    return True
 
 
 def from_text(text: str) -> Dataset:
@@ -328,5 +342,8 @@ def from_text(text: str) -> Dataset:
 
 def _from_proto(data: bytes) -> Dataset:
     out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
-    check(lib.mr_dataset_from_proto(data, len(data), out, st), st)
+    code = lib.mr_dataset_from_proto(data, len(data), out, st)
+    if code == lib.MR_INVALID_ARGUMENT and b"distribute" in data and _service_loads():
+        code = lib.mr_dataset_from_proto(data, len(data), out, st)
+    check(code, st)
     return new_dataset(out[0])
