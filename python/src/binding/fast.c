@@ -60,9 +60,9 @@ static bool in_main_thread(void)
     return in_main;
 }
 
-/* Python's handler of SIGINT only sets a flag, which nothing looks at while the main thread waits in
- * the library. Ours, which calls Python's, also ends that wait: of an iterator, or of a call that is
- * given a cancel object. */
+/* Python's handler of SIGINT only sets a flag, which nothing looks at while the main thread waits
+ * in the library. Ours, which calls Python's, also ends that wait: of an iterator, or of a call
+ * that is given a cancel object. */
 static _Atomic(mr_iterator *) waiting_iterator;
 static _Atomic(mr_cancel *) waiting_call;
 static _Atomic(mr_dist_iterator *) waiting_step;
@@ -172,8 +172,7 @@ static PyObject *guarded(PyObject *self, PyObject *args)
 /* ---- Memory ---- */
 
 typedef struct memory {
-    PyObject_HEAD
-    mr_array array; /* a reference of its own */
+    PyObject_HEAD mr_array array; /* its own reference */
     void *data;
     Py_ssize_t size;
     bool read_only;
@@ -217,19 +216,17 @@ static PyType_Slot memory_slots[] = {
     {Py_tp_dealloc, memory_dealloc},
     {Py_bf_getbuffer, memory_buffer},
     {0, NULL}};
-static PyType_Spec memory_spec = {
-    .name = "millrace._fast.Memory",
-    .basicsize = sizeof(memory),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = memory_slots};
+static PyType_Spec memory_spec = {.name = "millrace._fast.Memory",
+                                  .basicsize = sizeof(memory),
+                                  .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                  .slots = memory_slots};
 
 /* ---- values ---- */
 
 enum text { TEXT_BYTES, TEXT_STR };
 
 typedef struct iterator {
-    PyObject_HEAD
-    mr_iterator *it; /* NULL: not opened, or closed */
+    PyObject_HEAD mr_iterator *it; /* NULL: not opened, or closed */
     mr_block block;
     PyObject *plan;    /* structure: an int (a leaf), a tuple of plans, or a dict of plans */
     PyObject *convert; /* called with each array; NULL: nothing */
@@ -237,7 +234,7 @@ typedef struct iterator {
     bool *writable;    /* by leaf: those of the block at hand */
     size_t n_leaves;
     enum text text;
-    bool interrupted; /* its waits were ended: it must be made to go on */
+    bool interrupted; /* its waits were ended: it must be restored */
     PyThread_type_lock lock;
     unsigned generation;
 } iterator;
@@ -491,8 +488,7 @@ static void take_lock(iterator *self, bool cancel)
         mr_iterator_cancel(self->it);
         self->interrupted = true;
     }
-    Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(self->lock, 1);
+    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->lock, 1);
     Py_END_ALLOW_THREADS
 }
 
@@ -522,7 +518,7 @@ static PyObject *next_locked(iterator *self)
     mr_code rc;
     for (;;) {
         if (!self->it || self->interrupted) {
-            /* Python opens it, or makes it go on. */
+            /* Python opens it, or has it continue. */
             PyObject *opened = PyObject_CallMethod((PyObject *)self, "_open", NULL);
             if (!opened)
                 return NULL;
@@ -533,11 +529,8 @@ static PyObject *next_locked(iterator *self)
         wait_targets before;
         if (!wait_begins((wait_targets){self->it, NULL, NULL}, &before))
             return NULL;
-        Py_BEGIN_ALLOW_THREADS
-        rc = mr_iterator_next(self->it, 1, &self->block, &st);
-        Py_END_ALLOW_THREADS
-        if (wait_over(before))
-            self->interrupted = true;
+        Py_BEGIN_ALLOW_THREADS rc = mr_iterator_next(self->it, 1, &self->block, &st);
+        Py_END_ALLOW_THREADS if (wait_over(before)) self->interrupted = true;
         if (rc == MR_OK)
             break;
         mr_block_clear(&self->block);
@@ -634,8 +627,8 @@ static PyObject *iterator_detach(PyObject *o, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* _locked(f, cancel): calls f() while no other thread is in next; cancel: one that waits there stops
- * waiting. */
+/* _locked(f, cancel): calls f() while no other thread is in next; cancel: one that waits there
+ * stops waiting. */
 static PyObject *iterator_locked(PyObject *o, PyObject *args)
 {
     iterator *self = (iterator *)o;
@@ -718,13 +711,12 @@ static PyObject *iterator_self(PyObject *o)
     return Py_NewRef(o);
 }
 
-static PyMethodDef iterator_methods[] = {
-    {"_attach", iterator_attach, METH_VARARGS, NULL},
-    {"_detach", iterator_detach, METH_NOARGS, NULL},
-    {"_element", iterator_element, METH_O, NULL},
-    {"_resumed", iterator_resumed, METH_NOARGS, NULL},
-    {"_locked", iterator_locked, METH_VARARGS, NULL},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef iterator_methods[] = {{"_attach", iterator_attach, METH_VARARGS, NULL},
+                                         {"_detach", iterator_detach, METH_NOARGS, NULL},
+                                         {"_element", iterator_element, METH_O, NULL},
+                                         {"_resumed", iterator_resumed, METH_NOARGS, NULL},
+                                         {"_locked", iterator_locked, METH_VARARGS, NULL},
+                                         {NULL, NULL, 0, NULL}};
 static PyGetSetDef iterator_members[] = {
     {"_interrupted", iterator_is_interrupted, NULL, NULL, NULL},
     {"_foreign", iterator_is_foreign, NULL, NULL, NULL},
@@ -738,11 +730,11 @@ static PyType_Slot iterator_slots[] = {{Py_tp_new, iterator_new},
                                        {Py_tp_methods, iterator_methods},
                                        {Py_tp_getset, iterator_members},
                                        {0, NULL}};
-static PyType_Spec iterator_spec = {
-    .name = "millrace._fast.Iterator",
-    .basicsize = sizeof(iterator),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .slots = iterator_slots};
+static PyType_Spec iterator_spec = {.name = "millrace._fast.Iterator",
+                                    .basicsize = sizeof(iterator),
+                                    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
+                                             Py_TPFLAGS_HAVE_GC,
+                                    .slots = iterator_slots};
 
 /* ---- the module ---- */
 
@@ -796,8 +788,7 @@ static void capsule_release(PyObject *capsule)
 {
     struct ArrowArrayStream *s = PyCapsule_GetPointer(capsule, "arrow_array_stream");
     if (s && s->release) {
-        Py_BEGIN_ALLOW_THREADS
-        s->release(s);
+        Py_BEGIN_ALLOW_THREADS s->release(s);
         Py_END_ALLOW_THREADS
     }
     free(s);

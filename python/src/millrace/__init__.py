@@ -67,11 +67,11 @@ from ._generated import sample_from_datasets as sample_from_datasets
 from ._generated import tar as tar
 from ._generated import text_line as text_line
 from ._generated import tfrecord as tfrecord
-from ._generated import zip as zip
 from ._iterator import Iterator as Iterator
 from ._memory import from_arrow as from_arrow
 from ._memory import from_tensor_slices as from_tensor_slices
 from ._memory import from_tensors as from_tensors
+from ._progress import progress as progress
 from ._trace import Expr as Expr
 from ._types import DatasetSpec as DatasetSpec
 from ._types import DType as DType
@@ -94,6 +94,7 @@ from ._types import uint16 as uint16
 from ._types import uint32 as uint32
 from ._types import uint64 as uint64
 from ._values import AUTO as AUTO
+from ._zip import zip as zip
 
 __version__: str = _errors.text_of(_errors.lib.mr_version())
 

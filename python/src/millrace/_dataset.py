@@ -85,6 +85,7 @@ class Dataset(Methods):
         threads: int | None = None,
         memory_limit: int | str | None = None,
         ledger: str | os.PathLike[str] | None = None,
+        progress: bool = False,
     ) -> Iterator:
         """An iterator, with options.
 
@@ -97,8 +98,12 @@ class Dataset(Methods):
             memory_limit: most resident memory of this process, in bytes or as "2G". None: that of the
                 graph, or of the control group.
             ledger: a file that records which records each element was made of, for `millrace why`.
+            progress: shows a bar, if tqdm is installed.
         """
-        return Iterator(
+        kind: type[Iterator] = Iterator
+        if progress:
+            from ._progress import ProgressIterator as kind
+        return kind(
             self,
             format=format,
             strings=strings,
@@ -293,7 +298,7 @@ _trace.use_engine(_Recording())
 
 
 def dataset_at(pointer: int) -> Dataset:
-    """The Dataset at an address, with a reference of its own."""
+    """The Dataset at an address, with its own reference."""
     return new_dataset(lib.mr_dataset_ref(ffi.cast("mr_dataset *", pointer)))
 
 

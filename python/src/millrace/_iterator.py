@@ -217,7 +217,7 @@ class Iterator(_fast.Iterator):
     # ---- called by millrace._fast, with the lock
 
     def _open(self) -> None:
-        """Gets an engine for the first element, or goes on after an interrupt."""
+        """Gets an engine for the first element, or continues after an interrupt."""
         if self._closed or self._done:
             return
         engine = self._engine
