@@ -134,7 +134,8 @@ class Pool:
         self.idle: list[Worker] = []
         self.task = os.memfd_create("millrace-task")
         with open(self.task, "wb", closefd=False) as f:
-            pickle.dump((sys.path, payload), f)
+            code = getattr(function, "__code__", None)
+            pickle.dump((sys.path, getattr(code, "co_filename", None), payload), f)
 
     @contextlib.contextmanager
     def run(

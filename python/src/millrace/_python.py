@@ -8,6 +8,7 @@ positions and the places of errors; here rows become Python objects and results 
 from __future__ import annotations
 
 import base64
+import contextlib
 import inspect
 import json
 import time
@@ -21,7 +22,7 @@ from ._errors import Error, InvalidArgument, Unimplemented, check
 from ._ffi import ffi, lib
 from ._types import DatasetSpec, Spec, TensorSpec, as_spec, plan_of, pointer_of, spec_of
 from ._values import AUTO, Auto
-from ._worker import Column, Leaf, Mismatch, Task, as_array, describe, flatten, pack
+from ._worker import Column, Leaf, Mismatch, Task, as_array, describe, flatten, generator, pack
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
@@ -305,19 +306,23 @@ def label_of(fn: Any) -> str:
     return f"{getattr(fn, '__module__', None) or '?'}.{name}"
 
 
-def _first(ds: Dataset, task: Task) -> Any:
-    """The first element, and the function's result for it."""
+def _results(ds: Dataset, task: Task) -> Iterator[Any]:
+    """What the function returns for the first elements, one after the other."""
     from ._dataset import new_dataset
 
     again = new_dataset(lib.mr_dataset_ref(ds._pointer()))  # not an epoch of ds
     with again.iterator(threads=0) as it:
         for x in it:
             if task.batched:
-                x = _as_batch(x)
-            return task.call(x, [0] if task.batched and task.rng else 0)
-    raise InvalidArgument(
-        "there are no elements whose result would show the type of the others; state it: output=mr.float32[3]"
-    )
+                yield task.function(*_as_batch(x), **_one_rng(task)) if task.several else task.function(
+                    _as_batch(x), **_one_rng(task)
+                )
+            else:
+                yield task.call(x, 0)
+
+
+def _one_rng(task: Task) -> dict[str, Any]:
+    return {"rng": [generator(0)]} if task.rng else {}
 
 
 def _as_batch(x: Any) -> Any:
@@ -349,15 +354,18 @@ def _without_axis(spec: Spec) -> Spec:
 def _inferred(op: str, ds: Dataset, task: Task) -> Spec:
     """The type of the results, which the first element shows."""
     try:
-        result = _first(ds, task)
-        if task.kind == "flat_map":
-            for x in result:
-                return spec_of_result(x)
-            raise InvalidArgument("the first element becomes none; state the type of the others: output=mr.float32[3]")
-        spec = spec_of_result(result)
-        return _without_axis(spec) if task.batched else spec
+        with contextlib.closing(_results(ds, task)) as results:
+            for result in results:
+                if task.kind != "flat_map":
+                    spec = spec_of_result(result)
+                    return _without_axis(spec) if task.batched else spec
+                for x in result:
+                    return spec_of_result(x)
     except Mismatch as e:
         raise InvalidArgument(f"{op}: of the first element, {e}") from None
+    raise InvalidArgument(
+        f"{op}: there are no elements that would show the type of the results; state it: output=mr.float32[3]"
+    )
 
 
 def joined_spec(spec: Spec) -> Spec:

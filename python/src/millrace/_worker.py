@@ -8,6 +8,7 @@ list of values where these differ in shape.
 
 from __future__ import annotations
 
+import linecache
 import os
 import pickle
 import signal
@@ -133,6 +134,7 @@ class Task(NamedTuple):
 
 
 in_worker = False
+source_file: str | None = None  # of the function of a worker process
 
 
 def generator(key: int) -> np.random.Generator:
@@ -369,11 +371,14 @@ def describe(e: BaseException) -> tuple[str, str]:
         return code, _cut(str(e), MESSAGE)
     said = "".join(traceback.format_exception_only(type(e), e)).strip()
     head = _cut(said.splitlines()[0] if said else type(e).__name__, 260)
-    frames = [
-        f'  File "{f.filename}", line {f.lineno}, in {f.name}\n' + (f"    {f.line}\n" if f.line else "")
-        for f in traceback.extract_tb(e.__traceback__)
-        if os.path.abspath(f.filename) != _here
-    ]
+    frames = []
+    for f in traceback.extract_tb(e.__traceback__):
+        if os.path.abspath(f.filename) == _here:
+            continue
+        # cloudpickle leaves the names of files out.
+        file = source_file if source_file and f.filename == "<dynamic-code>" else f.filename
+        line = f.line or linecache.getline(file, f.lineno or 0).strip()
+        frames.append(f'  File "{file}", line {f.lineno}, in {f.name}\n' + (f"    {line}\n" if line else ""))
     room = MESSAGE - 2 * len(head.encode()) - 60
     kept: list[str] = []
     for text in reversed(frames):
@@ -478,7 +483,7 @@ def _end_with(life: int) -> None:
 
 def main(fds: list[int]) -> None:
     """A worker process. fds: socket, life pipe, memory of requests, of results, of the task."""
-    global in_worker
+    global in_worker, source_file
     in_worker = True
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which ends us
@@ -488,8 +493,7 @@ def main(fds: list[int]) -> None:
     s, requests, results = socket.socket(fileno=fds[0]), Memory(fds[2]), Memory(fds[3])
     try:
         with open(fds[4], "rb") as f:
-            path, payload = pickle.load(f)
-        sys.path[:] = path
+            sys.path[:], source_file, payload = pickle.load(f)
         fields = pickle.loads(payload)
         task = Task(**fields)
     except BaseException as e:
