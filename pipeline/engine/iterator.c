@@ -376,6 +376,7 @@ mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
     mr_cancel_trigger(it->run.cancel); /* the waits of what was read ahead */
     mr_iter_close(it->root);
     it->root = NULL;
+    mr__run_end_functions(&it->run);
     mr_cancel_unref(it->run.cancel);
     it->run.cancel = NULL;
     mr__cancel_forget(it->cancel);
@@ -608,6 +609,7 @@ void mr_iterator_close(mr_iterator *it)
     if (it->cancel)
         mr_iterator_cancel(it);
     mr_iter_close(it->root);
+    mr__run_end_functions(&it->run);
     if (it->run.own_executor)
         mr_executor_free(it->run.executor);
     mr_cancel_unref(it->run.cancel);

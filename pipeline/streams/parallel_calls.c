@@ -154,6 +154,17 @@ static mr__entry *wait_for_call(mr__parallel_calls *c)
     return call;
 }
 
+/* Waits for the oldest call that has rows left if it may block. false: the wait was cancelled. */
+static bool wait_or_cancel(mr__parallel_calls *c)
+{
+    mr__entry *call = c->queue.head;
+    if (!c->executor || !c->blocking)
+        return true;
+    if (mr__task_done(&call->task) && mr__entry_left(call) == 0 && call->next)
+        call = call->next;
+    return mr__task_wait_or_cancel(c->executor, &call->task, mr_iter_cancel(c->it));
+}
+
 /* The first call is always made; further ones need memory for their input and output. If the
  * types do not determine these sizes, those of the first call are used. */
 static bool may_start(const mr__parallel_calls *c)
@@ -220,6 +231,8 @@ mr_code mr__parallel_calls_next(mr_iter *it, size_t want, mr_block *out, mr_stat
         if (!q->head)
             return MR_END;
         choose(c);
+        if (!wait_or_cancel(c))
+            return mr_iter_fail_cancelled(st);
         mr__entry *call = wait_for_call(c);
         if (q->skip || mr__entry_left(call) == 0) {
             call = mr__queue_head(q);

@@ -2,6 +2,7 @@
 #include "binding.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,24 @@ static mr_code nothing(void *ctx, void *pass, size_t want, mr_block *out, mr_sta
 mr_dataset *mrpy_given(const mr_spec *element)
 {
     return mr_from_generator(&(mr_generator){.next = nothing}, element);
+}
+
+/* ---- Python functions ---- */
+
+void mrpy_fail(mr_status *st, mr_code code, const char *message)
+{
+    (void)mr_fail(st, code, "%s", message);
+}
+
+int mrpy_wait(int fd, mr_cancel *cancel)
+{
+    struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+    mr_status st;
+    if (cancel && mr_cancel_fd(cancel, &p[1].fd, &st) != MR_OK)
+        p[1].fd = -1;
+    while (poll(p, 2, -1) < 0 && errno == EINTR)
+        ;
+    return p[0].revents ? 0 : 1;
 }
 
 /* ---- runs without a consumer ---- */

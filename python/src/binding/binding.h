@@ -10,6 +10,12 @@ mr_code mrpy_fail(mr_status *st, mr_code code, const char *message);
 /* An empty dataset of these elements: what functions are typed with. */
 mr_dataset *mrpy_given(const mr_spec *element);
 
+/* mr_fail with a text that is not a format. */
+void mrpy_fail(mr_status *st, mr_code code, const char *message);
+/* Waits until fd can be read, or is closed by the other side: 0; or until cancel (NULL: nothing) is
+ * triggered: 1. */
+int mrpy_wait(int fd, mr_cancel *cancel);
+
 /* What a run without a consumer took. */
 typedef struct mrpy_run {
     int64_t elements, bytes;

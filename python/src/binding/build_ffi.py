@@ -177,6 +177,55 @@ typedef struct mrpy_run { int64_t elements, bytes; double seconds, cpu_seconds, 
 mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run, mr_status *st);
 mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st);
 
+/* ---- Python functions (_python.py) ---- */
+mr_code mr_buffer_alloc(mr_buffer **out, size_t bytes, mr_status *st);
+void *mr_buffer_data(const mr_buffer *b);
+void *mr_malloc(size_t bytes);
+typedef struct mr_row { const void *data; const int64_t *shape; const int64_t *splits; ...; } mr_row;
+mr_code mr_array_alloc_ragged(mr_array *a, mr_dtype t, int rank, size_t rows, mr_status *st);
+int64_t *mr_array_shape_slot(const mr_array *a, size_t i);
+typedef struct mr_block { size_t rows, n_columns; mr_array *columns; ...; } mr_block;
+mr_code mr_block_prepare(mr_block *b, size_t n_columns, mr_status *st);
+typedef struct mr_row_errors mr_row_errors;
+mr_code mr_row_errors_add(mr_row_errors *e, size_t row, const mr_status *status, mr_status *st);
+typedef struct mr_rows_call { const mr_spec *in; void *run; mr_cancel *cancel; ...; } mr_rows_call;
+typedef struct mr_rows_fn { void *ctx;
+    mr_code (*call)(void *ctx, const mr_rows_call *c, const mr_block *in, mr_block *out, mr_row_errors *errors, mr_status *st);
+    mr_code (*begin)(void *ctx, void **run, mr_status *st);
+    void (*end)(void *ctx, void *run);
+    void (*release)(void *ctx);
+    mr_spec *out; const char *name; bool may_block, draws; const char *alias, *label; ...; } mr_rows_fn;
+mr_fn *mr_fn_rows(const mr_rows_fn *f);
+uint64_t mr_rows_key(const mr_rows_call *c, size_t row, int64_t seed);
+void mr_fn_unref(mr_fn *fn);
+mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st);
+typedef enum mr_tri { MR_DEFAULT, MR_YES, MR_NO, ... } mr_tri;
+typedef struct mr_map_opts { int64_t num_parallel_calls; mr_tri deterministic; ...; } mr_map_opts;
+mr_dataset *mr_map(mr_dataset *input, mr_fn *fn, const mr_map_opts *opts);
+mr_dataset *mr_filter(mr_dataset *input, mr_fn *fn, const mr_map_opts *opts);
+#define MR_AUTO ...
+typedef struct mr_generator { void *ctx;
+    mr_code (*open)(void *ctx, void **pass, mr_status *st);
+    mr_code (*next)(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st);
+    void (*close)(void *ctx, void *pass);
+    mr_code (*save)(void *ctx, void *pass, void **bytes, size_t *size, mr_status *st);
+    mr_code (*restore)(void *ctx, void *pass, const void *bytes, size_t size, mr_status *st);
+    void (*release)(void *ctx);
+    bool may_block; const char *no_position, *label; ...; } mr_generator;
+mr_dataset *mr_from_generator(const mr_generator *g, const mr_spec *element);
+extern "Python" mr_code mrpy_call(void *ctx, const mr_rows_call *c, const mr_block *in, mr_block *out,
+    mr_row_errors *errors, mr_status *st);
+extern "Python" mr_code mrpy_begin(void *ctx, void **run, mr_status *st);
+extern "Python" void mrpy_end(void *ctx, void *run);
+extern "Python" void mrpy_forget(void *ctx);
+extern "Python" mr_code mrpy_open_pass(void *ctx, void **pass, mr_status *st);
+extern "Python" mr_code mrpy_next(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st);
+extern "Python" void mrpy_close_pass(void *ctx, void *pass);
+extern "Python" mr_code mrpy_save(void *ctx, void *pass, void **bytes, size_t *size, mr_status *st);
+extern "Python" mr_code mrpy_restore(void *ctx, void *pass, const void *bytes, size_t size, mr_status *st);
+void mrpy_fail(mr_status *st, mr_code code, const char *message);
+int mrpy_wait(int fd, mr_cancel *cancel);
+
 /* ---- ops, for load_plugin and explain ---- */
 size_t mr_dataset_n_inputs(const mr_dataset *ds);
 mr_dataset *mr_dataset_input(const mr_dataset *ds, size_t i);

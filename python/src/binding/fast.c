@@ -467,6 +467,57 @@ static PyObject *structure(const iterator *self, PyObject *plan, size_t row)
     return out;
 }
 
+/* All rows of a column: an array whose axis 0 they are, or a list where they differ. */
+static PyObject *column(const iterator *self, size_t leaf)
+{
+    const mr_array *a = &self->block.columns[leaf];
+    if ((a->storage == MR_DENSE || a->storage == MR_BYTES) && !self->ragged[leaf] &&
+        a->rank < MR_MAX_RANK) {
+        int64_t shape[MR_MAX_RANK];
+        shape[0] = (int64_t)a->rows;
+        memcpy(shape + 1, a->shape, (size_t)a->rank * sizeof *shape);
+        return tensor(self, a, 0, a->data, shape, a->rank + 1, self->writable[leaf]);
+    }
+    PyObject *rows = PyList_New((Py_ssize_t)a->rows);
+    for (size_t i = 0; rows && i < a->rows; i++) {
+        PyObject *x = leaf_object(self, leaf, i);
+        if (!x || PyList_SetItem(rows, (Py_ssize_t)i, x) != 0)
+            Py_CLEAR(rows);
+    }
+    return rows;
+}
+
+/* columns(block, ragged, writable): a list of the columns of a block, whose address is given.
+ * writable: arrays may be changed where nothing else sees them. */
+static PyObject *columns(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Py_ssize_t address;
+    PyObject *raggeds;
+    int writable;
+    if (!PyArg_ParseTuple(args, "nOp", &address, &raggeds, &writable))
+        return NULL;
+    const mr_block *b = (const mr_block *)address;
+    bool *flags = PyMem_Calloc(2 * b->n_columns + 1, sizeof *flags);
+    if (!flags)
+        return PyErr_NoMemory();
+    /* Borrows the block. */
+    iterator reader = {.block = *b, .ragged = flags, .writable = flags + b->n_columns};
+    PyObject *out = PyList_New((Py_ssize_t)b->n_columns);
+    for (size_t i = 0; i < b->n_columns; i++)
+        flags[b->n_columns + i] = writable && mr_array_writable(&b->columns[i], 0);
+    for (size_t i = 0; out && i < b->n_columns; i++) {
+        PyObject *ragged_axis = PySequence_GetItem(raggeds, (Py_ssize_t)i);
+        flags[i] = ragged_axis && PyObject_IsTrue(ragged_axis) == 1;
+        PyObject *x = ragged_axis ? column(&reader, i) : NULL;
+        Py_XDECREF(ragged_axis);
+        if (!x || PyList_SetItem(out, (Py_ssize_t)i, x) != 0)
+            Py_CLEAR(out);
+    }
+    PyMem_Free(flags);
+    return out;
+}
+
 /* ---- Iterator ---- */
 
 static PyObject *raise_status(const mr_status *st)
@@ -816,6 +867,7 @@ static PyObject *stream_capsule(PyObject *self, PyObject *address)
 static PyMethodDef functions[] = {{"stream_capsule", stream_capsule, METH_O, NULL},
                                   {"capsule_pointer", capsule_pointer, METH_VARARGS, NULL},
                                   {"setup", setup, METH_VARARGS, NULL},
+                                  {"columns", columns, METH_VARARGS, NULL},
                                   {"guarded", guarded, METH_VARARGS, NULL},
                                   {"generation", process_generation, METH_NOARGS, NULL},
                                   {NULL, NULL, 0, NULL}};

@@ -72,6 +72,9 @@ from ._memory import from_arrow as from_arrow
 from ._memory import from_tensor_slices as from_tensor_slices
 from ._memory import from_tensors as from_tensors
 from ._progress import progress as progress
+from ._python import from_generator as from_generator
+from ._python import from_sequence as from_sequence
+from ._python import register as register
 from ._trace import Expr as Expr
 from ._types import DatasetSpec as DatasetSpec
 from ._types import DType as DType

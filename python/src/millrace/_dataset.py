@@ -4,22 +4,25 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from . import _fast, _trace
 from ._errors import FailedPrecondition, TraceError, check
 from ._ffi import ffi, lib
 from ._generated import Methods
 from ._iterator import Iterator, Options, Shared
+from ._python import PythonMethods
 from ._report import Bench, Explanation, bench, explain
 from ._types import DatasetSpec, Spec, pointer_of, spec_of
 from ._values import Names
 
+_D = TypeVar("_D", bound="Dataset")
 INFINITE: int = lib.MR_INFINITE
 UNKNOWN: int = lib.MR_UNKNOWN_COUNT
 
 
-class Dataset(Methods):
+class Dataset(PythonMethods, Methods):
     """A pipeline: a source and the operations on its elements. It runs when it is iterated.
 
         >>> import millrace as mr
@@ -178,14 +181,14 @@ class Dataset(Methods):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):
             return NotImplemented
-        if self is other:
+        if self is other or (self._ds is not None and self._ds == other._ds):
             return True
         mine, others = self._canonical(), other._canonical()
-        return mine is not None and mine == others
+        return mine is not None and mine == others and 'callback("' not in mine
 
     def __hash__(self) -> int:
         text = self._canonical()
-        return id(self) if text is None else hash(text)
+        return hash(self._ds) if text is None or 'callback("' in text else hash(text)
 
     def __copy__(self) -> Dataset:
         return self
@@ -249,12 +252,39 @@ class Dataset(Methods):
 
 
 def _has_reference(text: str) -> bool:
-    return 'array("' in text
+    return 'array("' in text or 'callback("' in text
+
+
+class Sequence(Dataset):
+    """The items of a sequence: see `millrace.from_sequence`."""
+
+    __slots__ = ("_source", "_look_up")
+    _source: Dataset  # of the numbers of items
+    _look_up: Callable[[Dataset], Dataset]
+
+    @classmethod
+    def _of(cls, source: Dataset, look_up: Callable[[Dataset], Dataset]) -> Sequence:
+        out: Sequence = _fresh(cls, lib.mr_dataset_ref(look_up(source)._ds))
+        out._source, out._look_up = source, look_up
+        return out
+
+    def global_shuffle(self, seed: int | None = None, reshuffle_each_iteration: bool | None = None) -> Dataset:
+        """All items in one random order, without a buffer: their numbers are permuted.
+
+        Args:
+            seed: fixes the order; drawn at random if absent.
+            reshuffle_each_iteration: draws a new order in each epoch. Default: True.
+        """
+        return self._look_up(self._source.global_shuffle(seed, reshuffle_each_iteration))
 
 
 def new_dataset(pointer: Any) -> Dataset:
     """A Dataset of an `mr_dataset *` that the caller owns."""
-    ds: Dataset = object.__new__(Dataset)
+    return _fresh(Dataset, pointer)
+
+
+def _fresh(kind: type[_D], pointer: Any) -> _D:
+    ds: _D = object.__new__(kind)
     ds._ds = ffi.gc(pointer, lib.mr_dataset_unref)
     ds._spec = None
     ds._shared = None
