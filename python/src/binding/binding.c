@@ -8,11 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-mr_code mrpy_fail(mr_status *st, mr_code code, const char *message)
-{
-    return mr_fail(st, code, "%s", message);
-}
-
 static mr_code nothing(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
 {
     (void)ctx, (void)pass, (void)want, (void)out, (void)st;

@@ -4,9 +4,6 @@
 /* C functions of the package that Python calls through millrace._ffi. None needs Python. */
 #include <millrace/millrace.h>
 
-/* Describes the error of a Python function. Returns code. */
-mr_code mrpy_fail(mr_status *st, mr_code code, const char *message);
-
 /* An empty dataset of these elements: what functions are typed with. */
 mr_dataset *mrpy_given(const mr_spec *element);
 

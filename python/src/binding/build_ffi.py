@@ -144,7 +144,7 @@ int64_t mr_dist_dataset_worker(const mr_dist_dataset *dd);
 typedef struct mr_decision { char *what, *detail, *op; ...; } mr_decision;
 typedef struct mr_explanation { mr_decision *v; size_t n; ...; } mr_explanation;
 const mr_explanation *mr_dist_dataset_explanation(const mr_dist_dataset *dd);
-typedef struct mr_block { size_t rows; ...; } mr_block;
+typedef struct mr_block mr_block;
 typedef struct mr_step { int64_t step; size_t n_replicas; mr_block *replicas; const bool *has_data; ...; } mr_step;
 typedef struct mr_destination mr_destination;
 typedef struct mr_dist_iterator_opts { mr_iterator_opts run; ...; } mr_dist_iterator_opts;
@@ -171,7 +171,6 @@ extern "Python" void mrpy_release(void *ctx, void *data);
 extern "Python" mr_code mrpy_input(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st);
 
 /* ---- binding.h ---- */
-mr_code mrpy_fail(mr_status *st, mr_code code, const char *message);
 mr_dataset *mrpy_given(const mr_spec *element);
 typedef struct mrpy_run { int64_t elements, bytes; double seconds, cpu_seconds, first_element_seconds; ...; } mrpy_run;
 mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run, mr_status *st);

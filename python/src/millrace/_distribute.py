@@ -14,6 +14,7 @@ from ._dataset import Dataset, dataset_at
 from ._errors import Cancelled, InvalidArgument, check, text_of
 from ._ffi import ffi, lib
 from ._iterator import Iterator, Ledger, Options, Shared, _address, _engines
+from ._python import fail
 from ._report import stats_of
 from ._types import plan_of, spec_of
 
@@ -202,7 +203,7 @@ def mrpy_input(ctx: Any, c: Any, out: Any, st: Any) -> int:
     except BaseException as e:  # raised again by _Input.check
         made.raised = e
         text = f"the input function raised {type(e).__name__}: {e}"
-        return int(lib.mrpy_fail(st, lib.MR_FAILED_PRECONDITION, text.encode("utf-8", "surrogateescape")))
+        return fail(st, "FAILED_PRECONDITION", text)
 
 
 # ---- datasets ----
