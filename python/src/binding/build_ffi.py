@@ -160,6 +160,24 @@ mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local);
 void mr_dist_iterator_cancel(mr_dist_iterator *it);
 void mr_dist_iterator_close(mr_dist_iterator *it);
 
+/* ---- shards ---- */
+typedef enum mr_shard_format { MR_SHARDS_TFRECORD, MR_SHARDS_JSONL, MR_SHARDS_NPY, MR_SHARDS_ARROW, MR_SHARDS_PARQUET, ... }
+    mr_shard_format;
+typedef enum mr_compression { MR_COMPRESSION_ZSTD, ... } mr_compression;
+bool mr_compression_find(const char *name, mr_compression *out);
+typedef struct mr_shard_writer mr_shard_writer;
+typedef struct mr_shard_writer_opts { mr_compression compression; bool overwrite; mr_shard_format format; bool zstd_records;
+    ...; } mr_shard_writer_opts;
+const char *mr_shard_ending(mr_shard_format format);
+mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards, const mr_shard_writer_opts *opts,
+    mr_status *st);
+int64_t mr_shard_writer_records(const mr_shard_writer *w);
+mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st);
+void mr_shard_writer_abort(mr_shard_writer *w);
+mr_code mr_write_elements_check(const mr_dataset *ds, mr_shard_format format, mr_status *st);
+mr_code mr_write_elements(mr_dataset *ds, mr_shard_writer *w, const mr_iterator_opts *opts, mr_status *st);
+char *mr_glob_quote(const char *path);
+
 /* ---- Arrow ---- */
 struct ArrowArrayStream { void (*release)(struct ArrowArrayStream *); ...; };
 mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);

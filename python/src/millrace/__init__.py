@@ -97,6 +97,8 @@ from ._types import uint16 as uint16
 from ._types import uint32 as uint32
 from ._types import uint64 as uint64
 from ._values import AUTO as AUTO
+from ._write import Written as Written
+from ._write import write as write
 from ._zip import zip as zip
 
 __version__: str = _errors.text_of(_errors.lib.mr_version())
