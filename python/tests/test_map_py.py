@@ -269,9 +269,10 @@ class Results(unittest.TestCase):
         rows = np.zeros((4, 3))
 
         def change(x: Any) -> Any:
+            before = x.sum()
             if x.flags.writeable:
                 x += 1
-            return x
+            return before
 
         list(mr.from_tensor_slices(rows).map_py(change))
         np.testing.assert_array_equal(rows, 0)
@@ -544,7 +545,7 @@ class Interrupts(unittest.TestCase):
         self.run_program("ds = mr.range(9).map_py(lambda x: x and time.sleep(4) or x, parallel='inline')")
 
     def test_thread(self) -> None:
-        self.run_program("ds = mr.range(9).map_py(lambda x: x and time.sleep(20) or x, num_workers=1)")
+        self.run_program("ds = mr.range(9).map_py(lambda x: x and time.sleep(3) or x, num_workers=1)")
 
     @needs_cloudpickle
     def test_process(self) -> None:
@@ -554,7 +555,7 @@ class Interrupts(unittest.TestCase):
 
     def test_generator(self) -> None:
         self.run_program(
-            "def make():\n    yield 0\n    time.sleep(20)\n    yield 1\nds = mr.from_generator(make, mr.int64)"
+            "def make():\n    yield 0\n    time.sleep(3)\n    yield 1\nds = mr.from_generator(make, mr.int64)"
         )
 
 
