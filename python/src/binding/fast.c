@@ -103,6 +103,30 @@ static void chain_interrupts(void)
     sigaction(SIGINT, &now, NULL);
 }
 
+/* What Python's handler raised in a function that the library called in the main thread: it is
+ * raised again once the library has returned. NULL: nothing. */
+static PyObject *raised_within;
+
+/* raise_later(exception) */
+static PyObject *raise_later(PyObject *self, PyObject *exception)
+{
+    (void)self;
+    Py_INCREF(exception);
+    set_reference(&raised_within, exception);
+    Py_RETURN_NONE;
+}
+
+static bool raise_now(void)
+{
+    PyObject *e = raised_within;
+    if (!e || !in_main_thread())
+        return false;
+    raised_within = NULL;
+    PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+    Py_DECREF(e);
+    return true;
+}
+
 typedef struct wait_targets {
     mr_iterator *it;
     mr_cancel *c;
@@ -590,6 +614,10 @@ static PyObject *next_locked(iterator *self)
             Py_XDECREF(ended);
             return NULL;
         }
+        if (raise_now()) {
+            self->interrupted = true;
+            return NULL;
+        }
         if (rc != MR_CANCELLED || !self->interrupted)
             return raise_status(&st);
         if (PyErr_CheckSignals() != 0)
@@ -867,6 +895,7 @@ static PyObject *stream_capsule(PyObject *self, PyObject *address)
 static PyMethodDef functions[] = {{"stream_capsule", stream_capsule, METH_O, NULL},
                                   {"capsule_pointer", capsule_pointer, METH_VARARGS, NULL},
                                   {"setup", setup, METH_VARARGS, NULL},
+                                  {"raise_later", raise_later, METH_O, NULL},
                                   {"columns", columns, METH_VARARGS, NULL},
                                   {"guarded", guarded, METH_VARARGS, NULL},
                                   {"generation", process_generation, METH_NOARGS, NULL},

@@ -37,6 +37,14 @@ MOST_SECONDS = 2e-3  # that a generator runs before its elements are delivered
 # ---- specs
 
 
+def ordered(spec: Spec) -> Spec:
+    """The spec with its components in the library's order."""
+    pointer = pointer_of(spec)
+    out: Spec = spec_of(pointer)
+    lib.mr_spec_unref(pointer)
+    return out
+
+
 def leaves_of(spec: Spec) -> list[Leaf]:
     if isinstance(spec, TensorSpec):
         strings = spec.dtype == _types.bytes
@@ -182,11 +190,8 @@ def fail(st: Any, code: str, message: str) -> int:
 def _fail_with(st: Any, e: BaseException) -> int:
     """The error of a whole call."""
     if isinstance(e, KeyboardInterrupt):
-        # The call ran in the main thread, and Python's handler raised this in the function. Once
-        # the library has returned, it is raised again.
-        import _thread
-
-        _thread.interrupt_main()
+        # Python's handler raised this in the function, which runs in the main thread.
+        _fast.raise_later(e)
         return fail(st, "CANCELLED", "interrupted")
     if isinstance(e, Error):
         return fail(st, e.code, str(e))
@@ -446,7 +451,7 @@ def apply(
     if kind == "filter":
         element = TensorSpec((), _types.bool)
     else:
-        element = as_spec(output) if output is not None else _inferred(op, ds, task)
+        element = ordered(as_spec(output) if output is not None else _inferred(op, ds, task))
     of_results = element if kind != "flat_map" else joined_spec(element)
     pointer = pointer_of(of_results)
     try:
@@ -612,7 +617,7 @@ def register(name: str, *, output: Any) -> Callable[[_F], _F]:
 
         mr.text_line("a.txt").map_py(tokenize)
     """
-    spec = as_spec(output)
+    spec = ordered(as_spec(output))
 
     def mark(function: _F) -> _F:
         known = _registered.get(name)
@@ -843,7 +848,7 @@ def from_generator(make: Callable[[], Iterable[Any]], output: Any = None) -> Dat
     probe = _iterator_of(make)
     try:
         stateful = hasattr(probe, "state_dict") and hasattr(probe, "load_state_dict")
-        spec = as_spec(output) if output is not None else _spec_of_first(probe)
+        spec = ordered(as_spec(output) if output is not None else _spec_of_first(probe))
     finally:
         if hasattr(probe, "close"):
             probe.close()

@@ -89,7 +89,7 @@ class Task(NamedTuple):
 
     def call(self, row: Any, key: Any) -> Any:
         more = {"rng": generator(key)} if self.rng else {}
-        return self.function(*row, **more) if self.several else self.function(row, **more)
+        return self.function(*row, **more) if self.several and isinstance(row, tuple) else self.function(row, **more)
 
     def _flat(self, result: Any) -> list[Any]:
         """The values of a result's leaves."""
@@ -117,7 +117,8 @@ class Task(NamedTuple):
         try:
             more = {"rng": [generator(k) for k in keys]} if self.rng else {}
             args = whole(columns, plan)
-            result = self.function(*args, **more) if self.several else self.function(args, **more)
+            several = self.several and isinstance(args, tuple)
+            result = self.function(*args, **more) if several else self.function(args, **more)
             leaves = [leaf._replace(shape=(n, *(leaf.shape or ()))) for leaf in self.leaves]
             return flatten(result, self.out_plan, leaves, axis=n), []
         except Exception as e:
