@@ -175,7 +175,6 @@ class _Input:
         if not callable(fn):
             raise TypeError(f"an input function takes an InputContext and returns a Dataset, not {fn!r:.80}")
         self.fn = fn
-        self.handle = ffi.new_handle(self)
         self.raised: BaseException | None = None
         self.made: Dataset | None = None  # by the last call
 
@@ -226,6 +225,7 @@ class DistributedDataset:
     def __init__(self, source: Dataset | None, fn: _Input | None, job: _Job) -> None:
         self._source = source
         self._fn = fn
+        self._handle = None if fn is None else ffi.new_handle(fn)
         self._job = job
         self._shared: Shared | None = None
         self._made: Any = None
@@ -243,7 +243,7 @@ class DistributedDataset:
         opts, out, st = ffi.new("mr_distribute_opts *"), ffi.new("mr_dist_dataset **"), ffi.new("mr_status *")
         self._job.fill(opts, seed)
         if self._fn is not None:
-            self._fn.check(lib.mr_distribute_from_function(lib.mrpy_input, self._fn.handle, opts, out, st), st)
+            self._fn.check(lib.mr_distribute_from_function(lib.mrpy_input, self._handle, opts, out, st), st)
         else:
             assert self._source is not None
             check(lib.mr_distribute_dataset(self._source._pointer(), opts, out, st), st)
