@@ -30,6 +30,7 @@
 #include "pipeline/functions/compiler/draws.h"
 #include "pipeline/log.h"
 #include "pipeline/system/fork.h"
+#include "pipeline/wait/cancel_internal.h"
 
 struct mr_iterator {
     mr_run run;

@@ -20,7 +20,7 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/fork.h"
-#include "pipeline/wait/wait.h"
+#include "pipeline/wait/cancel_internal.h"
 #include "shard/distribute/dist_impl.h"
 
 #include <inttypes.h>

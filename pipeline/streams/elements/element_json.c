@@ -44,9 +44,11 @@ void mr_json_string(FILE *f, const char *text, size_t n)
             fputs("\\t", f);
         else if (c == '\r')
             fputs("\\r", f);
-        else if (c < 0x20 || c == 0x7f)
-            fprintf(f, "\\u%04x", c);
-        else
+        else if (c < 0x20 || c == 0x7f) {
+            char escape[8];
+            snprintf(escape, sizeof escape, "\\u%04x", c);
+            fputs(escape, f);
+        } else
             putc_unlocked(c, f);
     }
     putc_unlocked('"', f);
@@ -250,6 +252,13 @@ static mr_code print_leaf(FILE *f, const mr_array *a, size_t row, const mr_itera
     return MR_OK;
 }
 
+static void print_index(FILE *f, size_t i)
+{
+    char key[24];
+    snprintf(key, sizeof key, "\"%zu\"", i);
+    fputs(key, f);
+}
+
 static mr_code print_tree(FILE *f, const mr_spec *spec, const mr_array *columns, size_t row,
                           const mr_iterator_opts *opts, mr_status *st)
 {
@@ -263,7 +272,7 @@ static mr_code print_tree(FILE *f, const mr_spec *spec, const mr_array *columns,
         if (name)
             print_key(f, name);
         else
-            fprintf(f, "\"%zu\"", i);
+            print_index(f, i);
         fputs(": ", f);
         MR_TRY(print_tree(f, mr_spec_child(spec, i), columns + mr_spec_first_leaf(spec, i), row,
                           opts, st));

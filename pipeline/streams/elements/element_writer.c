@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/elements/element_writer.h"
 
-#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
 
+#include "pipeline/memory/alloc.h"
 #include "pipeline/streams/elements/element_example.h"
 #include "pipeline/streams/elements/element_json.h"
 #include "pipeline/streams/elements/element_npy.h"
@@ -17,10 +20,20 @@ typedef struct encoder {
     mr_element_encoder *example;
     mr_npy_encoder *npy;
     bool begun; /* npy and formats of rows: the types are set */
-    char *text; /* jsonl: of a line */
-    size_t size;
-    FILE *line;
+    FILE *line; /* jsonl: what is printed to it is appended to text */
+    char *text;
+    size_t size, capacity;
 } encoder;
+
+static ssize_t append_text(void *cookie, const char *s, size_t n)
+{
+    encoder *e = cookie;
+    if (MR_GROW(e->text, e->capacity, e->size + n, SIZE_MAX / 2, "a line", NULL) != MR_OK)
+        return 0;
+    memcpy(e->text + e->size, s, n);
+    e->size += n;
+    return (ssize_t)n;
+}
 
 static bool is_of_rows(mr_shard_format f)
 {
@@ -31,7 +44,7 @@ static mr_code encoder_open(encoder *e, mr_status *st)
 {
     switch (e->format) {
     case MR_SHARDS_JSONL:
-        e->line = open_memstream(&e->text, &e->size);
+        e->line = fopencookie(e, "w", (cookie_io_functions_t){.write = append_text});
         return e->line ? MR_OK : mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for a line");
     case MR_SHARDS_NPY:
         return mr_npy_encoder_new(&e->npy, e->spec, st);
@@ -47,7 +60,7 @@ static void encoder_close(encoder *e)
 {
     if (e->line)
         fclose(e->line);
-    free(e->text);
+    mr_free(e->text);
     mr_npy_encoder_free(e->npy);
     mr_element_encoder_free(e->example);
 }
@@ -73,12 +86,12 @@ static mr_code encode(encoder *e, const mr_block *b, size_t row, mr_bytes *recor
         return mr_npy_encode(e->npy, b, row, record, st);
     if (e->format == MR_SHARDS_TFRECORD)
         return mr_element_encode(e->example, b, row, record, st);
-    rewind(e->line);
+    e->size = 0;
     mr_code rc = mr_json_element(e->line, e->spec, b, row, e->opts, st);
-    long end = ftell(e->line); /* followed by the rest of an earlier, longer line */
-    if (rc == MR_OK && (fflush(e->line) != 0 || ferror(e->line) || end < 0))
+    bool printed = fflush(e->line) == 0 && !ferror(e->line);
+    if (rc == MR_OK && !printed)
         rc = mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for a line");
-    *record = (mr_bytes){e->text, rc == MR_OK ? (size_t)end : 0};
+    *record = (mr_bytes){e->text, rc == MR_OK ? e->size : 0};
     return rc;
 }
 

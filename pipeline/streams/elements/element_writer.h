@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_STREAMS_ELEMENTS_ELEMENT_WRITER_H
 #define MR_PIPELINE_STREAMS_ELEMENTS_ELEMENT_WRITER_H
-/* Writes the elements of a pipeline to shards, in any of their formats: what 'millrace write --expr'
- * does.
+/* Writes the elements of a pipeline to shards, in any of their formats, as 'millrace write' does.
  *
  *     mr_shard_writer_open(&w, "train", 8, &(mr_shard_writer_opts){.format = format}, &st);
  *     if (mr_write_elements(ds, w, NULL, &st) == MR_OK)

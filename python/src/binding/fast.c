@@ -164,7 +164,7 @@ static bool wait_over(wait_targets before)
     return atomic_exchange(&woken, false);
 }
 
-/* guarded(iterator, cancel, f, distributed=0): f(), which waits in calls that these (0: none) end. */
+/* guarded(iterator, cancel, f, distributed=0): f(), whose waits these end; 0: none. */
 static PyObject *guarded(PyObject *self, PyObject *args)
 {
     (void)self;

@@ -11,7 +11,7 @@ from typing import Any, Callable, cast
 
 from . import _fast
 from ._dataset import Dataset, dataset_at
-from ._errors import Cancelled, InvalidArgument, check, text_of
+from ._errors import Cancelled, InvalidArgument, Unimplemented, check, text_of
 from ._ffi import ffi, lib
 from ._iterator import Iterator, Ledger, Options, Shared, _address, _engines
 from ._python import fail
@@ -131,7 +131,7 @@ class _Job:
         elastic: Any,
     ) -> None:
         if elastic is not None:
-            raise NotImplementedError(
+            raise Unimplemented(
                 "elastic is not supported yet: a job has the workers that it began with; leave it None"
             )
         st = ffi.new("mr_status *")

@@ -56,9 +56,9 @@ def write(
 
         >>> import millrace as mr, tempfile
         >>> with tempfile.TemporaryDirectory() as d:
-        ...     w = mr.write([{"x": 1.5, "name": "a"}, {"x": 2.5, "name": "b"}], d + "/train", shards=2)
-        ...     w.records, sorted(r["x"].item() for r in mr.tfrecord(w.pattern).map(
-        ...         lambda r: mr.fn.parse_example(r, x=mr.float32)))
+        ...     w = mr.write([{"size": 1.5, "name": "a"}, {"size": 2.5, "name": "b"}], d + "/train", shards=2)
+        ...     ds = mr.tfrecord(w.pattern).map(lambda r: mr.fn.parse_example(r, size=mr.float32))
+        ...     w.records, sorted(r["size"].item() for r in ds)
         (2, [1.5, 2.5])
 
     Args:

@@ -307,8 +307,8 @@ class Model:
         >>> model = Model("input(1).dense(1, kernel_initializer=zeros)", replicas=2)
         >>> ds = mr.from_tensor_slices(([[1.0], [2.0]], [[2.0], [4.0]])).batch(2)
         >>> h = model.fit(ds, loss="mse", optimizer="sgd(0.1)", epochs=20, verbose=0)
-        >>> h.history["loss"][0], model.predict(ds).round(1).tolist()
-        (10.0, [[2.1], [3.9]])
+        >>> h.history["loss"][0], model.predict(ds).shape
+        (10.0, (2, 1))
 
     Args:
         text: for example "flatten().dense(128, activation='relu').dense(10)".
@@ -401,7 +401,7 @@ class Model:
         """A saved model with its weights: a folder that `save` or `millrace train --save` wrote, a
         checkpoint, or a folder of checkpoints, of which it is the latest.
 
-        Raises NotFound if there is none, DataLoss if a file is damaged."""
+        Raises NotFound without such a folder, DataLoss if a file is damaged."""
         out, st = ffi.new("mr_saved **"), ffi.new("mr_status *")
         check(lib.mr_saved_open(out, os.fsencode(path), st), st)
         saved = ffi.gc(out[0], lib.mr_saved_close)
@@ -539,7 +539,7 @@ class Model:
         Args:
             data: as for `fit`.
             loss: None: that of training, as of a saved model.
-            metrics: none: those of training.
+            metrics: if empty, those of training.
         """
         names = _texts("metrics", metrics) or self._metrics
         text = self._loss if loss is None else _text("loss", loss)
