@@ -286,8 +286,10 @@ static mr_code wait_for_it(void *ctx, void *pass, size_t want, mr_block *out, mr
     job *j = ctx;
     static int64_t at;
     (void)pass, (void)want;
-    if (at == 1)
+    if (at == 1) {
         mr_dist_iterator_cancel(j->it);
+        return mr_fail(st, MR_CANCELLED, "a wait that is cancelled");
+    }
     MR_TRY(mr_block_prepare(out, 1, st));
     MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 1, (int64_t[]){1}, 1, st));
     *(int64_t *)out->columns[0].data = at++;
