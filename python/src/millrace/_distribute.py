@@ -452,13 +452,15 @@ class _Engine:
 
     def _guarded(self, call: Callable[[Any], int]) -> int:
         st = ffi.new("mr_status *")
+        code = 0
 
-        def run() -> int:
+        def run() -> None:
+            nonlocal code
             code = call(st)
             self._check(code, st)
-            return code
 
-        return cast(int, _fast.guarded(0, 0, run, _address(self.it)))
+        _fast.guarded(0, 0, run, _address(self.it))
+        return code
 
     def next(self) -> Any:
         """The `mr_step *`; None: the end."""
@@ -482,7 +484,7 @@ class _Engine:
             self._guarded(lambda st: lib.mr_dist_iterator_rewind(self.it, st))
             self.epochs += 1
 
-    def save(self) -> bytes:
+    def save(self, undelivered: Any = None) -> bytes:
         out, size, st = ffi.new("void **"), ffi.new("size_t *"), ffi.new("mr_status *")
         check(lib.mr_dist_iterator_save(self.it, out, size, st), st)
         data = bytes(ffi.buffer(out[0], size[0]))
