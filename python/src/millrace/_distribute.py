@@ -505,7 +505,7 @@ class _Engine:
 
     @property
     def usable(self) -> bool:
-        return self.it != ffi.NULL and self.generation == _fast.generation()
+        return bool(self.it != ffi.NULL and self.generation == _fast.generation())
 
     def close(self) -> None:
         it, self.it = self.it, ffi.NULL
