@@ -678,12 +678,16 @@ class _Pass:
         self.generator = generator
         self.iterator = _iterator_of(generator.make)
         self.error: tuple[str, str] | None = None  # to be delivered next
+        self.at = 0  # elements delivered, and errors
 
     def next(self, want: int, out: Any, st: Any) -> int:
         g = self.generator
         if self.error is not None:
             (code, message), self.error = self.error, None
-            return fail(st, code, message)
+            number = fail(st, code, message)
+            st.element = self.at
+            self.at += 1
+            return number
         columns: list[list[Any]] = [[] for _ in g.leaves]
         n, until = 0, 0.0
         while n < want:
@@ -706,15 +710,17 @@ class _Pass:
         if n == 0:
             return self.next(want, out, st) if self.error is not None else int(lib.MR_END)
         fill(out, [pack(c, leaf) for c, leaf in zip(columns, g.leaves)], g.leaves, g.numbers, n, st)
+        self.at += n
         return int(lib.MR_OK)
 
     def save(self) -> bytes:
-        state = {"state": as_json(self.iterator.state_dict()), "error": self.error}
+        state = {"state": as_json(self.iterator.state_dict()), "error": self.error, "at": self.at}
         return json.dumps(state, separators=(",", ":")).encode()
 
     def restore(self, data: bytes) -> None:
         state = json.loads(data)
         self.iterator.load_state_dict(from_json(state["state"]))
+        self.at = int(state["at"])
         self.error = None if state["error"] is None else (str(state["error"][0]), str(state["error"][1]))
 
     def close(self) -> None:
