@@ -34,7 +34,7 @@ fi
 {
     # Top level: what the layout names, and dot files.
     cut -d/ -f1 "$tmp/all" | sort -u | grep -vxE \
-        'pipeline|shard|transport|trainer|tests|examples|cli|bench|cmake|docs|CMakeLists\.txt|README\.md|LICENSE|CMakePresets\.json|\..*' |
+        'pipeline|shard|transport|trainer|tests|examples|cli|bench|cmake|docs|python|CMakeLists\.txt|README\.md|LICENSE|CMakePresets\.json|\..*' |
         sed 's/$/: not an entry of the top level/'
 
     # Includes follow the arrows: may[x] lists what x may know.
@@ -112,6 +112,7 @@ fi
             may["cli"] = "cli"
             may["bench"] = "bench"
             may["examples"] = "examples"
+            may["python"] = "python"
             while ((getline line < publics) > 0) public[line] = 1
         }
         function room(path,    p) { # the folder, without the name of its library in pipeline/
@@ -120,7 +121,7 @@ fi
             if (path == "pipeline") return "root"
             sub(/^pipeline\//, "", path)
             split(path, p, "/")
-            return p[1] == "tests" || p[1] == "cli" || p[1] == "examples" || p[1] == "bench" ? p[1] : path
+            return p[1] == "tests" || p[1] == "cli" || p[1] == "examples" || p[1] == "bench" || p[1] == "python" ? p[1] : path
         }
         {
             split($0, at, ":")
@@ -145,7 +146,7 @@ fi
                 print place "\"" want "\" is private to " w[1] "/"
         }'
     # Programs include public headers, as users do.
-    grep -E '^(cli|bench|examples)/' "$tmp/c" | xargs grep -n '^ *# *include *<millrace/' /dev/null |
+    grep -E '^(cli|bench|examples|python)/' "$tmp/c" | xargs grep -n '^ *# *include *<millrace/' /dev/null |
         awk -v publics="$tmp/public" '
         BEGIN { while ((getline line < publics) > 0) public[line] = 1 }
         {

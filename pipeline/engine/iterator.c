@@ -20,6 +20,7 @@
 
 #include "pipeline/bytes.h"
 #include "pipeline/engine/executor.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/position.h"
@@ -385,6 +386,11 @@ mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
         it->run.own_executor = false;
     }
     return MR_OK;
+}
+
+void mr__iterator_set_executor(mr_iterator *it, mr_executor *executor)
+{
+    it->run.executor = executor;
 }
 
 /* ---- positions ---- */

@@ -32,4 +32,7 @@ static inline uint64_t mr__function_seed(const mr_iterator_opts *opts)
     const mr__iterator_internal *internal = mr__iterator_internal_of(opts);
     return opts->has_seed && !internal->seed_made_up ? opts->seed : internal->function_seed;
 }
+
+/* The executor of an iterator that rests, from its next pass on; borrowed. NULL: its own. */
+void mr__iterator_set_executor(mr_iterator *it, mr_executor *executor);
 #endif

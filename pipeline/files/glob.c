@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fnmatch.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,16 +165,6 @@ static mr_code match_part(paths *out, const char *prefix, const char *part, bool
     return rc;
 }
 
-__attribute__((format(printf, 1, 2))) static void warn(const char *fmt, ...)
-{
-    char text[1024];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    mr__warn_once(text);
-}
-
 /* A part of the pattern and the slashes after it. */
 typedef struct part {
     const char *text, *name; /* as written; without quoting backslashes */
@@ -198,9 +187,9 @@ static mr_code warn_of_name(const char *prefix, const part *p, const char *path,
         others += strcmp(all.v[i], path) != 0;
     mr_glob_free(all.v, all.n);
     if (others)
-        warn("%s exists, so it is read as a name, not as a pattern: %zu other names that match are "
-             "left out; rename it, or write the pattern differently",
-             path, others);
+        mr__warn_once("%s exists, so it is read as a name, not as a pattern: %zu other names that "
+                      "match are left out; rename it, or write the pattern differently",
+                      path, others);
     if (rc != MR_RESOURCE_EXHAUSTED)
         return MR_OK;
     if (st)
@@ -320,7 +309,7 @@ mr_code mr_glob(const char *const *patterns, size_t n_patterns, char ***list, si
     if (rc == MR_OK && found.n == 0)
         rc = no_match(patterns, n_patterns, st);
     else if (rc == MR_OK && without)
-        warn("no file matches %s; files that match the other patterns are read", without);
+        mr__warn_once("no file matches %s; files that match the other patterns are read", without);
     if (rc != MR_OK) {
         mr_glob_free(found.v, found.n);
         return rc;

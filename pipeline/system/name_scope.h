@@ -20,7 +20,8 @@ typedef struct mr__name_scope {
 /* Returns the previous one. */
 mr__name_scope mr__name_scope_set(mr__name_scope s);
 mr__name_scope mr__name_scope_get(void);
-/* Changes the directory alone, which is borrowed; NULL: not even that. Returns the previous scope. */
+/* Changes the directory alone, which is borrowed; NULL: not even that. Returns the previous
+ * scope. */
 mr__name_scope mr__name_scope_enter(const char *directory);
 /* out = this process's working directory. false, errno: the system does not tell it. */
 bool mr__name_scope_here(char *out, size_t size);

@@ -363,5 +363,35 @@ class Using(unittest.TestCase):
             self.assertIsInstance(raised[0], (mr.Cancelled, StopIteration))
 
 
+class Structures(unittest.TestCase):
+    def test_zip_of_tuples_and_dicts_of_datasets(self) -> None:
+        a, b = mr.range(3), mr.range(10, 20)
+        self.assertEqual(mr.zip(a, b), mr.zip((a, b)))
+        self.assertEqual(str(mr.zip(a, b)), "zip(range(3), range(10, 20))")
+        self.assertEqual(list(mr.zip({"x": a, "y": (b, a)}))[2], {"x": 2, "y": (12, 2)})
+        self.assertEqual(len(list(mr.range(3).flat_map(lambda n: mr.zip({"x": mr.range(n), "y": b})))), 3)
+        with self.assertRaisesRegex(TypeError, "expected a dataset, not int"):
+            mr.zip({"x": a, "y": 3})
+
+
+class Progress(unittest.TestCase):
+    def test_elements_and_positions_are_those_of_an_iterator(self) -> None:
+        ds = mr.range(6)
+        with ds.iterator(progress=True) as it:
+            self.assertEqual([next(it), next(it)], [0, 1])
+            state = it.state_dict()
+        again = mr.progress(ds)
+        again.load_state_dict(state)
+        self.assertEqual(list(again), [2, 3, 4, 5])
+
+
+class Arguments(unittest.TestCase):
+    def test_errors_name_the_op_and_what_it_takes(self) -> None:
+        with self.assertRaisesRegex(TypeError, "^shuffle: .*'buffer_size'; it takes buffer_size, seed"):
+            mr.range(3).shuffle()  # type: ignore[call-arg]
+        with self.assertRaisesRegex(TypeError, "^shuffle: .*'sed'; did you mean seed"):
+            mr.range(3).shuffle(3, sed=1)  # type: ignore[call-arg]
+
+
 if __name__ == "__main__":
     kit.main()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=quick asan=full
-"""The known answers of tests/known through the package: of their texts, and of the Python that makes
+"""The graphs of tests/known with their known results: from their texts, and from the Python that makes
 the same graphs by methods and recorded functions."""
 
 from __future__ import annotations

@@ -5,7 +5,6 @@
 #include "pipeline/warn_once.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -147,13 +146,10 @@ static mr_code choose(mr_dataset *ds, mr_auto_shard_opts *o, mr_dataset **out,
     } else if (rc == MR_NOT_FOUND) {
         rc = mr_explain(e, "policy", why.op[0] ? why.op : NULL, st,
                         "AUTO chose DATA, because FILE cannot be applied: %s", why.message);
-        char text[sizeof why.message + 128];
-        snprintf(text, sizeof text,
-                 "auto-shard policy AUTO chose DATA, because FILE cannot be applied: %s",
-                 why.message);
         /* With one worker nothing is sharded, and the choice makes no difference. */
         if (e && o->num_workers > 1)
-            mr__warn_once(text);
+            mr__warn_once("auto-shard policy AUTO chose DATA, because FILE cannot be applied: %s",
+                          why.message);
         if (rc == MR_OK)
             rc = shard_data(ds, o, out, e, st);
     } else if (st)

@@ -54,7 +54,7 @@ mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *f
     va_end(ap);
     /* Without an explanation, this is the rewrite for a further worker: it was reported before. */
     if (e)
-        mr__warn_once(text);
+        mr__warn_once("%s", text);
     return mr_explain(e, "warning", op, st, "%s", text);
 }
 

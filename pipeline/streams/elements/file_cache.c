@@ -102,19 +102,6 @@ static mr_code own_origin(const mr__file_cache *c, mr__element_origin *out, mr_s
     return MR_OK;
 }
 
-static mr_code warn_of_earlier(const char *path, mr_status *st)
-{
-    char *text = mr_strf("%s was written by an earlier version and does not say which graph and "
-                         "files it was made from; if they may have changed, remove it to have it "
-                         "written again",
-                         path);
-    if (!text)
-        return mr_fail_memory(st, strlen(path), "a warning");
-    mr__warn_once(text);
-    mr_free(text);
-    return MR_OK;
-}
-
 void mr__file_cache_init_shared(void *shared)
 {
     mr__file_cache_shared *s = shared;
@@ -169,8 +156,13 @@ static mr_code check_origin(mr__file_cache *c, mr_status *st)
     if (known && !mr__iter_is_recorded(c->it))
         return MR_OK;
     MR_TRY(mr__element_file_origin(c->path, &found, &has, st));
-    if (!has)
-        return warn_of_earlier(c->path, st);
+    if (!has) {
+        mr__warn_once(
+            "%s was written by an earlier version and does not say which graph and files it "
+            "was made from; if they may have changed, remove it to have it written again",
+            c->path);
+        return MR_OK;
+    }
     mr_code rc = known ? MR_OK : own_origin(c, &now, st);
     if (rc == MR_OK && !known) {
         rc = mr__element_origin_check(&found, &now, c->path, c->o.strict, st);

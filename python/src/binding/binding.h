@@ -20,8 +20,8 @@ typedef struct mrpy_run {
 } mrpy_run;
 /* Pulls up to `limit` elements (negative: all) for up to `seconds` (0: as long as it takes).
  * returns  MR_OK: either was reached; MR_END, or an error */
-mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run, mr_status *st)
-    MR_NODISCARD;
+mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run,
+                   mr_status *st) MR_NODISCARD;
 
 /* Makes *out an Arrow stream of the elements of ds, which the stream keeps: structs of the
  * components, as in the files that `millrace write --format arrow` makes.

@@ -111,6 +111,73 @@ typedef struct mr_op_span { const char *op, *path; int thread; bool waiting; dou
 size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity, double *left_out);
 double mr_iterator_trace_begin(const mr_iterator *it);
 
+/* ---- distributed datasets ---- */
+typedef enum mr_shard_policy { MR_SHARD_AUTO, ... } mr_shard_policy;
+mr_code mr_shard_policy_parse(const char *name, mr_shard_policy *out, mr_status *st);
+const char *mr_shard_policy_name(mr_shard_policy policy);
+typedef struct mr_cluster { ...; } mr_cluster;
+mr_code mr_cluster_from_tf_config(mr_cluster *c, const char *json, size_t size, mr_status *st);
+mr_code mr_cluster_from_launcher(mr_cluster *c, mr_status *st);
+int64_t mr_cluster_num_workers(const mr_cluster *c);
+mr_code mr_cluster_worker(const mr_cluster *c, int64_t *rank, mr_status *st);
+void mr_cluster_reset(mr_cluster *c);
+typedef struct mr_input_context { int64_t num_input_pipelines, input_pipeline_id, num_replicas_in_sync; ...; } mr_input_context;
+mr_code mr_input_context_check(const mr_input_context *c, mr_status *st);
+mr_code mr_input_context_get_per_replica_batch_size(const mr_input_context *c, int64_t global_batch_size, int64_t *out,
+    mr_status *st);
+typedef struct mr_distribute_opts { int64_t num_workers, worker, num_local_workers, replicas; const mr_cluster *cluster;
+    mr_shard_policy policy; bool has_policy; uint64_t seed; bool has_seed; ...; } mr_distribute_opts;
+typedef struct mr_dist_dataset mr_dist_dataset;
+typedef struct mr_dist_iterator mr_dist_iterator;
+typedef mr_code (*mr_input_fn)(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st);
+mr_code mr_distribute_dataset(mr_dataset *ds, const mr_distribute_opts *opts, mr_dist_dataset **out, mr_status *st);
+mr_code mr_distribute_from_function(mr_input_fn fn, void *ctx, const mr_distribute_opts *opts, mr_dist_dataset **out,
+    mr_status *st);
+void mr_dist_dataset_free(mr_dist_dataset *dd);
+mr_dataset *mr_dist_dataset_graph(const mr_dist_dataset *dd, size_t local);
+mr_shard_policy mr_dist_dataset_policy(const mr_dist_dataset *dd);
+const mr_spec *mr_dist_dataset_spec(const mr_dist_dataset *dd);
+int64_t mr_dist_dataset_cardinality(const mr_dist_dataset *dd);
+int64_t mr_dist_dataset_num_workers(const mr_dist_dataset *dd);
+int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd);
+int64_t mr_dist_dataset_worker(const mr_dist_dataset *dd);
+typedef struct mr_decision { char *what, *detail, *op; ...; } mr_decision;
+typedef struct mr_explanation { mr_decision *v; size_t n; ...; } mr_explanation;
+const mr_explanation *mr_dist_dataset_explanation(const mr_dist_dataset *dd);
+typedef struct mr_block mr_block;
+typedef struct mr_step { int64_t step; size_t n_replicas; mr_block *replicas; const bool *has_data; ...; } mr_step;
+typedef struct mr_destination mr_destination;
+typedef struct mr_dist_iterator_opts { mr_iterator_opts run; ...; } mr_dist_iterator_opts;
+mr_code mr_dist_iterator_open(mr_dist_iterator **out, const mr_dist_dataset *dd, const mr_dist_iterator_opts *opts,
+    mr_status *st);
+mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_destination *destination, mr_step *out, mr_status *st);
+mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st);
+mr_code mr_dist_iterator_rest(mr_dist_iterator *it, mr_status *st);
+mr_code mr_dist_iterator_resume(mr_dist_iterator *it, mr_status *st);
+mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **bytes, size_t *size, mr_status *st);
+mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *bytes, size_t size, mr_status *st);
+mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local);
+void mr_dist_iterator_cancel(mr_dist_iterator *it);
+void mr_dist_iterator_close(mr_dist_iterator *it);
+
+/* ---- shards ---- */
+typedef enum mr_shard_format { MR_SHARDS_TFRECORD, MR_SHARDS_JSONL, MR_SHARDS_NPY, MR_SHARDS_ARROW, MR_SHARDS_PARQUET, ... }
+    mr_shard_format;
+typedef enum mr_compression { MR_COMPRESSION_ZSTD, ... } mr_compression;
+bool mr_compression_find(const char *name, mr_compression *out);
+typedef struct mr_shard_writer mr_shard_writer;
+typedef struct mr_shard_writer_opts { mr_compression compression; bool overwrite; mr_shard_format format; bool zstd_records;
+    ...; } mr_shard_writer_opts;
+const char *mr_shard_ending(mr_shard_format format);
+mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards, const mr_shard_writer_opts *opts,
+    mr_status *st);
+int64_t mr_shard_writer_records(const mr_shard_writer *w);
+mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st);
+void mr_shard_writer_abort(mr_shard_writer *w);
+mr_code mr_write_elements_check(const mr_dataset *ds, mr_shard_format format, mr_status *st);
+mr_code mr_write_elements(mr_dataset *ds, mr_shard_writer *w, const mr_iterator_opts *opts, mr_status *st);
+char *mr_glob_quote(const char *path);
+
 /* ---- Arrow ---- */
 struct ArrowArrayStream { void (*release)(struct ArrowArrayStream *); ...; };
 mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
@@ -118,6 +185,8 @@ mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
 /* ---- called by the library ---- */
 extern "Python" void mrpy_log(void *ctx, mr_log_level level, const char *message);
 extern "Python" void mrpy_release(void *ctx, void *data);
+
+extern "Python" mr_code mrpy_input(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st);
 
 /* ---- binding.h ---- */
 mr_dataset *mrpy_given(const mr_spec *element);

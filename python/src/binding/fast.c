@@ -60,11 +60,12 @@ static bool in_main_thread(void)
     return in_main;
 }
 
-/* Python's handler of SIGINT only sets a flag, which nothing looks at while the main thread waits in
- * the library. Ours, which calls Python's, also ends that wait: of an iterator, or of a call that is
- * given a cancel object. */
+/* Python's handler of SIGINT only sets a flag, which nothing looks at while the main thread waits
+ * in the library. Ours, which calls Python's, also ends that wait: of an iterator, or of a call
+ * that is given a cancel object. */
 static _Atomic(mr_iterator *) waiting_iterator;
 static _Atomic(mr_cancel *) waiting_call;
+static _Atomic(mr_dist_iterator *) waiting_step;
 static atomic_bool woken; /* a wait was ended */
 static struct sigaction chained;
 
@@ -72,12 +73,15 @@ static void on_interrupt(int number, siginfo_t *info, void *context)
 {
     mr_iterator *it = atomic_load(&waiting_iterator);
     mr_cancel *c = atomic_load(&waiting_call);
-    if (it || c)
+    mr_dist_iterator *d = atomic_load(&waiting_step);
+    if (it || c || d)
         atomic_store(&woken, true);
     if (it)
         mr_iterator_cancel(it);
     if (c)
         mr_cancel_trigger(c);
+    if (d)
+        mr_dist_iterator_cancel(d);
     if (chained.sa_flags & SA_SIGINFO)
         chained.sa_sigaction(number, info, context);
     else if (chained.sa_handler != SIG_DFL && chained.sa_handler != SIG_IGN)
@@ -126,23 +130,26 @@ static bool raise_now(void)
 typedef struct wait_targets {
     mr_iterator *it;
     mr_cancel *c;
+    mr_dist_iterator *d;
 } wait_targets;
 
 /* Begins a wait that Ctrl-C ends; false: an exception is set. *before is for wait_over. */
 static bool wait_begins(wait_targets to, wait_targets *before)
 {
-    *before = (wait_targets){NULL, NULL};
+    *before = (wait_targets){NULL, NULL, NULL};
     if (!in_main_thread())
         return true;
     chain_interrupts();
     before->it = atomic_exchange(&waiting_iterator, to.it);
     before->c = atomic_exchange(&waiting_call, to.c);
+    before->d = atomic_exchange(&waiting_step, to.d);
     atomic_store(&woken, false);
     /* What came before was seen by Python alone. */
     if (PyErr_CheckSignals() == 0)
         return true;
     atomic_store(&waiting_iterator, before->it);
     atomic_store(&waiting_call, before->c);
+    atomic_store(&waiting_step, before->d);
     return false;
 }
 
@@ -153,19 +160,22 @@ static bool wait_over(wait_targets before)
         return false;
     atomic_store(&waiting_iterator, before.it);
     atomic_store(&waiting_call, before.c);
+    atomic_store(&waiting_step, before.d);
     return atomic_exchange(&woken, false);
 }
 
-/* guarded(iterator, cancel, f): f(), which waits in calls that these two (0: none) end. */
+/* guarded(iterator, cancel, f, distributed=0): f(), which waits in calls that these (0: none) end. */
 static PyObject *guarded(PyObject *self, PyObject *args)
 {
     (void)self;
-    Py_ssize_t it, cancel;
+    Py_ssize_t it, cancel, distributed = 0;
     PyObject *call;
     wait_targets before;
-    if (!PyArg_ParseTuple(args, "nnO", &it, &cancel, &call))
+    if (!PyArg_ParseTuple(args, "nnO|n", &it, &cancel, &call, &distributed))
         return NULL;
-    if (!wait_begins((wait_targets){(mr_iterator *)it, (mr_cancel *)cancel}, &before))
+    const wait_targets to = {(mr_iterator *)it, (mr_cancel *)cancel,
+                             (mr_dist_iterator *)distributed};
+    if (!wait_begins(to, &before))
         return NULL;
     PyObject *out = PyObject_CallObject(call, NULL);
     if (wait_over(before) && !out) {
@@ -186,8 +196,7 @@ static PyObject *guarded(PyObject *self, PyObject *args)
 /* ---- Memory ---- */
 
 typedef struct memory {
-    PyObject_HEAD
-    mr_array array; /* a reference of its own */
+    PyObject_HEAD mr_array array; /* its own reference */
     void *data;
     Py_ssize_t size;
     bool read_only;
@@ -231,19 +240,17 @@ static PyType_Slot memory_slots[] = {
     {Py_tp_dealloc, memory_dealloc},
     {Py_bf_getbuffer, memory_buffer},
     {0, NULL}};
-static PyType_Spec memory_spec = {
-    .name = "millrace._fast.Memory",
-    .basicsize = sizeof(memory),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    .slots = memory_slots};
+static PyType_Spec memory_spec = {.name = "millrace._fast.Memory",
+                                  .basicsize = sizeof(memory),
+                                  .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                                  .slots = memory_slots};
 
 /* ---- values ---- */
 
 enum text { TEXT_BYTES, TEXT_STR };
 
 typedef struct iterator {
-    PyObject_HEAD
-    mr_iterator *it; /* NULL: not opened, or closed */
+    PyObject_HEAD mr_iterator *it; /* NULL: not opened, or closed */
     mr_block block;
     PyObject *plan;    /* structure: an int (a leaf), a tuple of plans, or a dict of plans */
     PyObject *convert; /* called with each array; NULL: nothing */
@@ -251,7 +258,7 @@ typedef struct iterator {
     bool *writable;    /* by leaf: those of the block at hand */
     size_t n_leaves;
     enum text text;
-    bool interrupted; /* its waits were ended: it must be made to go on */
+    bool interrupted; /* its waits were ended: it must be restored */
     PyThread_type_lock lock;
     unsigned generation;
 } iterator;
@@ -556,8 +563,7 @@ static void take_lock(iterator *self, bool cancel)
         mr_iterator_cancel(self->it);
         self->interrupted = true;
     }
-    Py_BEGIN_ALLOW_THREADS
-    PyThread_acquire_lock(self->lock, 1);
+    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->lock, 1);
     Py_END_ALLOW_THREADS
 }
 
@@ -571,13 +577,23 @@ static bool check_process(const iterator *self)
     return false;
 }
 
+/* The element that is the only row of the block, which is cleared. */
+static PyObject *block_object(iterator *self)
+{
+    for (size_t i = 0; i < self->n_leaves; i++)
+        self->writable[i] = mr_array_writable(&self->block.columns[i], 0);
+    PyObject *out = structure(self, self->plan, 0);
+    mr_block_clear(&self->block);
+    return out;
+}
+
 static PyObject *next_locked(iterator *self)
 {
     mr_status st;
     mr_code rc;
     for (;;) {
         if (!self->it || self->interrupted) {
-            /* Python opens it, or makes it go on. */
+            /* Python opens it, or has it continue. */
             PyObject *opened = PyObject_CallMethod((PyObject *)self, "_open", NULL);
             if (!opened)
                 return NULL;
@@ -586,13 +602,10 @@ static PyObject *next_locked(iterator *self)
                 return NULL; /* closed: the end */
         }
         wait_targets before;
-        if (!wait_begins((wait_targets){self->it, NULL}, &before))
+        if (!wait_begins((wait_targets){self->it, NULL, NULL}, &before))
             return NULL;
-        Py_BEGIN_ALLOW_THREADS
-        rc = mr_iterator_next(self->it, 1, &self->block, &st);
-        Py_END_ALLOW_THREADS
-        if (wait_over(before))
-            self->interrupted = true;
+        Py_BEGIN_ALLOW_THREADS rc = mr_iterator_next(self->it, 1, &self->block, &st);
+        Py_END_ALLOW_THREADS if (wait_over(before)) self->interrupted = true;
         if (rc == MR_OK)
             break;
         mr_block_clear(&self->block);
@@ -611,11 +624,7 @@ static PyObject *next_locked(iterator *self)
             return NULL;
         /* The program's handler of the signal raised nothing. */
     }
-    for (size_t i = 0; i < self->n_leaves; i++)
-        self->writable[i] = mr_array_writable(&self->block.columns[i], 0);
-    PyObject *out = structure(self, self->plan, 0);
-    mr_block_clear(&self->block);
-    return out;
+    return block_object(self);
 }
 
 static PyObject *iterator_next(PyObject *o)
@@ -697,8 +706,8 @@ static PyObject *iterator_detach(PyObject *o, PyObject *none)
     Py_RETURN_NONE;
 }
 
-/* _locked(f, cancel): calls f() while no other thread is in next; cancel: one that waits there stops
- * waiting. */
+/* _locked(f, cancel): calls f() while no other thread is in next; cancel: one that waits there
+ * stops waiting. */
 static PyObject *iterator_locked(PyObject *o, PyObject *args)
 {
     iterator *self = (iterator *)o;
@@ -710,6 +719,17 @@ static PyObject *iterator_locked(PyObject *o, PyObject *args)
     PyObject *out = PyObject_CallObject(f, NULL);
     PyThread_release_lock(self->lock);
     return out;
+}
+
+/* _element(address): the element in a block of one row, which is moved from. */
+static PyObject *iterator_element(PyObject *o, PyObject *address)
+{
+    iterator *self = (iterator *)o;
+    mr_block *b = PyLong_AsVoidPtr(address);
+    if (!b)
+        return NULL;
+    mr_block_move(&self->block, b);
+    return block_object(self);
 }
 
 static PyObject *iterator_is_interrupted(PyObject *o, void *none)
@@ -770,12 +790,12 @@ static PyObject *iterator_self(PyObject *o)
     return Py_NewRef(o);
 }
 
-static PyMethodDef iterator_methods[] = {
-    {"_attach", iterator_attach, METH_VARARGS, NULL},
-    {"_detach", iterator_detach, METH_NOARGS, NULL},
-    {"_resumed", iterator_resumed, METH_NOARGS, NULL},
-    {"_locked", iterator_locked, METH_VARARGS, NULL},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef iterator_methods[] = {{"_attach", iterator_attach, METH_VARARGS, NULL},
+                                         {"_detach", iterator_detach, METH_NOARGS, NULL},
+                                         {"_element", iterator_element, METH_O, NULL},
+                                         {"_resumed", iterator_resumed, METH_NOARGS, NULL},
+                                         {"_locked", iterator_locked, METH_VARARGS, NULL},
+                                         {NULL, NULL, 0, NULL}};
 static PyGetSetDef iterator_members[] = {
     {"_interrupted", iterator_is_interrupted, NULL, NULL, NULL},
     {"_foreign", iterator_is_foreign, NULL, NULL, NULL},
@@ -789,11 +809,11 @@ static PyType_Slot iterator_slots[] = {{Py_tp_new, iterator_new},
                                        {Py_tp_methods, iterator_methods},
                                        {Py_tp_getset, iterator_members},
                                        {0, NULL}};
-static PyType_Spec iterator_spec = {
-    .name = "millrace._fast.Iterator",
-    .basicsize = sizeof(iterator),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
-    .slots = iterator_slots};
+static PyType_Spec iterator_spec = {.name = "millrace._fast.Iterator",
+                                    .basicsize = sizeof(iterator),
+                                    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE |
+                                             Py_TPFLAGS_HAVE_GC,
+                                    .slots = iterator_slots};
 
 /* ---- the module ---- */
 
@@ -847,8 +867,7 @@ static void capsule_release(PyObject *capsule)
 {
     struct ArrowArrayStream *s = PyCapsule_GetPointer(capsule, "arrow_array_stream");
     if (s && s->release) {
-        Py_BEGIN_ALLOW_THREADS
-        s->release(s);
+        Py_BEGIN_ALLOW_THREADS s->release(s);
         Py_END_ALLOW_THREADS
     }
     free(s);

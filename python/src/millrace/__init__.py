@@ -23,6 +23,13 @@ from ._dataset import INFINITE as INFINITE
 from ._dataset import UNKNOWN as UNKNOWN
 from ._dataset import Dataset as Dataset
 from ._dataset import from_text as from_text
+from ._distribute import DistributedDataset as DistributedDataset
+from ._distribute import DistributedIterator as DistributedIterator
+from ._distribute import InputContext as InputContext
+from ._distribute import ValueContext as ValueContext
+from ._distribute import distribute_dataset as distribute_dataset
+from ._distribute import distribute_datasets_from_function as distribute_datasets_from_function
+from ._distribute import distribute_values_from_function as distribute_values_from_function
 from ._errors import Aborted as Aborted
 from ._errors import AlreadyExists as AlreadyExists
 from ._errors import Cancelled as Cancelled
@@ -44,6 +51,7 @@ from ._generated import arrow as arrow
 from ._generated import choose_from_datasets as choose_from_datasets
 from ._generated import counter as counter
 from ._generated import csv as csv
+from ._generated import distributed_dataset as distributed_dataset
 from ._generated import files as files
 from ._generated import fixed_length_record as fixed_length_record
 from ._generated import image_folder as image_folder
@@ -59,11 +67,11 @@ from ._generated import sample_from_datasets as sample_from_datasets
 from ._generated import tar as tar
 from ._generated import text_line as text_line
 from ._generated import tfrecord as tfrecord
-from ._generated import zip as zip
 from ._iterator import Iterator as Iterator
 from ._memory import from_arrow as from_arrow
 from ._memory import from_tensor_slices as from_tensor_slices
 from ._memory import from_tensors as from_tensors
+from ._progress import progress as progress
 from ._python import from_generator as from_generator
 from ._python import from_sequence as from_sequence
 from ._python import register as register
@@ -89,6 +97,9 @@ from ._types import uint16 as uint16
 from ._types import uint32 as uint32
 from ._types import uint64 as uint64
 from ._values import AUTO as AUTO
+from ._write import Written as Written
+from ._write import write as write
+from ._zip import zip as zip
 
 __version__: str = _errors.text_of(_errors.lib.mr_version())
 

@@ -4,6 +4,7 @@ builds, so that nothing of that is done twice."""
 
 from __future__ import annotations
 
+import difflib
 import functools
 import glob
 import inspect
@@ -69,12 +70,25 @@ def _op(function: _F, is_method: bool) -> _F:
     def call(*args: Any, **kwargs: Any) -> Any:
         if not bind:
             bind.append(inspect.signature(function).bind)
-        given = bind[0](*args, **kwargs).arguments
+        try:
+            given = bind[0](*args, **kwargs).arguments
+        except TypeError as e:
+            raise TypeError(f"{op}: {e}; {_parameters(function, is_method, kwargs)}") from None
         receiver = given.pop("self") if is_method else None
         return Call(op, receiver, given, len(args) - is_method).result()
 
     call.__millrace_name__ = op  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
+
+
+def _parameters(function: Callable[..., Any], is_method: bool, given: Mapping[str, Any]) -> str:
+    """What the op takes, for an error; a name that is nearly right comes first."""
+    names = list(inspect.signature(function).parameters)[is_method:]
+    for name in given:
+        near = difflib.get_close_matches(name, names, 1)
+        if name not in names and near:
+            return f"did you mean {near[0]}?"
+    return f"it takes {', '.join(names)}" if names else "it takes no arguments"
 
 
 def _check_dataset(op: str, x: Any) -> None:

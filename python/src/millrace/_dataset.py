@@ -88,6 +88,7 @@ class Dataset(PythonMethods, Methods):
         threads: int | None = None,
         memory_limit: int | str | None = None,
         ledger: str | os.PathLike[str] | None = None,
+        progress: bool = False,
     ) -> Iterator:
         """An iterator, with options.
 
@@ -100,8 +101,12 @@ class Dataset(PythonMethods, Methods):
             memory_limit: most resident memory of this process, in bytes or as "2G". None: that of the
                 graph, or of the control group.
             ledger: a file that records which records each element was made of, for `millrace why`.
+            progress: shows a bar, if tqdm is installed.
         """
-        return Iterator(
+        kind: type[Iterator] = Iterator
+        if progress:
+            from ._progress import ProgressIterator as kind
+        return kind(
             self,
             format=format,
             strings=strings,
@@ -323,7 +328,7 @@ _trace.use_engine(_Recording())
 
 
 def dataset_at(pointer: int) -> Dataset:
-    """The Dataset at an address, with a reference of its own."""
+    """The Dataset at an address, with its own reference."""
     return new_dataset(lib.mr_dataset_ref(ffi.cast("mr_dataset *", pointer)))
 
 
@@ -340,8 +345,22 @@ def parse(text: str, names: Names | None = None, *, call: bool = False) -> Datas
     data = text.encode("utf-8", "surrogateescape")
     out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
     env = names.env() if names is not None and names.names else ffi.NULL
-    check(lib.mr_dataset_from_text(data, len(data), env, out, st), st, call=call)
+    code = lib.mr_dataset_from_text(data, len(data), env, out, st)
+    if code == lib.MR_INVALID_ARGUMENT and b"distribute" in data and _service_loads():
+        code = lib.mr_dataset_from_text(data, len(data), env, out, st)
+    check(code, st, call=call)
     return new_dataset(out[0])
+
+
+def _service_loads() -> bool:
+    """Whether the data service's library, which has the op distribute, was not loaded before, and is
+    now."""
+    from . import _service
+
+    if _service.is_loaded():
+        return False
+    _service.library()
+    return True
 
 
 def from_text(text: str) -> Dataset:
@@ -358,5 +377,8 @@ def from_text(text: str) -> Dataset:
 
 def _from_proto(data: bytes) -> Dataset:
     out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
-    check(lib.mr_dataset_from_proto(data, len(data), out, st), st)
+    code = lib.mr_dataset_from_proto(data, len(data), out, st)
+    if code == lib.MR_INVALID_ARGUMENT and b"distribute" in data and _service_loads():
+        code = lib.mr_dataset_from_proto(data, len(data), out, st)
+    check(code, st)
     return new_dataset(out[0])

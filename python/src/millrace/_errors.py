@@ -19,7 +19,7 @@ class Error(Exception):
         record: number of the record in the file, from 0.
         offset: where the record begins in the (uncompressed) file, in bytes.
 
-    What is unknown is None.
+    None stands for what is unknown.
     """
 
     code: str = "UNKNOWN"

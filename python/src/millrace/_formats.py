@@ -24,7 +24,7 @@ def converter(format: str, strings: str) -> tuple[Callable[[Any, int], Any] | No
 
 
 def _torch(array: np.ndarray[Any, Any], number: int) -> Any:
-    """A tensor that may be modified in place: of memory that nobody else has, else of a copy."""
+    """A tensor that may be modified in place: its memory is not shared, or was copied."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     tensor = torch.from_numpy(array if array.flags.writeable else array.copy())

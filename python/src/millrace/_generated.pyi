@@ -189,7 +189,8 @@ class Methods:
             seed: int | None = None,
             reshuffle_each_iteration: bool | None = None,
         ) -> Dataset:
-        """Emits all records of indexed files in one random order, without a buffer.
+        """Emits all records of indexed files, or all numbers of a range, in one random order, without
+        a buffer.
 
         Args:
             seed: Fixes the order; drawn at random if absent.
@@ -652,6 +653,70 @@ class Methods:
             mr.zip(mr.range(3), mr.range(10, 20))
         """
 
+    def distribute(
+            self,
+            service: Path,
+            processing_mode: Literal["exactly_once", "dynamic", "parallel_epochs", "file", "data", "file_or_data", "hint"] = 'exactly_once',
+            *,
+            job_name: Path | None = None,
+            streams: int | Auto = 0,
+            block_length: int = 1,
+            deterministic: bool | None = None,
+            consumer_index: int | None = None,
+            num_consumers: int | None = None,
+            compression: Literal["ZSTD", "auto"] | Auto | None = None,
+            max_outstanding_bytes: int | Auto = 0,
+            target_workers: Literal["auto", "any", "local"] = 'auto',
+            transfer: Literal["auto", "tcp", "shared_memory"] | Auto = 'auto',
+            resume: bool = False,
+            match: Literal["worker", "client"] = 'worker',
+            on_missing: Literal["fail", "move"] = 'fail',
+            seed: int | None = None,
+            connect_timeout: float = 60.0,
+            stall_timeout: float | None = None,
+            client_timeout: float = 30.0,
+        ) -> Dataset:
+        """Runs the graph below it as streams of a data service, and reads them in turn.
+
+        Args:
+            service: HOST:PORT of the dispatcher; "local": this process, without a server.
+            processing_mode: Delivery guarantee for each element. One of "exactly_once",
+                "dynamic", "parallel_epochs", "file", "data", "file_or_data", "hint".
+            job_name: Clients with the same name share a job; none: a new job.
+            streams: Number of streams that the graph is cut into; auto: 8, or the number of
+                files if smaller.
+            block_length: Number of elements of a stream before the next stream's turn.
+            deterministic: Keeps the order; false: blocks come from whichever stream has one.
+                Default: True.
+            consumer_index: Index of this consumer, from 0.
+            num_consumers: Number of consumers that read the job together, each its own streams.
+            compression: Compression of blocks on the network; auto: if the link is slower than
+                compressing. One of "ZSTD", "auto".
+            max_outstanding_bytes: Maximum bytes in transit or waiting here; auto: 4 blocks of
+                each stream, at least 16 MiB.
+            target_workers: Workers to read from; local: only those on this host. One of "auto",
+                "any", "local".
+            transfer: How blocks are transferred; auto: through shared memory from workers on
+                this host. One of "auto", "tcp", "shared_memory".
+            resume: Resumes after the elements that were acknowledged under job_name.
+            match: Whether workers or the client expand file patterns. One of "worker",
+                "client".
+            on_missing: If a worker cannot see a file: fail, or move the stream to another
+                worker. One of "fail", "move".
+            seed: Seed for random ops without one; drawn at random if absent.
+            connect_timeout: Seconds to wait for the dispatcher.
+            stall_timeout: Seconds without an element after which reading fails; none: it waits.
+            client_timeout: Seconds after which a silent client loses its streams.
+
+        Order: an element of each stream in turn.
+        Memory: the blocks that the streams have sent ahead.
+        State: the position in each stream.
+        Elements: the sum over the streams where that is known.
+
+        Example:
+            mr.range(10).batch(2).distribute("local", streams=2)
+        """
+
 
 def arrow(
         *files: Paths,
@@ -1103,6 +1168,72 @@ def zip(*datasets: Dataset) -> Dataset:
 
     Example:
         mr.zip(mr.range(3), mr.range(10, 20))
+    """
+
+
+def distributed_dataset(
+        service: Path,
+        dataset_id: Path,
+        processing_mode: Literal["exactly_once", "dynamic", "parallel_epochs", "file", "data", "file_or_data", "hint"] = 'exactly_once',
+        *,
+        job_name: Path | None = None,
+        streams: int | Auto = 0,
+        block_length: int = 1,
+        deterministic: bool | None = None,
+        consumer_index: int | None = None,
+        num_consumers: int | None = None,
+        compression: Literal["ZSTD", "auto"] | Auto | None = None,
+        max_outstanding_bytes: int | Auto = 0,
+        target_workers: Literal["auto", "any", "local"] = 'auto',
+        transfer: Literal["auto", "tcp", "shared_memory"] | Auto = 'auto',
+        resume: bool = False,
+        match: Literal["worker", "client"] = 'worker',
+        on_missing: Literal["fail", "move"] = 'fail',
+        seed: int | None = None,
+        connect_timeout: float = 60.0,
+        stall_timeout: float | None = None,
+        client_timeout: float = 30.0,
+    ) -> Dataset:
+    """Reads a dataset that was registered with a data service, as streams of the service.
+
+    Args:
+        service: HOST:PORT of the dispatcher; "local": this process, without a server.
+        dataset_id: Id that 'millrace service register' printed.
+        processing_mode: Delivery guarantee for each element. One of "exactly_once",
+            "dynamic", "parallel_epochs", "file", "data", "file_or_data", "hint".
+        job_name: Clients with the same name share a job; none: a new job.
+        streams: Number of streams that the graph is cut into; auto: 8, or the number of
+            files if smaller.
+        block_length: Number of elements of a stream before the next stream's turn.
+        deterministic: Keeps the order; false: blocks come from whichever stream has one.
+            Default: True.
+        consumer_index: Index of this consumer, from 0.
+        num_consumers: Number of consumers that read the job together, each its own streams.
+        compression: Compression of blocks on the network; auto: if the link is slower than
+            compressing. One of "ZSTD", "auto".
+        max_outstanding_bytes: Maximum bytes in transit or waiting here; auto: 4 blocks of
+            each stream, at least 16 MiB.
+        target_workers: Workers to read from; local: only those on this host. One of "auto",
+            "any", "local".
+        transfer: How blocks are transferred; auto: through shared memory from workers on
+            this host. One of "auto", "tcp", "shared_memory".
+        resume: Resumes after the elements that were acknowledged under job_name.
+        match: Whether workers or the client expand file patterns. One of "worker",
+            "client".
+        on_missing: If a worker cannot see a file: fail, or move the stream to another
+            worker. One of "fail", "move".
+        seed: Seed for random ops without one; drawn at random if absent.
+        connect_timeout: Seconds to wait for the dispatcher.
+        stall_timeout: Seconds without an element after which reading fails; none: it waits.
+        client_timeout: Seconds after which a silent client loses its streams.
+
+    Order: an element of each stream in turn.
+    Memory: the blocks that the streams have sent ahead.
+    State: the position in each stream.
+    Elements: the sum over the streams where that is known.
+
+    Example:
+        mr.distributed_dataset("127.0.0.1:5050", "d6f1c3a25b7e9480")
     """
 
 

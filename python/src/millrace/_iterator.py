@@ -70,6 +70,11 @@ class Engine:
         check(lib.mr_iterator_rest(self.it, st), st)
 
     @property
+    def pipeline(self) -> Any:
+        """The `mr_iterator *` whose statistics and spans are shown."""
+        return self.it
+
+    @property
     def usable(self) -> bool:
         return self.it != ffi.NULL and self.generation == _fast.generation()
 
@@ -102,9 +107,9 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 class Ledger:
     """A file that lists the records of every element; `millrace why` reads it."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], steps: bool = False) -> None:
         out, st = ffi.new("mr_ledger **"), ffi.new("mr_status *")
-        check(lib.mr_ledger_create(os.fsencode(path), False, out, st), st)
+        check(lib.mr_ledger_create(os.fsencode(path), steps, out, st), st)
         self.pointer = out[0]
 
     def close(self) -> None:
@@ -212,7 +217,7 @@ class Iterator(_fast.Iterator):
     # ---- called by millrace._fast, with the lock
 
     def _open(self) -> None:
-        """Gets an engine for the first element, or goes on after an interrupt."""
+        """Gets an engine for the first element, or continues after an interrupt."""
         if self._closed or self._done:
             return
         engine = self._engine
@@ -249,7 +254,7 @@ class Iterator(_fast.Iterator):
         shared = self.dataset._shared
         assert shared is not None
         if self._ledger is not None:
-            return Engine(self.dataset, self._options, Ledger(self._ledger))
+            return self._make_engine(self._ledger)
         last = shared.done() if shared.done is not None else None
         if last is not None and not last._foreign:
             last._hand_back(keep_position=True)
@@ -260,11 +265,14 @@ class Iterator(_fast.Iterator):
         elif idle is not None and idle.options.key == self._options.key and idle.epochs <= epoch:
             shared.idle = None
             return idle
-        return Engine(self.dataset, self._options, None)
+        return self._make_engine(None)
+
+    def _make_engine(self, ledger: str | os.PathLike[str] | None) -> Engine:
+        return Engine(self.dataset, self._options, None if ledger is None else Ledger(ledger))
 
     def _attach_engine(self, engine: Engine) -> None:
         self._engine = engine
-        self._before = stats_of(engine.it)
+        self._before = stats_of(engine.pipeline)
         spec = lib.mr_dataset_spec(engine.ds)
         n = lib.mr_spec_n_leaves(spec)
         self._attach(
@@ -282,7 +290,7 @@ class Iterator(_fast.Iterator):
             return
         self._detach()
         if engine.usable:
-            self._last_stats = since(stats_of(engine.it), self._before)
+            self._last_stats = since(stats_of(engine.pipeline), self._before)
         if keep_position:
             try:
                 self._saved = engine.save()
@@ -355,7 +363,7 @@ class Iterator(_fast.Iterator):
         self._check()
         if self._engine is None:
             return self._last_stats
-        return since(stats_of(self._engine.it), self._before)
+        return since(stats_of(self._engine.pipeline), self._before)
 
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Writes when each op worked and waited, on which thread, to a file for Perfetto
@@ -363,7 +371,7 @@ class Iterator(_fast.Iterator):
         self._check()
         if self._engine is None:
             raise FailedPrecondition("the iterator has not begun, or it is closed")
-        write_trace(self._engine.it, path)
+        write_trace(self._engine.pipeline, path)
 
     def _check(self) -> None:
         self._locked(lambda: None, False)

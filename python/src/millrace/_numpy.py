@@ -248,7 +248,7 @@ def _stack(arrays: Any, axis: Any = 0, **kwargs: Any) -> Expr:
 
 
 def _sort(a: Any, axis: Any = -1, **kwargs: Any) -> Expr:
-    _refuse("np.sort", kwargs, ("kind", "order", "stable"))
+    _refuse("np.sort", kwargs, ("kind", "stable"))
     if axis is None:
         return _call("sort", _call("reshape", a, [-1]))
     return _call("sort", a) if axis == -1 else _call("sort", a, axis=axis)

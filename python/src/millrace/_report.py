@@ -317,7 +317,7 @@ class Explanation:
         ops: a list of OpLine.
         memory_needed: the least memory_limit with which it runs, in bytes.
         holds_unknown: an op that holds elements whose size the types do not determine, which
-            memory_needed leaves out; None: there is none.
+            memory_needed leaves out, or None.
         distributed: what the program prints of the graph of each worker; "" if it was not asked.
     """
 

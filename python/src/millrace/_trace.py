@@ -680,7 +680,7 @@ def _nested(value: Any, dtype: DType, wide: bool) -> Node:
 
 
 def _array(a: NDArray[Any], beside: DType | None) -> Node:
-    """A constant array. ``beside``: the dtype of the other operand, where that is known: a literal
+    """A constant array. The second argument: the dtype of the other operand, where that is known: a literal
     takes it, so that an array of another type must be written with its own."""
     a, dtype = _array_type(a)
     if a.size > MAX_LITERAL:
@@ -774,7 +774,7 @@ def _is_type(value: object) -> bool:
 
 
 def _scalar(value: Any) -> Node | None:
-    """A Python scalar as a literal; None: it is none."""
+    """A Python scalar as a literal; None: the value is not a scalar."""
     if isinstance(value, np.generic):
         return None
     if isinstance(value, bool):
@@ -911,7 +911,7 @@ def _wrap(node: Node) -> Any:
 
 
 def _operand(value: Any, other: Expr, what: str) -> Node:
-    """An operand beside an Expr."""
+    """The other operand of an Expr."""
     if value is None or isinstance(value, (dict, set, tuple)) or is_dataset(value):
         raise _error(
             f"{what} takes tensors, not {'None' if value is None else type(value).__name__}"
@@ -1004,7 +1004,7 @@ class Expr(Methods):
 
     def astype(self, dtype: Any) -> Expr:
         """``mr.fn.cast``."""
-        return call("cast", (self, dtype), {}, {"x": "Tensor", "dtype": "DTypeLike"})
+        return call("cast", (self, dtype), {}, {"x": "Tensor", "dtype": "TypeLike"})
 
     # Structures
 
@@ -1432,6 +1432,11 @@ _DRAWS = ("random_", "shuffle_rows")
 
 def _argument(name: str, kind: str, value: Any, beside: DType | None) -> Node:
     """An argument of a function: of its inputs, tuples are lists, since no input is a tuple."""
+    if kind == "TypeLike" and isinstance(value, str):
+        try:
+            _type_text(value)
+        except (TypeError, ValueError) as e:
+            raise _error(str(e)) from None
     if kind not in ("Tensor", "Shape"):
         return option(value, name)
     if value is None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python values as text of the grammar. What has no text (arrays, datasets) becomes a name, whose
-value the parser gets beside the text."""
+value the parser gets besides the text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Text:
 
 
 WRITTEN = 64  # values of an array up to which texts show them; a larger one is shown as a reference
-MANY = 1024  # numbers in a list from which on it is handed over as an array
+MANY = 1024  # numbers in a list from which on it is passed as an array
 
 
 def quoted(text: str | bytes) -> str:
