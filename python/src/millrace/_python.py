@@ -12,7 +12,7 @@ import contextlib
 import inspect
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -311,7 +311,7 @@ def label_of(fn: Any) -> str:
     return f"{getattr(fn, '__module__', None) or '?'}.{name}"
 
 
-def _results(ds: Dataset, task: Task) -> Iterator[Any]:
+def _results(ds: Dataset, task: Task) -> Generator[Any, None, None]:
     """What the function returns for the first elements, one after the other."""
     from ._dataset import new_dataset
 
