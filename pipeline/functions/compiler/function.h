@@ -67,6 +67,7 @@ typedef struct mr_rows_fn {
     mr_spec *out;
     const char *name;
     bool may_block;
+    double seconds;    /* calls get more rows while one takes less, up to a block; 0: 0.0005 */
     bool draws;        /* it calls mr_rows_key: iterators keep identities */
     const char *alias; /* a registered name of the same function: text and messages have it */
     const char *label; /* without a name, text shows the function as callback("label"), which
