@@ -18,7 +18,8 @@
 typedef enum mr__fn_kind { MR_FN_EXPR, MR_FN_BLOCK, MR_FN_ELEMENT, MR_FN_ROWS } mr__fn_kind;
 struct mr_rows_fn;
 
-/* The first two kinds of callback have the same C type; that of an element gets blocks of one row. */
+/* The first two kinds of callback have the same C type; that of an element gets blocks of one
+ * row. */
 typedef mr_code (*mr_fn_callback)(void *ctx, const mr_block *in, mr_block *out, mr_status *st);
 
 struct mr_fn {

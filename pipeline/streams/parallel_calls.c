@@ -86,6 +86,8 @@ mr_code mr__parallel_calls_open(mr__parallel_calls *c, mr_iter *it, const mr_pro
     c->blocking = mr_program_may_block(program);
     mr__block_size_tuner_start(&c->tuner, it, 0);
     c->tuner.widest = known_bytes(it, program);
+    const mr_rows_fn *f = mr__program_rows(program);
+    c->tuner.seconds = f ? f->seconds : 0;
     if (num_parallel_calls == MR_AUTO) {
         c->most = (size_t)threads + 1;
         mr__auto_parallelism_start(&c->depth, it, "num_parallel_calls", 1, c->most, c->most);

@@ -22,12 +22,14 @@ import numpy as np
 
 import millrace as mr
 
-N = 100_000 if kit.LONG else 4_000
+N = 100_000 if kit.LONG else 600
 HAS_CLOUDPICKLE = importlib.util.find_spec("cloudpickle") is not None
 needs_cloudpickle = unittest.skipUnless(HAS_CLOUDPICKLE, "needs cloudpickle (python3-cloudpickle)")
-WAYS = [("inline", mr.AUTO), ("thread", 1), ("thread", 2), ("thread", 4), ("thread", mr.AUTO)]
+WAYS: list[tuple[Any, Any]] = [("inline", mr.AUTO), ("thread", 2), ("thread", 4)]
+if kit.LONG:
+    WAYS += [("thread", 1), ("thread", mr.AUTO)]
 if HAS_CLOUDPICKLE:
-    WAYS += [("process", 1), ("process", 2), ("process", 4)]
+    WAYS += [("process", 1), ("process", 4), ("process", 2)] if kit.LONG else [("process", 2)]
 
 
 def events(it: Any) -> list[Any]:
@@ -130,7 +132,8 @@ class Order(unittest.TestCase):
         both = threading.Barrier(2)
 
         def meet(x: Any) -> Any:
-            both.wait(60)
+            if x < 2:  # each is alone in its block, as the first ones are
+                both.wait(60)
             return x
 
         self.assertEqual(list(mr.range(8).map_py(meet, output=mr.int64, num_workers=2)), list(range(8)))
@@ -183,7 +186,7 @@ class Results(unittest.TestCase):
             np.zeros(4), np.zeros(3, np.float32), np.zeros((1, 3)), 1.5, "a", (np.zeros(3),), {"a": np.zeros(3)},
             None, object(), [np.zeros(3)], np.array(["a", "b", "c"]), [1, "a", None],
         ]  # fmt: skip
-        for parallel, workers in WAYS[:3] + WAYS[-1:]:
+        for parallel, workers in WAYS[:1] + WAYS[-2:]:
             ds = mr.range(len(bad) + 2).map_py(
                 lambda x, bad=bad[:8]: np.zeros(3) if x == 0 or x > len(bad) else bad[x - 1],
                 parallel=parallel,
@@ -200,7 +203,7 @@ class Results(unittest.TestCase):
             self.assertIn("result", str(e.exception))
 
     def test_output_admits_what_varies(self) -> None:
-        for parallel, workers in WAYS[:2] + WAYS[-1:]:
+        for parallel, workers in WAYS[:1] + WAYS[-2:]:
             ds = mr.range(6).map_py(
                 lambda x: (np.arange(x), ["s"] * int(x)),
                 output=(mr.int64[...], mr.bytes[...]),
@@ -219,7 +222,7 @@ class Results(unittest.TestCase):
         def f(x: Any) -> Any:
             return mr.Ragged(np.arange(x), np.array([0, x // 2, x]))
 
-        for parallel, workers in WAYS[:2] + WAYS[-1:]:
+        for parallel, workers in WAYS[:1] + WAYS[-2:]:
             got = list(mr.range(4).map_py(f, output=spec, parallel=parallel, num_workers=workers))
             self.assertEqual([r.to_list() for r in got], [[[], []], [[], [0]], [[0], [1]], [[0], [1, 2]]])
 
@@ -239,7 +242,7 @@ class Results(unittest.TestCase):
                          [b"!", b"\0\xff!", "é!".encode()])  # fmt: skip
 
     def test_batched(self) -> None:
-        for parallel, workers in WAYS[:3] + WAYS[-1:]:
+        for parallel, workers in WAYS[:1] + WAYS[-2:]:
             ds = mr.range(100).map(lambda x: (x, x + 1)).map_py(
                 lambda a, b: {"s": a + b, "t": [f"{v}" for v in a]},
                 batched=True, parallel=parallel, num_workers=workers,
@@ -323,7 +326,7 @@ class Results(unittest.TestCase):
             ds.map_py(lambda x: 1 // 0)
 
     def test_filter_and_flat_map(self) -> None:
-        for parallel, workers in WAYS[:3] + WAYS[-1:]:
+        for parallel, workers in WAYS[:1] + WAYS[-2:]:
             how: Any = {"parallel": parallel, "num_workers": workers}
             self.assertEqual(list(mr.range(20).filter_py(lambda x: bool(x % 3 == 0), **how)), list(range(0, 20, 3)))
             got = list(mr.range(5).flat_map_py(lambda n: ((f"{n}", np.full(2, n)) for _ in range(n)), **how))
@@ -376,7 +379,8 @@ class Graphs(unittest.TestCase):
         self.assertEqual(list(mr.from_text("range(3).map(x => times_three_plus(x, 1) + 1)")), [2, 5, 8])
         drawn = mr.from_text("range(4).map(draws_one)")
         self.assertEqual(len(set(drawn)), 4)
-        self.assertEqual(list(drawn.iterator(seed=1)), list(mr.from_text("range(4).map(x => draws_one(x))")))
+        called = mr.from_text("range(4).map(x => draws_one(x) + 0.0)")
+        self.assertEqual(list(mr.from_text(str(drawn)).iterator(seed=1)), list(called.iterator(seed=1)))
         if HAS_CLOUDPICKLE:
             there = mr.range(3).map_py(times_three, parallel="process", num_workers=1)
             self.assertEqual(list(there), [0, 3, 6])

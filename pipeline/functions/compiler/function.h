@@ -46,9 +46,9 @@ typedef struct mr_row_errors mr_row_errors; /* program.h */
 struct mr_rows;
 /* What a call knows besides its rows; borrowed during the call. */
 typedef struct mr_rows_call {
-    const mr_spec *in; /* of the rows */
-    void *run;         /* from begin; NULL: there is none, as in a call from an expression */
-    mr_cancel *cancel; /* ends the waits of the call (cancel.h); NULL: nothing does */
+    const mr_spec *in;          /* of the rows */
+    void *run;                  /* from begin; NULL for a call from an expression */
+    mr_cancel *cancel;          /* ends the waits of the call (cancel.h); NULL: nothing does */
     const struct mr_rows *rows; /* for mr_rows_key */
 } mr_rows_call;
 typedef struct mr_rows_fn {
@@ -67,6 +67,7 @@ typedef struct mr_rows_fn {
     mr_spec *out;
     const char *name;
     bool may_block;
+    double seconds;    /* calls get more rows while one takes less, up to a block; 0: 0.0005 */
     bool draws;        /* it calls mr_rows_key: iterators keep identities */
     const char *alias; /* a registered name of the same function: text and messages have it */
     const char *label; /* without a name, text shows the function as callback("label"), which

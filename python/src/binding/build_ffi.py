@@ -211,7 +211,7 @@ typedef struct mr_rows_fn { void *ctx;
     mr_code (*begin)(void *ctx, void **run, mr_status *st);
     void (*end)(void *ctx, void *run);
     void (*release)(void *ctx);
-    mr_spec *out; const char *name; bool may_block, draws; const char *alias, *label; ...; } mr_rows_fn;
+    mr_spec *out; const char *name; bool may_block, draws; double seconds; const char *alias, *label; ...; } mr_rows_fn;
 mr_fn *mr_fn_rows(const mr_rows_fn *f);
 uint64_t mr_rows_key(const mr_rows_call *c, size_t row, int64_t seed);
 void mr_fn_unref(mr_fn *fn);

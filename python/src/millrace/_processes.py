@@ -53,7 +53,7 @@ class Worker:
         self.socket = ours
         self.requests = Memory(os.memfd_create("millrace-requests"))
         self.results = Memory(os.memfd_create("millrace-results"))
-        again = os.open(f"/proc/self/fd/{task}", os.O_RDONLY)  # with an offset of its own
+        again = os.open(f"/proc/self/fd/{task}", os.O_RDONLY)  # with a separate offset
         fds = [theirs.fileno(), life, self.requests.fd, self.results.fd, again]
         python = sys.executable or "python3"
         try:
