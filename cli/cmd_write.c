@@ -9,8 +9,7 @@
 #include <millrace/pipeline/formats/images/idx.h>
 #include <millrace/pipeline/formats/shards/shard_writer.h>
 #include <millrace/pipeline/memory/alloc.h>
-#include <millrace/pipeline/streams/elements/element_example.h>
-#include <millrace/pipeline/streams/elements/element_npy.h>
+#include <millrace/pipeline/streams/elements/element_writer.h>
 #include <millrace/pipeline/ops/sources.h>
 #include "distributed.h"
 #include "ledger_flag.h"
@@ -30,116 +29,12 @@ typedef struct write_opts {
 
 /* ---- a pipeline ---- */
 
-/* The encoder of elements as records, by file format. */
-typedef struct encoder {
-    mr_shard_format format;
-    const mr_spec *spec;
-    const mr_iterator_opts *opts;
-    mr_element_encoder *example;
-    mr_npy_encoder *npy;
-    bool begun; /* npy and formats of rows: the types are set */
-    char *text; /* jsonl: of a line */
-    size_t size;
-    FILE *line;
-} encoder;
-
-static bool is_of_rows(mr_shard_format f)
-{
-    return f == MR_SHARDS_ARROW || f == MR_SHARDS_PARQUET;
-}
-
-static mr_code encoder_open(encoder *e, mr_status *st)
-{
-    switch (e->format) {
-    case MR_SHARDS_JSONL:
-        e->line = open_memstream(&e->text, &e->size);
-        return e->line ? MR_OK : mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for a line");
-    case MR_SHARDS_NPY:
-        return mr_npy_encoder_new(&e->npy, e->spec, st);
-    case MR_SHARDS_ARROW:
-    case MR_SHARDS_PARQUET:
-        return mr_shard_format_check(e->format, e->spec, st);
-    default:
-        return mr_element_encoder_new(&e->example, e->spec, st);
-    }
-}
-
-static void encoder_close(encoder *e)
-{
-    if (e->line)
-        fclose(e->line);
-    free(e->text);
-    mr_npy_encoder_free(e->npy);
-    mr_element_encoder_free(e->example);
-}
-
-/* b NULL: there are no elements. */
-static mr_code begin(encoder *e, const mr_block *b, mr_shard_writer *w, mr_status *st)
-{
-    mr_npy_entry entry;
-    if (e->begun || (e->format != MR_SHARDS_NPY && !is_of_rows(e->format)))
-        return MR_OK;
-    e->begun = true;
-    if (is_of_rows(e->format))
-        return mr_shard_writer_set_spec(w, e->spec, b, st);
-    mr_code rc = mr_npy_encoder_begin(e->npy, b, &entry, st);
-    return rc == MR_OK ? mr_shard_writer_set_entry(w, entry.descr, entry.rank, entry.shape, st)
-                       : rc;
-}
-
-/* *record: borrowed until the next call. */
-static mr_code encode(encoder *e, const mr_block *b, size_t row, mr_bytes *record, mr_status *st)
-{
-    if (e->format == MR_SHARDS_NPY)
-        return mr_npy_encode(e->npy, b, row, record, st);
-    if (e->format == MR_SHARDS_TFRECORD)
-        return mr_element_encode(e->example, b, row, record, st);
-    rewind(e->line);
-    mr_code rc = cli_print_element(e->line, e->spec, b, row, e->opts, st);
-    long end = ftell(e->line); /* followed by the rest of an earlier, longer line */
-    if (rc == MR_OK && (fflush(e->line) != 0 || ferror(e->line) || end < 0))
-        rc = mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for a line");
-    *record = (mr_bytes){e->text, rc == MR_OK ? (size_t)end : 0};
-    return rc;
-}
-
-static mr_code write_row(encoder *e, const mr_block *b, size_t row, mr_shard_writer *w,
-                         mr_status *st)
-{
-    mr_bytes record;
-    mr_code rc = is_of_rows(e->format) ? mr_shard_writer_append_row(w, b, row, st)
-                                       : encode(e, b, row, &record, st);
-    if (rc != MR_OK)
-        mr_status_at(st, NULL, -1, mr_shard_writer_records(w));
-    else if (!is_of_rows(e->format))
-        rc = mr_shard_writer_append(w, record.data, record.size, st);
-    return rc;
-}
-
 static mr_code write_rows(mr_dataset *ds, const write_opts *o, mr_ledger *ledger,
                           mr_shard_writer *w, mr_status *st)
 {
     mr_iterator_opts opts = o->run.opts;
     opts.ledger = ledger;
-    mr_iterator *it = NULL;
-    encoder e = {.format = o->shard_format, .opts = &o->run.opts};
-    mr_block b = MR_BLOCK_EMPTY;
-    mr_code rc = mr_iterator_open(&it, ds, &opts, st);
-    if (rc == MR_OK) {
-        e.spec = mr_iterator_spec(it);
-        rc = encoder_open(&e, st);
-    }
-    while (rc == MR_OK && (rc = mr_iterator_next(it, WANT, &b, st)) == MR_OK) {
-        rc = begin(&e, &b, w, st);
-        for (size_t i = 0; i < b.rows && rc == MR_OK; i++)
-            rc = write_row(&e, &b, i, w, st);
-    }
-    if (rc == MR_END)
-        rc = begin(&e, NULL, w, st);
-    mr_block_reset(&b);
-    encoder_close(&e);
-    mr_iterator_close(it);
-    return rc;
+    return mr_write_elements(ds, w, &opts, st);
 }
 
 static mr_code write_dataset(mr_dataset *ds, const write_opts *o, mr_shard_writer *w, mr_status *st)
@@ -266,11 +161,7 @@ static mr_code write_input(const write_opts *o, mr_dataset *ds, cli_jsonl *j, mr
 static int check_types(const write_opts *o, const mr_dataset *ds)
 {
     mr_status st;
-    encoder e = {.format = o->shard_format, .spec = mr_dataset_spec(ds)};
-    mr_code rc = mr_dataset_check(ds, &st);
-    if (rc == MR_OK)
-        rc = encoder_open(&e, &st);
-    encoder_close(&e);
+    mr_code rc = mr_write_elements_check(ds, o->shard_format, &st);
     return rc == MR_OK ? -1 : cli_fail(&st, rc == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
 }
 

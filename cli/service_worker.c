@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace worker: runs streams of the data service. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/transport/service/worker/worker_service.h>
@@ -10,7 +14,7 @@ typedef struct worker_opts {
     mr_service_worker_opts run;
     mr_service_worker *worker;
     int status; /* of this program */
-    const char *log;
+    const char *log, *python;
     cli_texts roots, tags;
     int64_t threads;
     bool has_threads;
@@ -69,6 +73,52 @@ static int start(worker_opts *o)
     rc = serve(o);
     mr_executor_free(o->run.executor);
     return cli_daemon_status(rc);
+}
+
+/* ---- --python: the same worker in an interpreter ---- */
+
+/* Adds NAME=VALUE. false: out of memory. */
+static bool pass(char **words, size_t *n, const char *name, const char *value)
+{
+    if (value)
+        words[*n] = mr_strf("%s=%s", name, value);
+    return !value || words[(*n)++];
+}
+
+/* Executes Python, whose package reads the options again from NAME=VALUE. */
+static int start_python(worker_opts *o)
+{
+    static char module[] = "millrace._service_program", dash_m[] = "-m";
+    const char *python = getenv("MILLRACE_PYTHON");
+    char number[2][24], interpreter[] = "python3";
+    size_t n = 0;
+    char **words = mr_calloc(16 + o->roots.n + o->tags.n, sizeof *words);
+    bool good = words;
+    if (good) {
+        words[n++] = python ? (char *)(uintptr_t)python : interpreter;
+        words[n++] = dash_m;
+        words[n++] = module;
+        words[n++] = (char *)(uintptr_t)o->python;
+        snprintf(number[0], sizeof number[0], "%" PRId64, o->threads);
+        snprintf(number[1], sizeof number[1], "%" PRId64, o->run.memory_limit);
+        good = pass(words, &n, "dispatcher", o->run.dispatcher) &&
+               pass(words, &n, "listen", o->run.listen) &&
+               pass(words, &n, "status", o->run.status) &&
+               pass(words, &n, "token_file", o->run.token_file) &&
+               pass(words, &n, "threads", o->has_threads ? number[0] : NULL) &&
+               pass(words, &n, "memory_limit", o->run.memory_limit ? number[1] : NULL) &&
+               pass(words, &n, "any_user", o->run.any_user ? "1" : NULL) &&
+               pass(words, &n, "no_uring", o->run.no_uring ? "1" : NULL);
+        for (size_t i = 0; i < o->roots.n && good; i++)
+            good = pass(words, &n, "root", o->roots.v[i]);
+        for (size_t i = 0; i < o->tags.n && good; i++)
+            good = pass(words, &n, "tag", o->tags.v[i]);
+    }
+    if (!good)
+        return cli_error(&cli_worker, CLI_FAILED, "out of memory");
+    execvp(words[0], words);
+    return cli_error(&cli_worker, CLI_FAILED, "cannot start %s: %s; MILLRACE_PYTHON names another",
+                     words[0], strerror(errno));
 }
 
 static int run_with(int argc, char **argv, const char **rest, const char **roots, const char **tags)
@@ -134,6 +184,12 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .value = &o.run.any_user,
          .help = "without a token, serve every user that can connect; default: only your own "
                  "processes on this host"},
+        {.name = "python",
+         .kind = CLI_TEXT,
+         .value = &o.python,
+         .what = "MODULE",
+         .help = "run in Python, with the functions that this module registers; "
+                 "MILLRACE_PYTHON names the interpreter, default: python3"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
          .value = &o.run.no_uring,
@@ -157,7 +213,9 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
         return cli_usage(&cli_worker, "--memory-limit must be at least 16M");
     o.run.tags = o.tags.v;
     o.run.n_tags = o.tags.n;
-    return start(&o);
+    if (o.python && strcmp(o.log, "text") != 0)
+        return cli_usage(&cli_worker, "--log json cannot be used with --python");
+    return o.python ? start_python(&o) : start(&o);
 }
 
 static int run(int argc, char **argv)

@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.." || exit 2
 export LC_ALL=C.UTF-8
 
 packages=(gcc g++ clang libclang-rt-14-dev clang-format cmake make ninja-build ccache pkg-config python3
-    python3-dev python3-cffi python3-numpy python3-venv
+    python3-dev python3-cffi python3-cloudpickle python3-numpy python3-venv
     liburing-dev libzstd-dev zlib1g-dev libprotobuf-c-dev protobuf-c-compiler
     libjansson-dev libturbojpeg0-dev libjpeg62-turbo-dev libspng-dev libarchive-dev libpcre2-dev
     libxxhash-dev libssl-dev libsqlite3-dev libmicrohttpd-dev liblz4-dev libsnappy-dev libbrotli-dev libdnnl-dev

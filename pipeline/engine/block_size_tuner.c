@@ -47,10 +47,11 @@ void mr__block_size_tuner_note(mr__block_size_tuner *t, size_t asked, double sec
         t->row_bytes = bytes / rows;
     t->widest = of_late(t->widest, t->row_bytes);
     t->largest = of_late(t->largest, bytes);
-    if (t->by_clock && seconds > LONG_REQUEST) {
+    double scale = t->seconds > 0 ? t->seconds / SHORT_REQUEST : 1;
+    if (t->by_clock && seconds > LONG_REQUEST * scale) {
         if (t->rows > 1)
             t->rows = asked > 1 ? asked / 2 : 1;
-    } else if (!t->by_clock || seconds < SHORT_REQUEST) {
+    } else if (!t->by_clock || seconds < SHORT_REQUEST * scale) {
         /* The time of a request that something else limited to far fewer rows is not
          * representative. */
         if (asked >= t->rows / 2 && t->rows < MOST_ROWS)

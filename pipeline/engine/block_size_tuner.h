@@ -16,6 +16,7 @@ typedef struct mr__block_size_tuner {
     size_t row_bytes; /* in the last request; 0: not known */
     size_t widest;    /* the maximum of recent requests */
     size_t largest;   /* bytes of the largest recent request, most of which one row may occupy */
+    double seconds;   /* requests that take less grow; 0: half a millisecond */
     bool by_clock;
 } mr__block_size_tuner;
 

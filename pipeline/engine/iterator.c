@@ -22,6 +22,7 @@
 #include "pipeline/bytes.h"
 #include "pipeline/fnv.h"
 #include "pipeline/engine/executor.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/old_seeds.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
@@ -32,6 +33,7 @@
 #include "pipeline/functions/compiler/draws.h"
 #include "pipeline/log.h"
 #include "pipeline/system/fork.h"
+#include "pipeline/wait/cancel_internal.h"
 
 struct mr_iterator {
     mr_run run;
@@ -383,6 +385,7 @@ mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
     mr_cancel_trigger(it->run.cancel); /* the waits of what was read ahead */
     mr_iter_close(it->root);
     it->root = NULL;
+    mr__run_end_functions(&it->run);
     mr_cancel_unref(it->run.cancel);
     it->run.cancel = NULL;
     mr__cancel_forget(it->cancel);
@@ -427,6 +430,11 @@ mr_code mr_iterator_resume(mr_iterator *it, mr_status *st)
         it->rows_after = rows_after; /* the position remains that of the last row delivered */
     mr_free(position);
     return rc;
+}
+
+void mr__iterator_set_executor(mr_iterator *it, mr_executor *executor)
+{
+    it->run.executor = executor;
 }
 
 /* ---- positions ---- */
@@ -733,6 +741,7 @@ void mr_iterator_close(mr_iterator *it)
     if (it->cancel)
         mr_iterator_cancel(it);
     mr_iter_close(it->root);
+    mr__run_end_functions(&it->run);
     if (it->run.own_executor)
         mr_executor_free(it->run.executor);
     mr_cancel_unref(it->run.cancel);

@@ -39,4 +39,6 @@ static inline uint64_t mr__function_seed(const mr_iterator_opts *opts)
 bool mr__iter_job_seed(const mr_iter *it, uint64_t *seed);
 /* The op's place in the graph (graph/origin_internal.h). */
 uint64_t mr__iter_place(const mr_iter *it);
+/* The executor of an iterator that rests, from its next pass on; borrowed. NULL: its own. */
+void mr__iterator_set_executor(mr_iterator *it, mr_executor *executor);
 #endif

@@ -55,12 +55,49 @@ void mr_iter_bind_program(const mr_iter *it, const mr_program *p)
     mr__program_bind(p, mr__function_seed(&it->run->opts), it->run->cancel);
 }
 
+static mr_code begin(mr_run *run, mr_fn *fn, const mr_rows_fn *f, void **out, mr_status *st)
+{
+    for (size_t i = 0; i < run->n_begun; i++)
+        if (run->begun[i].fn == fn) {
+            *out = run->begun[i].run;
+            return MR_OK;
+        }
+    MR_TRY(MR_GROW(run->begun, run->begun_capacity, run->n_begun + 1, 1 << 20,
+                   "the functions of an iterator", st));
+    MR_TRY(f->begin(f->ctx, out, st));
+    run->begun[run->n_begun++] = (mr__begun){mr_fn_ref(fn), f->ctx, *out, f->end};
+    return MR_OK;
+}
+
+void mr__run_end_functions(mr_run *run)
+{
+    for (size_t i = 0; i < run->n_begun; i++) {
+        mr__begun *b = &run->begun[i];
+        if (b->end)
+            b->end(b->ctx, b->run);
+        mr_fn_unref(b->fn);
+    }
+    mr_free(run->begun);
+    run->begun = NULL;
+    run->n_begun = run->begun_capacity = 0;
+}
+
 mr_code mr_iter_program(const mr_iter *it, mr_fn *fn, const mr_spec *in, const mr_program **out,
                         mr_status *st)
 {
     MR_TRY(mr_program_get(fn, in, out, st));
     mr_iter_bind_program(it, *out);
-    return MR_OK;
+    const mr_rows_fn *f = mr__program_rows(*out);
+    if (!f || !f->begin)
+        return MR_OK;
+    void *run = NULL;
+    pthread_mutex_lock(&it->run->lock);
+    mr_code rc = begin(it->run, fn, f, &run, st);
+    pthread_mutex_unlock(&it->run->lock);
+    mr__program_set_run(*out, run);
+    if (rc != MR_OK)
+        mr_program_unref(*out);
+    return rc;
 }
 
 mr_code mr_node_shared(mr_dataset *node, size_t size, void (*init)(void *), void (*destroy)(void *),

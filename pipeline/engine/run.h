@@ -22,6 +22,13 @@
 #include "pipeline/splitmix.h"
 #include "pipeline/system/name_scope.h"
 
+/* A function whose begin was called. */
+typedef struct mr__begun {
+    mr_fn *fn;
+    void *ctx, *run;
+    void (*end)(void *ctx, void *run);
+} mr__begun;
+
 typedef struct mr__epoch_count {
     uint64_t number, opened;
 } mr__epoch_count;
@@ -48,12 +55,18 @@ struct mr_run {
     mr_cancel *cancel; /* the iterator's own; opts.cancel triggers it too */
     mr__stats stats;
     mr__memory memory;
-    pthread_mutex_t lock; /* guards the creation of the executor, the counts of scopes, `waiting` */
+    pthread_mutex_t lock; /* guards the creation of the executor, the counts of scopes, `waiting`
+                             and `begun` */
+    mr__begun *begun;
+    size_t n_begun, begun_capacity;
     mr_executor *executor;
     bool own_executor;
     mr__scope scope;  /* of the graph */
     mr_iter *waiting; /* those whose files only the end of their input completes, a list */
 };
+
+/* Calls the `end` of all functions that have begun. No op may be running. */
+void mr__run_end_functions(mr_run *run);
 
 /* Where the names of the files that a source reads come from. */
 typedef enum mr__names {

@@ -136,11 +136,21 @@ static mr_code print_inputs(struct call *c, const mr_dataset *ds)
     return MR_OK;
 }
 
+/* An op of callbacks with a label is shown, though it cannot be parsed. */
+static bool has_label(const mr_dataset *ds)
+{
+    mr_value v = {0};
+    bool yes = mr_dataset_op(ds)->params[0].type == MR_PT_FN &&
+               mr_dataset_param(ds, 0, &v, NULL) == MR_OK && v.kind == MR_V_FN && v.fn->label;
+    mr_value_reset(&v);
+    return yes;
+}
+
 static mr_code print_call(mr__printer *p, const mr_dataset *ds)
 {
     const mr_op *op = mr_dataset_op(ds);
     struct call c = {.p = p, .positional = true};
-    if (op->props & MR_OP_INTERNAL)
+    if ((op->props & MR_OP_INTERNAL) && !has_label(ds))
         return mr_fail(p->st, MR_FAILED_PRECONDITION,
                        "%s exists only in C: a graph that contains it has no text form", op->name);
     MR_TRY(put(p, op->name));

@@ -36,6 +36,8 @@ static void destroy_fn(mr__object *o)
     mr_free(fn->captures);
     mr_free(fn->capture_specs);
     mr_free(fn->name);
+    mr_free(fn->label);
+    mr_free(fn->rows);
     if (fn->release)
         fn->release(fn->ctx);
     mr_spec_unref(fn->out);

@@ -15,9 +15,11 @@
 #include "../params/expr.h"
 #include "../system/fork.h"
 
-typedef enum mr__fn_kind { MR_FN_EXPR, MR_FN_BLOCK, MR_FN_ELEMENT } mr__fn_kind;
+typedef enum mr__fn_kind { MR_FN_EXPR, MR_FN_BLOCK, MR_FN_ELEMENT, MR_FN_ROWS } mr__fn_kind;
+struct mr_rows_fn;
 
-/* Both kinds of callback have the same C type; that of an element gets blocks of one row. */
+/* The first two kinds of callback have the same C type; that of an element gets blocks of one
+ * row. */
 typedef mr_code (*mr_fn_callback)(void *ctx, const mr_block *in, mr_block *out, mr_status *st);
 
 struct mr_fn {
@@ -33,6 +35,8 @@ struct mr_fn {
     /* MR_FN_BLOCK, MR_FN_ELEMENT */
     char *name; /* registered name; NULL: cannot be serialized */
     mr_fn_callback callback;
+    struct mr_rows_fn *rows; /* MR_FN_ROWS, instead of callback; its strings are not kept */
+    char *label;             /* shown by text if there is no name; may be NULL */
     void *ctx;
     void (*release)(void *ctx); /* called when the function is freed; may be NULL */
     mr_spec *out;               /* spec of the result; NULL: that of the input */
@@ -66,6 +70,9 @@ mr_code mr__value_spec(const mr_value *v, mr_spec **out, mr_status *st) MR_NODIS
  * true. */
 mr_code mr__dataset_calls(const mr_dataset *ds, bool (*is)(const char *function), bool *out,
                           mr_status *st) MR_NODISCARD;
+/* True if `is` returns true for a function that is a parameter in ds. */
+mr_code mr__dataset_has_fn(const mr_dataset *ds, bool (*is)(const mr_fn *fn), bool *out,
+                           mr_status *st) MR_NODISCARD;
 bool mr__expr_calls(const mr_expr *e, bool (*is)(const char *function));
 
 /* The compiled form for one input spec; program is an owned reference. */

@@ -15,6 +15,7 @@ typedef struct walk {
     mr_file_name_fn name;             /* of mr_dataset_file_names */
     mr_role role;                     /* of mr_dataset_functions_have_role */
     bool (*is)(const char *function); /* of mr__dataset_calls; otherwise NULL */
+    bool (*is_fn)(const mr_fn *fn);   /* of mr__dataset_has_fn; otherwise NULL */
     uint16_t flag;                    /* of parameters that name files to write */
     const mr_op *op;                  /* the op looked for, or found */
     const mr_dataset *runs;           /* of mr__stored_dataset_reads */
@@ -83,6 +84,8 @@ static mr_code walk_value(walk *w, const mr_value *v, mr_status *st)
 {
     if (v->kind == MR_V_DATASET)
         MR_TRY(walk_graph(w, v->dataset, st));
+    if (v->kind == MR_V_FN && w->is_fn)
+        w->found = w->found || w->is_fn(v->fn);
     if (v->kind == MR_V_FN && v->fn->kind == MR_FN_EXPR && v->fn->expr)
         MR_TRY(walk_expr(w, v->fn->expr, NULL, st));
     for (size_t i = 0; v->kind == MR_V_FN && i < v->fn->n_captures; i++)
@@ -157,6 +160,15 @@ mr_code mr__dataset_calls(const mr_dataset *ds, bool (*is)(const char *function)
                           mr_status *st)
 {
     walk w = {.node = nothing_of_node, .call = nothing_of_call, .is = is};
+    MR_TRY(walk_graph(&w, ds, st));
+    *out = w.found;
+    return MR_OK;
+}
+
+mr_code mr__dataset_has_fn(const mr_dataset *ds, bool (*is)(const mr_fn *fn), bool *out,
+                           mr_status *st)
+{
+    walk w = {.node = nothing_of_node, .call = nothing_of_call, .is_fn = is};
     MR_TRY(walk_graph(&w, ds, st));
     *out = w.found;
     return MR_OK;

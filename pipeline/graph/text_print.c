@@ -329,6 +329,11 @@ static mr_code print_fn(mr__printer *p, const mr_fn *fn)
     if (fn->kind != MR_FN_EXPR) {
         if (fn->name && mr__is_name(fn->name, strlen(fn->name)))
             return put(p, fn->name);
+        if (fn->label) {
+            MR_TRY(put(p, "callback("));
+            MR_TRY(mr__literal_string(&p->text, fn->label, strlen(fn->label), p->st));
+            return put(p, ")");
+        }
         return mr_fail(p->st, MR_FAILED_PRECONDITION,
                        "a C function that is not registered has no text form; give it a name in "
                        "mr_fn_opts");

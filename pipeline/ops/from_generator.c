@@ -172,6 +172,8 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     struct state *s = it->state;
     bool positioned = s->g->save && s->g->restore;
+    if (!positioned && s->g->no_position)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "%s", s->g->no_position);
     MR_TRY(mr_state_put_u64(w, s->count, st));
     MR_TRY(mr_state_put_u64(w, positioned, st));
     if (!positioned)
@@ -257,6 +259,10 @@ mr_dataset *mr_from_generator(const mr_generator *g, const mr_spec *element)
         s->callbacks = *g;
         mr_fn_opts opts = {.out = (mr_spec *)(uintptr_t)element, .release = release};
         p.generator = mr_fn_block(mark, s, &opts);
+        if (p.generator && g->label && !(p.generator->label = mr_strdup(g->label))) {
+            mr_fn_unref(p.generator);
+            p.generator = NULL;
+        }
     } else if (g->release)
         g->release(g->ctx);
     if (!p.generator) {

@@ -6,6 +6,8 @@
  * consists of its pair of words and the number of records passed. A few hundred records are read at
  * a time; records that were read and not delivered are read again after a restore.
  *
+ * The input may also be a range, whose numbers are computed: they are the indexes of anything.
+ *
  * Each iterator draws its pair as shuffle does. */
 #include "pipeline/ops/sequence.h"
 
@@ -29,7 +31,8 @@ struct state {
     uint64_t pair[2];
     mr__permutation order;
     bool ordered, failed;
-    const mr__record_set *records; /* the input's */
+    const mr__record_set *records; /* the input's; NULL: it is a range */
+    uint64_t first, step;          /* of a range */
     uint64_t begin, n;             /* the records to emit: n from `begin` on */
     uint64_t n_saved;              /* with has_saved: n of the restored position */
     bool has_saved;
@@ -65,13 +68,39 @@ static void close(mr_iter *it)
     mr__scattered_close(s->files);
 }
 
+static bool is_range(const mr_dataset *ds)
+{
+    return mr_dataset_op(ds)->props & MR_OP_IS_RANGE;
+}
+
+static mr_code number_of(const mr_dataset *range, const char *param, mr_value *v, mr_status *st)
+{
+    *v = (mr_value){0};
+    return mr_dataset_param_named(range, param, v, st); /* a number holds no memory */
+}
+
+static mr_code find_numbers(struct state *s, const mr_dataset *range, uint64_t *end, mr_status *st)
+{
+    mr_value start, stop, step;
+    MR_TRY(number_of(range, "start", &start, st));
+    MR_TRY(number_of(range, "stop", &stop, st));
+    MR_TRY(number_of(range, "step", &step, st));
+    s->first = stop.kind == MR_V_INT ? (uint64_t)start.i : 0;
+    s->step = step.kind == MR_V_INT ? (uint64_t)step.i : 1;
+    *end = (uint64_t)mr_dataset_cardinality(range);
+    return MR_OK;
+}
+
 /* Opens the records at the first pull, because a restore may precede it. */
 static mr_code prepare(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
     const mr_iterator_opts *o = mr_iter_opts(it);
     uint64_t end;
-    MR_TRY(mr__file_source_records(it->inputs[0], &s->records, &s->begin, &end, st));
+    if (is_range(it->inputs[0]->node))
+        MR_TRY(find_numbers(s, it->inputs[0]->node, &end, st));
+    else
+        MR_TRY(mr__file_source_records(it->inputs[0], &s->records, &s->begin, &end, st));
     s->n = end - s->begin;
     if (s->has_saved && s->n != s->n_saved)
         return mr_fail(st, MR_FAILED_PRECONDITION,
@@ -83,7 +112,7 @@ static mr_code prepare(mr_iter *it, mr_status *st)
                              .cancel = mr_iter_cancel(it),
                              .on_read = o->on_read,
                              .on_read_ctx = o->on_read_ctx};
-    if (!s->files)
+    if (s->records && !s->files)
         MR_TRY(mr__scattered_open(&s->files, s->records->paths, s->records->n_files, &r, st));
     mr__permutation_init(&s->order, s->pair, s->n);
     s->ordered = true;
@@ -251,6 +280,32 @@ static mr_code fetch(mr_iter *it, size_t want, mr_status *st)
     return rc;
 }
 
+static mr_code next_numbers(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    const mr_iter *source = it->inputs[0];
+    mr_identity *ids = NULL;
+    if (s->at == s->n)
+        return MR_END;
+    size_t n = s->n - s->at < want ? (size_t)(s->n - s->at) : want;
+    n = mr_iter_block_rows(it, n, sizeof(int64_t));
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, n, st));
+    if (mr_iter_identities(it))
+        MR_TRY(mr_identities_alloc(&out->ids, n, &ids, st));
+    int64_t *to = out->columns[0].data;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t index = mr__permutation_at(&s->order, s->at + i);
+        to[i] = (int64_t)(s->first + index * s->step);
+        if (ids)
+            ids[i] = (mr_identity){
+                .source = source->source, .ordinal = index, .epoch = mr_iter_epoch(source)};
+    }
+    out->rows = n;
+    s->at += n;
+    return MR_OK;
+}
+
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
@@ -264,6 +319,8 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         if (rc != MR_OK)
             return rc;
     }
+    if (!s->records)
+        return next_numbers(it, want, out, st);
     if (s->row == s->rows.rows && !s->has_error) {
         if (s->at == s->n)
             return MR_END;
@@ -363,8 +420,10 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
 {
     (void)p;
     mr_dataset *input = mr_dataset_input(self, 0);
-    MR_TRY(mr__file_source_is_indexed(input, st));
-    MR_TRY(refuse_skipping(input, st));
+    if (!is_range(input)) {
+        MR_TRY(mr__file_source_is_indexed(input, st));
+        MR_TRY(refuse_skipping(input, st));
+    }
     *out = mr_spec_ref(mr_dataset_spec(input));
     return MR_OK;
 }
@@ -380,7 +439,8 @@ static const mr_param table[] = {MR_OPT(struct params, seed, .flags = MR_P_OPTIO
 const mr_op mr_op_global_shuffle = {
     .abi = MR_ABI_VERSION,
     .name = "global_shuffle",
-    .doc = "Emits all records of indexed files in one random order, without a buffer.",
+    .doc = "Emits all records of indexed files, or all numbers of a range, in one random order, "
+           "without a buffer.",
     .example = "tfrecord(\"train-*.tfrecord\").global_shuffle(seed=42)",
     .order_doc = "random: a permutation of all records",
     .memory_doc = "the index, and a few hundred records",

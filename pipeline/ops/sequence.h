@@ -125,7 +125,7 @@ typedef struct mr_global_shuffle_opts {
 
 /* All records of the input's files in one random permutation, read by random access. input must be
  * mr_tfrecord itself, over uncompressed files that all have an index
- * (formats/tfrecord/record_index.h).
+ * (formats/tfrecord/record_index.h), or since 0.2 mr_range, whose numbers are computed.
  *
  * order    fixed by the seed and the number of records (docs/files.md)
  * errors   MR_INVALID_ARGUMENT (carried): another input op; num_parallel_reads; compression

@@ -90,6 +90,10 @@ typedef struct mr_generator {
     mr_code (*restore)(void *ctx, void *pass, const void *bytes, size_t size, mr_status *st);
     void (*release)(void *ctx); /* called once, when the last dataset that uses it is freed */
     bool may_block;             /* `next` may wait for a long time: call it on a separate thread */
+    const char *no_position; /* without save and restore: saving a position fails with this message;
+                                borrowed until release. NULL: as above. since 0.2 */
+    const char *label; /* text shows the generator as callback("label"), which cannot be parsed;
+                          NULL: it has no text. since 0.2 */
 } mr_generator;
 
 /* The elements that g generates, of spec `element` (borrowed). The graph has neither a text nor a

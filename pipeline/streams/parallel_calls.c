@@ -86,6 +86,8 @@ mr_code mr__parallel_calls_open(mr__parallel_calls *c, mr_iter *it, const mr_pro
     c->blocking = mr_program_may_block(program);
     mr__block_size_tuner_start(&c->tuner, it, 0);
     c->tuner.widest = known_bytes(it, program);
+    const mr_rows_fn *f = mr__program_rows(program);
+    c->tuner.seconds = f ? f->seconds : 0;
     if (num_parallel_calls == MR_AUTO) {
         c->most = (size_t)threads + 1;
         mr__auto_parallelism_start(&c->depth, it, "num_parallel_calls", 1, c->most, c->most);
@@ -154,6 +156,17 @@ static mr__entry *wait_for_call(mr__parallel_calls *c)
     return call;
 }
 
+/* Waits for the oldest call that has rows left if it may block. false: the wait was cancelled. */
+static bool wait_or_cancel(mr__parallel_calls *c)
+{
+    mr__entry *call = c->queue.head;
+    if (!c->executor || !c->blocking)
+        return true;
+    if (mr__task_done(&call->task) && mr__entry_left(call) == 0 && call->next)
+        call = call->next;
+    return mr__task_wait_or_cancel(c->executor, &call->task, mr_iter_cancel(c->it));
+}
+
 /* The first call is always made; further ones need memory for their input and output. If the
  * types do not determine these sizes, those of the first call are used. */
 static bool may_start(const mr__parallel_calls *c)
@@ -220,6 +233,8 @@ mr_code mr__parallel_calls_next(mr_iter *it, size_t want, mr_block *out, mr_stat
         if (!q->head)
             return MR_END;
         choose(c);
+        if (!wait_or_cancel(c))
+            return mr_iter_fail_cancelled(st);
         mr__entry *call = wait_for_call(c);
         if (q->skip || mr__entry_left(call) == 0) {
             call = mr__queue_head(q);

@@ -17,6 +17,7 @@
 #include "pipeline/system/fork.h"
 #include "pipeline/system/spin_once.h"
 #include "pipeline/system/system.h"
+#include "pipeline/wait/cancel_internal.h"
 #include "pipeline/wait/wait.h"
 
 struct mr_cancel {

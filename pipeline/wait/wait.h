@@ -22,10 +22,6 @@ void mr__wait_futex_wake(void *word);
 /* Waits until a read from fd would not block. Returns 0, -ECANCELED or -errno. */
 int mr__wait_readable(int fd, mr_cancel *cancel);
 
-/* Makes c as it was before it was triggered, unless its parent was. Waits on it that the trigger
- * has not reached yet continue. */
-void mr__cancel_forget(mr_cancel *c);
-
 /* The cheapest clock for intervals; its unit is unspecified. */
 int64_t mr__ticks(void);
 /* An interval of about 0.1 ms, after which reading a clock that takes a system call is worth it. */

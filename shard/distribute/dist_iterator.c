@@ -21,9 +21,11 @@
  * ops. */
 #include "shard/distribute/distribute.h"
 #include "pipeline/bytes.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/fork.h"
+#include "pipeline/wait/cancel_internal.h"
 #include "shard/distribute/dist_impl.h"
 #include "shard/passes/shard_passes.h"
 
@@ -139,6 +141,65 @@ void mr_dist_iterator_close(mr_dist_iterator *it)
     mr_free(it->segments);
     mr_free(it->entry);
     mr_free(it);
+}
+
+/* ---- resting ---- */
+
+mr_code mr_dist_iterator_rest(mr_dist_iterator *it, mr_status *st)
+{
+    MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
+    mr__peers_close(&it->peers);
+    mr__cancel_forget(it->cancel); /* before those of the streams, which it triggered */
+    for (int64_t i = 0; i < it->dd->local; i++)
+        MR_TRY(mr_iterator_rest(it->streams[i].it, st));
+    if (it->executor) {
+        mr_executor_free(it->executor);
+        it->executor = NULL;
+        it->run.executor = NULL;
+    }
+    return MR_OK;
+}
+
+/* Makes an iterator that may rest ready for a pass: with an executor again. */
+static mr_code wake(mr_dist_iterator *it, mr_status *st)
+{
+    if (it->run.executor)
+        return MR_OK;
+    MR_TRY(share_executor(it, st));
+    for (int64_t i = 0; i < it->dd->local && it->executor; i++)
+        mr__iterator_set_executor(it->streams[i].it, it->executor);
+    return MR_OK;
+}
+
+/* Where a worker's pipeline was when its wait was cancelled. */
+typedef struct place {
+    void *position;
+    size_t size;
+} place;
+
+mr_code mr_dist_iterator_resume(mr_dist_iterator *it, mr_status *st)
+{
+    size_t n = (size_t)it->dd->local;
+    mr_code rc = MR_OK;
+    MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
+    place *places = mr_calloc(n, sizeof *places);
+    if (!places)
+        return mr_fail_memory(st, n * sizeof *places, "positions");
+    for (size_t i = 0; i < n && rc == MR_OK; i++)
+        rc = mr_iterator_save(it->streams[i].it, &places[i].position, &places[i].size, st);
+    if (rc == MR_OK) {
+        mr__peers_close(&it->peers);
+        mr__cancel_forget(it->cancel);
+    }
+    for (size_t i = 0; i < n && rc == MR_OK; i++) {
+        rc = mr_iterator_rest(it->streams[i].it, st);
+        if (rc == MR_OK)
+            rc = mr_iterator_restore(it->streams[i].it, places[i].position, places[i].size, st);
+    }
+    for (size_t i = 0; i < n; i++)
+        mr_free(places[i].position);
+    mr_free(places);
+    return rc;
 }
 
 /* ---- stepping ---- */
@@ -366,6 +427,7 @@ mr_code mr_optional_step_value(mr_optional_step *o, mr_step **out, mr_status *st
 mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st)
 {
     MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
+    MR_TRY(wake(it, st));
     for (size_t w = 0; w < (size_t)it->dd->local; w++) {
         MR_TRY(mr_iterator_rewind(it->streams[w].it, st));
         it->streams[w].filled = 0;
@@ -548,6 +610,7 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
     if (!is_of_0_1)
         MR_TRY(check_seed(it->dd, theirs, st));
     p += streams_at;
+    MR_TRY(wake(it, st));
     for (int64_t i = 0; i < it->dd->local; i++)
         MR_TRY(restore_stream(&it->streams[i], &p, end, st));
     if (p != end)

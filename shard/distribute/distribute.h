@@ -173,6 +173,15 @@ MR_API mr_code mr_optional_step_value(mr_optional_step *o, mr_step **out,
 /* Starts the next pass, from step 0 (see mr_iterator_rewind). */
 MR_API mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st) MR_NODISCARD;
 
+/* Ends the pass and all threads, as mr_iterator_rest does: what lasts across epochs is kept until
+ * mr_dist_iterator_rewind or _restore starts a pass again. It also ends what
+ * mr_dist_iterator_cancel did. since 0.2 */
+MR_API mr_code mr_dist_iterator_rest(mr_dist_iterator *it, mr_status *st) MR_NODISCARD;
+/* After mr_dist_iterator_cancel: the next call continues where the wait began. Batches that other
+ * replicas of the step have already are kept. Needs run.positions. since 0.2
+ * errors   as mr_iterator_save; the iterator is then still cancelled */
+MR_API mr_code mr_dist_iterator_resume(mr_dist_iterator *it, mr_status *st) MR_NODISCARD;
+
 /* Saves the state after the last step (bytes owned: mr_free); restores it into an iterator of an
  * equal distributed dataset, which continues from there. As mr_iterator_save and _restore: needs
  * run.positions.
@@ -191,7 +200,8 @@ MR_API int64_t mr_dist_iterator_step(const mr_dist_iterator *it);
 enum { MR_STAGED_BATCHES = 3 };
 /* The pipeline of local worker `local`, for its statistics. Borrowed. */
 MR_API mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local);
-/* Ends every wait with MR_CANCELLED, now and later. thread any */
+/* Ends every wait with MR_CANCELLED, now and until mr_dist_iterator_rest or _resume. thread any,
+ * also a signal handler */
 MR_API void mr_dist_iterator_cancel(mr_dist_iterator *it);
 MR_API void mr_dist_iterator_close(mr_dist_iterator *it); /* NULL: nothing */
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/log.h"
+#include "pipeline/ops/sources.h"
 #include "tests/fault.h"
 #include "tests/shard/steps.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -264,6 +266,115 @@ MR_TEST(cancel_ends_the_wait_for_a_peer)
     mr_check(pthread_create(&thread, NULL, cancel_soon, j.it) == 0);
     mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_CANCELLED, &st);
     pthread_join(thread, NULL);
+    close_job(&j);
+}
+
+/* The n_local replicas' single numbers of a step. */
+static void check_step(mr_dist_iterator *it, const int64_t *numbers, size_t n)
+{
+    mr_status st;
+    mr_step s;
+    mr_ok(mr_dist_iterator_next(it, NULL, &s, &st), &st);
+    mr_eq_u64(s.n_replicas, n);
+    for (size_t i = 0; i < n; i++)
+        mr_eq_i64(*(const int64_t *)s.replicas[i].columns[0].data, numbers[i]);
+}
+
+/* Replica 0 has its batch when the wait for that of replica 1 is cancelled. */
+static mr_code wait_for_it(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    job *j = ctx;
+    static int64_t at;
+    (void)pass, (void)want;
+    if (at == 1) {
+        mr_dist_iterator_cancel(j->it);
+        return mr_fail(st, MR_CANCELLED, "a wait that is cancelled");
+    }
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 1, (int64_t[]){1}, 1, st));
+    *(int64_t *)out->columns[0].data = at++;
+    out->rows = 1;
+    return MR_OK;
+}
+
+static mr_code waiting_input(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st)
+{
+    mr_spec *one = mr_spec_tensor(MR_INT64, 1, (int64_t[]){1});
+    (void)c, (void)st;
+    *out = mr_from_generator(&(mr_generator){.ctx = ctx, .next = wait_for_it}, one);
+    mr_spec_unref(one);
+    return MR_OK;
+}
+
+MR_TEST(after_a_cancelled_wait_it_resumes_within_the_step)
+{
+    mr_status st;
+    mr_step s;
+    job j = {0};
+    const mr_distribute_opts o = {.replicas = 2, .num_workers = 2, .num_local_workers = 2};
+    const mr_dist_iterator_opts run = {
+        .run = {.positions = true, .has_threads = true, .threads = 2}};
+    mr_dataset *ds = mr_test_graph("range(64).prefetch(1).batch(4)");
+    mr_ok(mr_distribute_dataset(ds, &o, &j.dd, &st), &st);
+    mr_ok(mr_dist_iterator_open(&j.it, j.dd, &run, &st), &st);
+    check_step(j.it, (int64_t[]){0, 2, 1, 3}, 4);
+    mr_dist_iterator_cancel(j.it);
+    mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_CANCELLED, &st);
+    mr_ok(mr_dist_iterator_resume(j.it, &st), &st);
+    check_step(j.it, (int64_t[]){4, 6, 5, 7}, 4);
+    close_job(&j);
+    mr_dataset_unref(ds);
+    j = (job){0};
+    mr_ok(mr_distribute_from_function(waiting_input, &j, &(mr_distribute_opts){.replicas = 2},
+                                      &j.dd, &st),
+          &st);
+    mr_ok(
+        mr_dist_iterator_open(
+            &j.it, j.dd, &(mr_dist_iterator_opts){.run = {.has_threads = true, .threads = 0}}, &st),
+        &st);
+    mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_CANCELLED, &st);
+    /* Without positions there is no way back. */
+    mr_code_is(mr_dist_iterator_resume(j.it, &st), MR_FAILED_PRECONDITION, &st);
+    close_job(&j);
+}
+
+static int threads_of_process(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/task");
+    mr_check(d != NULL);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+MR_TEST(an_iterator_that_rests_has_no_threads_and_goes_on)
+{
+    mr_status st;
+    mr_step s;
+    void *position;
+    size_t size;
+    int before = threads_of_process();
+    const mr_dist_iterator_opts run = {
+        .run = {.positions = true, .has_threads = true, .threads = 2}};
+    job j = open_job("range(16).map(x => x, num_parallel_calls=2).batch(4).prefetch(1)", false,
+                     &(mr_distribute_opts){.num_workers = 2, .num_local_workers = 2}, &run);
+    check_step(j.it, (int64_t[]){0, 2}, 2);
+    mr_check(threads_of_process() > before);
+    mr_ok(mr_dist_iterator_save(j.it, &position, &size, &st), &st);
+    for (int i = 0; i < 2; i++)
+        mr_ok(mr_dist_iterator_rest(j.it, &st), &st);
+    mr_eq_i64(threads_of_process(), before);
+    mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_FAILED_PRECONDITION, &st);
+    mr_ok(mr_dist_iterator_restore(j.it, position, size, &st), &st);
+    check_step(j.it, (int64_t[]){4, 6}, 2);
+    mr_check(threads_of_process() > before);
+    mr_dist_iterator_cancel(j.it);
+    mr_ok(mr_dist_iterator_rest(j.it, &st), &st);
+    mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+    check_step(j.it, (int64_t[]){0, 2}, 2);
+    mr_free(position);
     close_job(&j);
 }
 

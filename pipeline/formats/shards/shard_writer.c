@@ -476,6 +476,11 @@ mr_code mr_shard_writer_recover(const char *prefix, mr_status *st)
     return rc;
 }
 
+mr_shard_format mr_shard_writer_format(const mr_shard_writer *w)
+{
+    return w->format;
+}
+
 int64_t mr_shard_writer_records(const mr_shard_writer *w)
 {
     return w->records;

@@ -121,6 +121,8 @@ MR_API void mr_shard_writer_abort(mr_shard_writer *w);
  * errors   MR_NOT_FOUND: the directory does not exist; MR_DATA_LOSS: the journal is damaged;
  *          MR_ALREADY_EXISTS: a writer has the prefix; those of renaming */
 MR_API mr_code mr_shard_writer_recover(const char *prefix, mr_status *st) MR_NODISCARD;
+/* The format of the files. since 0.2 */
+MR_API mr_shard_format mr_shard_writer_format(const mr_shard_writer *w);
 /* Number of records appended so far. */
 MR_API int64_t mr_shard_writer_records(const mr_shard_writer *w);
 

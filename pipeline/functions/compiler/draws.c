@@ -69,17 +69,29 @@ static bool draws(const char *name)
     if (f)
         return f->props & MR_FUNCTION_DRAWS;
     mr_fn *fn = mr__fn_registered(name);
-    bool found = fn && fn->kind == MR_FN_EXPR && mr__expr_calls(fn->expr, draws);
+    bool found = fn && mr__fn_draws(fn);
     mr_fn_unref(fn);
     return found;
 }
 
+static bool rows_draw(const mr_fn *fn)
+{
+    return fn->kind == MR_FN_ROWS && fn->rows->draws;
+}
+
 bool mr__fn_draws(const mr_fn *fn)
 {
-    return fn->kind == MR_FN_EXPR && fn->expr && mr__expr_calls(fn->expr, draws);
+    return rows_draw(fn) || (fn->kind == MR_FN_EXPR && fn->expr && mr__expr_calls(fn->expr, draws));
 }
 
 mr_code mr__graph_draws(const mr_dataset *ds, bool *out, mr_status *st)
 {
-    return mr__dataset_calls(ds, draws, out, st);
+    MR_TRY(mr__dataset_calls(ds, draws, out, st));
+    return *out ? MR_OK : mr__dataset_has_fn(ds, rows_draw, out, st);
+}
+
+uint64_t mr_rows_key(const mr_rows_call *c, size_t row, int64_t seed)
+{
+    mr__draws d = mr__draws_of(c->rows, row, seed);
+    return draw_word(&d);
 }

@@ -79,6 +79,27 @@ mr_fn *mr_fn_element(mr_fn_call f, void *ctx, const mr_fn_opts *opts)
     return of_callback(MR_FN_ELEMENT, f, ctx, opts);
 }
 
+static mr_code set_rows(mr_fn *fn, const mr_rows_fn *f, mr_status *st)
+{
+    fn->out = f->out ? mr_spec_ref(f->out) : NULL;
+    fn->may_block = f->may_block;
+    fn->rows = mr_memdup(f, sizeof *f);
+    if (!fn->rows || (f->label && !(fn->label = mr_strdup(f->label))) ||
+        (f->alias && !(fn->name = mr_strdup(f->alias))))
+        return mr_fail_memory(st, sizeof *f, "a function");
+    return f->name ? mr_fn_register(f->name, fn, st) : MR_OK;
+}
+
+mr_fn *mr_fn_rows(const mr_rows_fn *f)
+{
+    mr_status st;
+    mr_fn *fn = of_callback(MR_FN_ROWS, NULL, f->ctx, &(mr_fn_opts){.release = f->release});
+    if (!fn || set_rows(fn, f, &st) == MR_OK)
+        return fn;
+    mr_fn_unref(fn);
+    return carry(&st);
+}
+
 mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st)
 {
     if (mr__function_name_taken(name))

@@ -14,6 +14,7 @@
  * since    0.1 */
 #include "../../graph/dataset.h"
 #include "../../memory/block.h"
+#include "../../wait/cancel.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +39,46 @@ typedef struct mr_fn_opts {
 typedef mr_code (*mr_fn_call)(void *ctx, const mr_block *in, mr_block *out, mr_status *st);
 MR_API mr_fn *mr_fn_block(mr_fn_call f, void *ctx, const mr_fn_opts *opts);
 MR_API mr_fn *mr_fn_element(mr_fn_call f, void *ctx, const mr_fn_opts *opts);
+
+/* A function in C over blocks that says which rows failed, for runtimes of other languages: a call
+ * is never repeated for single rows, unless memory is lacking. */
+typedef struct mr_row_errors mr_row_errors; /* program.h */
+struct mr_rows;
+/* What a call knows besides its rows; borrowed during the call. */
+typedef struct mr_rows_call {
+    const mr_spec *in;          /* of the rows */
+    void *run;                  /* from begin; NULL for a call from an expression */
+    mr_cancel *cancel;          /* ends the waits of the call (cancel.h); NULL: nothing does */
+    const struct mr_rows *rows; /* for mr_rows_key */
+} mr_rows_call;
+typedef struct mr_rows_fn {
+    void *ctx;
+    /* Puts the results of the rows that succeed into out, in order, and an error for each of the
+     * others into errors (mr_row_errors_add, in ascending order of rows). Returns MR_OK even if all
+     * fail. An error of the environment is returned instead: it ends the pipeline, and the message
+     * is the caller's. thread any: an op that is parallel calls it from several threads at once */
+    mr_code (*call)(void *ctx, const mr_rows_call *c, const mr_block *in, mr_block *out,
+                    mr_row_errors *errors, mr_status *st);
+    /* Called before the first call and after the last one of each iterator that runs the function;
+     * when the iterator rests, also. NULL: nothing */
+    mr_code (*begin)(void *ctx, void **run, mr_status *st);
+    void (*end)(void *ctx, void *run);
+    void (*release)(void *ctx); /* as in mr_fn_opts, with the next three */
+    mr_spec *out;
+    const char *name;
+    bool may_block;
+    double seconds;    /* calls get more rows while one takes less, up to a block; 0: 0.0005 */
+    bool draws;        /* it calls mr_rows_key: iterators keep identities */
+    const char *alias; /* a registered name of the same function: text and messages have it */
+    const char *label; /* without a name, text shows the function as callback("label"), which
+                             cannot be parsed; NULL: it has no text */
+} mr_rows_fn;
+/* since 0.2 */
+MR_API mr_fn *mr_fn_rows(const mr_rows_fn *f);
+/* A random word for the row. It depends on `seed`, the job's seed and the identity of the element
+ * alone, as the random functions of expressions do. Without identities all rows have the same one.
+ * since 0.2 */
+MR_API uint64_t mr_rows_key(const mr_rows_call *c, size_t row, int64_t seed);
 
 /* Makes fn (a reference is kept) callable by name from text and from received graphs, in the whole
  * process. errors MR_ALREADY_EXISTS, MR_INVALID_ARGUMENT: not a name, or reserved by the grammar */

@@ -30,6 +30,8 @@ struct mr_program {
     mr_spec *out;
     size_t n_out;
     mr_array *captured; /* NULL: a template, which cannot run */
+    mr_spec *in;        /* of MR_FN_ROWS */
+    void *run;          /* of its begin; NULL: none */
     uint64_t seed;      /* the job's */
     mr_cancel *cancel;  /* the job's, borrowed; NULL: none */
 };
@@ -241,6 +243,7 @@ static void destroy_program(mr__object *o)
     if (p->code)
         mr__object_unref(&p->code->obj);
     mr_fn_unref(p->fn);
+    mr_spec_unref(p->in);
     mr_spec_unref(p->out);
     mr_free(p);
 }
@@ -292,6 +295,8 @@ mr_code mr_program_get(mr_fn *fn, const mr_spec *in, const mr_program **out, mr_
     }
     p->out = mr_spec_ref(p->code ? p->code->out : fn->out ? fn->out : in);
     p->n_out = mr_spec_n_leaves(p->out);
+    if (fn->kind == MR_FN_ROWS)
+        p->in = mr_spec_ref(in);
     *out = p;
     return MR_OK;
 }
@@ -491,6 +496,51 @@ static mr_code tidy(const mr_program *p, mr_block *out, mr_status *st)
     return MR_OK;
 }
 
+/* The identities of the rows of `in` that did not fail. */
+static mr_code take_identities(mr_block *out, const mr_block *in, const mr_row_errors *errors,
+                               mr_status *st)
+{
+    mr_block ids = {.rows = in->rows};
+    mr_identities_take(&ids.ids, &in->ids, 0, in->rows);
+    mr_code rc = drop_failed(&ids, errors, in->rows, st);
+    if (rc == MR_OK) {
+        out->ids = ids.ids;
+        ids.ids = (mr_identities){0};
+    }
+    mr_block_reset(&ids);
+    return rc;
+}
+
+static mr_code run_rows(const mr_program *p, const mr_block *in, const mr_row_sink *outer,
+                        mr_block *out, mr_row_errors *errors, mr_status *st)
+{
+    mr_row_sink sink = {.n_rows = in->rows, .outer = outer, .ids = &in->ids, .seed = p->seed};
+    const mr_rows rows = {.errors = &sink};
+    const mr_rows_call c = {
+        .in = p->in, .run = p->run, .cancel = outer ? outer->cancel : p->cancel, .rows = &rows};
+    mr_status why;
+    mr_status_init(&why);
+    mr_block_clear(out);
+    mr_code rc = p->fn->rows->call(p->fn->ctx, &c, in, out, errors, &why);
+    if (rc != MR_OK && !why.code)
+        mr_fail(&why, rc < 0 ? rc : MR_INTERNAL, "a C function failed without a message");
+    size_t good = in->rows - errors->n;
+    for (size_t i = 0; i < errors->n && rc == MR_OK; i++)
+        if (errors->v[i].row >= in->rows || (i && errors->v[i].row <= errors->v[i - 1].row))
+            rc = mr_fail(&why, MR_INTERNAL, "a C function returned errors out of order");
+    if (rc == MR_OK && (good || out->rows))
+        rc = check_result(p, out, good, &why);
+    if (rc == MR_OK && good && in->ids.ids)
+        rc = take_identities(out, in, errors, &why);
+    mr__sink_free(&sink);
+    if (rc == MR_OK)
+        return MR_OK;
+    mr_status_of_no_element(&why);
+    if (st)
+        *st = why;
+    return rc;
+}
+
 static mr_code run_code(const mr_program *p, const mr_block *in, const mr_row_sink *outer,
                         mr_block *out, mr_row_errors *errors, size_t *bytes, mr_status *st)
 {
@@ -549,6 +599,8 @@ static mr_code run_any(const mr_program *p, const mr_block *in, const mr_row_sin
                        mr_block *out, mr_row_errors *errors, size_t *bytes, mr_status *st)
 {
     *bytes = 0;
+    if (p->fn->kind == MR_FN_ROWS)
+        return run_rows(p, in, outer, out, errors, st);
     if (p->fn->kind != MR_FN_EXPR) {
         MR_TRY(run_callback(p, in, out, errors, st));
         if (out->rows && !out->ids.ids && in->ids.ids && errors->n == 0)
@@ -580,6 +632,16 @@ mr_code mr__program_run_within(const mr_program *p, const mr_block *in, const mr
 {
     size_t bytes;
     return run_any(p, in, outer, out, errors, &bytes, st);
+}
+
+const mr_rows_fn *mr__program_rows(const mr_program *p)
+{
+    return p->fn->rows;
+}
+
+void mr__program_set_run(const mr_program *p, void *run)
+{
+    ((mr_program *)(uintptr_t)p)->run = run;
 }
 
 void mr__program_bind(const mr_program *p, uint64_t seed, mr_cancel *cancel)

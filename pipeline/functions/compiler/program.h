@@ -34,10 +34,10 @@ typedef struct mr_row_error {
     size_t row; /* of the input block */
     mr_status status;
 } mr_row_error;
-typedef struct mr_row_errors {
+struct mr_row_errors {
     mr_row_error *v;
     size_t n, capacity;
-} mr_row_errors;
+};
 #define MR_ROW_ERRORS_EMPTY                                                                        \
     {                                                                                              \
         0                                                                                          \

@@ -9,6 +9,10 @@
  * for a pipe (may be NULL; borrowed as long as p runs). p must not be in use yet. */
 void mr__program_bind(const mr_program *p, uint64_t seed, mr_cancel *cancel);
 
+/* The callbacks of a program of mr_fn_rows, else NULL; the `run` that its calls get. */
+const mr_rows_fn *mr__program_rows(const mr_program *p);
+void mr__program_set_run(const mr_program *p, void *run);
+
 /* For a function that makes datasets: the number of elements of each; MR_UNKNOWN_COUNT: they may
  * differ, or their files would have to be read. */
 int64_t mr__program_dataset_count(const mr_program *p);

@@ -450,7 +450,8 @@ mr_code mr__file_source_is_indexed(const mr_dataset *ds, mr_status *st)
     if (op->role != MR_ROLE_FILES || op->cardinality != mr__file_source_cardinality)
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
-            "reads records by the files' indexes, so it must directly follow tfrecord(...), not %s",
+            "reads records by the files' indexes, so it must directly follow tfrecord(...) or "
+            "range(...), not %s",
             op->name);
     if (!mr_param_unknown(ds, kind->compression_at) &&
         compression_of(kind, params) != MR_COMPRESSION_NONE)

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,24 @@ mr_code mrpy_plugin_load(const char *path, mr_status *st)
     if (dladdr(mr_version(), &library))
         dlopen(library.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
     return mr_plugin_load(path, st);
+}
+
+/* ---- Python functions ---- */
+
+void mrpy_fail(mr_status *st, mr_code code, const char *message)
+{
+    (void)mr_fail(st, code, "%s", message);
+}
+
+int mrpy_wait(int fd, mr_cancel *cancel)
+{
+    struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+    mr_status st;
+    if (cancel && mr_cancel_fd(cancel, &p[1].fd, &st) != MR_OK)
+        p[1].fd = -1;
+    while (poll(p, 2, -1) < 0 && errno == EINTR)
+        ;
+    return p[0].revents ? 0 : 1;
 }
 
 /* ---- runs without a consumer ---- */

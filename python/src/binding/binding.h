@@ -10,6 +10,11 @@ mr_dataset *mrpy_given(const mr_spec *element);
 /* mr_plugin_load, with the functions of the library visible to the plugin, which need not be linked
  * to it: elsewhere the program that loads it has them. */
 mr_code mrpy_plugin_load(const char *path, mr_status *st) MR_NODISCARD;
+/* mr_fail with a text that is not a format. */
+void mrpy_fail(mr_status *st, mr_code code, const char *message);
+/* Waits until fd can be read, or is closed by the other side: 0; or until cancel (NULL: nothing) is
+ * triggered: 1. */
+int mrpy_wait(int fd, mr_cancel *cancel);
 
 /* What a run without a consumer took. */
 typedef struct mrpy_run {

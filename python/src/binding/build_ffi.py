@@ -113,6 +113,73 @@ typedef struct mr_op_span { const char *op, *path; int thread; bool waiting; dou
 size_t mr_iterator_trace(mr_iterator *it, mr_op_span *out, size_t capacity, double *left_out);
 double mr_iterator_trace_begin(const mr_iterator *it);
 
+/* ---- distributed datasets ---- */
+typedef enum mr_shard_policy { MR_SHARD_AUTO, MR_SHARD_FILE, MR_SHARD_DATA, MR_SHARD_OFF, MR_SHARD_HINT, MR_SHARD_RANGE, ... } mr_shard_policy;
+mr_code mr_shard_policy_parse(const char *name, mr_shard_policy *out, mr_status *st);
+const char *mr_shard_policy_name(mr_shard_policy policy);
+typedef struct mr_cluster { ...; } mr_cluster;
+mr_code mr_cluster_from_tf_config(mr_cluster *c, const char *json, size_t size, mr_status *st);
+mr_code mr_cluster_from_launcher(mr_cluster *c, mr_status *st);
+int64_t mr_cluster_num_workers(const mr_cluster *c);
+mr_code mr_cluster_worker(const mr_cluster *c, int64_t *rank, mr_status *st);
+void mr_cluster_reset(mr_cluster *c);
+typedef struct mr_input_context { int64_t num_input_pipelines, input_pipeline_id, num_replicas_in_sync; ...; } mr_input_context;
+mr_code mr_input_context_check(const mr_input_context *c, mr_status *st);
+mr_code mr_input_context_get_per_replica_batch_size(const mr_input_context *c, int64_t global_batch_size, int64_t *out,
+    mr_status *st);
+typedef struct mr_distribute_opts { int64_t num_workers, worker, num_local_workers, replicas; const mr_cluster *cluster;
+    mr_shard_policy policy; bool has_policy; uint64_t seed; bool has_seed; ...; } mr_distribute_opts;
+typedef struct mr_dist_dataset mr_dist_dataset;
+typedef struct mr_dist_iterator mr_dist_iterator;
+typedef mr_code (*mr_input_fn)(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st);
+mr_code mr_distribute_dataset(mr_dataset *ds, const mr_distribute_opts *opts, mr_dist_dataset **out, mr_status *st);
+mr_code mr_distribute_from_function(mr_input_fn fn, void *ctx, const mr_distribute_opts *opts, mr_dist_dataset **out,
+    mr_status *st);
+void mr_dist_dataset_free(mr_dist_dataset *dd);
+mr_dataset *mr_dist_dataset_graph(const mr_dist_dataset *dd, size_t local);
+mr_shard_policy mr_dist_dataset_policy(const mr_dist_dataset *dd);
+const mr_spec *mr_dist_dataset_spec(const mr_dist_dataset *dd);
+int64_t mr_dist_dataset_cardinality(const mr_dist_dataset *dd);
+int64_t mr_dist_dataset_num_workers(const mr_dist_dataset *dd);
+int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd);
+int64_t mr_dist_dataset_worker(const mr_dist_dataset *dd);
+typedef struct mr_decision { char *what, *detail, *op; ...; } mr_decision;
+typedef struct mr_explanation { mr_decision *v; size_t n; ...; } mr_explanation;
+const mr_explanation *mr_dist_dataset_explanation(const mr_dist_dataset *dd);
+typedef struct mr_block mr_block;
+typedef struct mr_step { int64_t step; size_t n_replicas; mr_block *replicas; const bool *has_data; ...; } mr_step;
+typedef struct mr_destination mr_destination;
+typedef struct mr_dist_iterator_opts { mr_iterator_opts run; ...; } mr_dist_iterator_opts;
+mr_code mr_dist_iterator_open(mr_dist_iterator **out, const mr_dist_dataset *dd, const mr_dist_iterator_opts *opts,
+    mr_status *st);
+mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_destination *destination, mr_step *out, mr_status *st);
+mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st);
+mr_code mr_dist_iterator_rest(mr_dist_iterator *it, mr_status *st);
+mr_code mr_dist_iterator_resume(mr_dist_iterator *it, mr_status *st);
+mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **bytes, size_t *size, mr_status *st);
+mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *bytes, size_t size, mr_status *st);
+mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local);
+void mr_dist_iterator_cancel(mr_dist_iterator *it);
+void mr_dist_iterator_close(mr_dist_iterator *it);
+
+/* ---- shards ---- */
+typedef enum mr_shard_format { MR_SHARDS_TFRECORD, MR_SHARDS_JSONL, MR_SHARDS_NPY, MR_SHARDS_ARROW, MR_SHARDS_PARQUET, ... }
+    mr_shard_format;
+typedef enum mr_compression { MR_COMPRESSION_ZSTD, ... } mr_compression;
+bool mr_compression_find(const char *name, mr_compression *out);
+typedef struct mr_shard_writer mr_shard_writer;
+typedef struct mr_shard_writer_opts { mr_compression compression; bool overwrite; mr_shard_format format; bool zstd_records;
+    ...; } mr_shard_writer_opts;
+const char *mr_shard_ending(mr_shard_format format);
+mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards, const mr_shard_writer_opts *opts,
+    mr_status *st);
+int64_t mr_shard_writer_records(const mr_shard_writer *w);
+mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st);
+void mr_shard_writer_abort(mr_shard_writer *w);
+mr_code mr_write_elements_check(const mr_dataset *ds, mr_shard_format format, mr_status *st);
+mr_code mr_write_elements(mr_dataset *ds, mr_shard_writer *w, const mr_iterator_opts *opts, mr_status *st);
+char *mr_glob_quote(const char *path);
+
 /* ---- Arrow ---- */
 struct ArrowArrayStream { void (*release)(struct ArrowArrayStream *); ...; };
 struct ArrowArray { void (*release)(struct ArrowArray *); ...; };
@@ -120,17 +187,17 @@ struct ArrowSchema { void (*release)(struct ArrowSchema *); ...; };
 mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
 
 /* ---- sharding ---- */
-typedef enum mr_shard_policy { MR_SHARD_AUTO, MR_SHARD_FILE, MR_SHARD_DATA, MR_SHARD_OFF, MR_SHARD_HINT, MR_SHARD_RANGE, ... } mr_shard_policy;
 typedef struct mr_auto_shard_opts { int64_t num_workers, index, num_replicas; mr_shard_policy policy; ...; } mr_auto_shard_opts;
 typedef struct mr_explanation { ...; } mr_explanation;
 void mr_explanation_reset(mr_explanation *e);
-mr_code mr_shard_policy_parse(const char *name, mr_shard_policy *out, mr_status *st);
 mr_code mr_shard_policy_of(mr_dataset *ds, mr_shard_policy *out, mr_status *st);
 mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_dataset **out, mr_shard_policy *chosen, mr_explanation *e, mr_status *st);
 
 /* ---- called by the library ---- */
 extern "Python" void mrpy_log(void *ctx, mr_log_level level, const char *message);
 extern "Python" void mrpy_release(void *ctx, void *data);
+
+extern "Python" mr_code mrpy_input(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st);
 
 /* ---- binding.h ---- */
 mr_code mrpy_plugin_load(const char *path, mr_status *st);
@@ -140,6 +207,55 @@ mr_code mrpy_drain(mr_iterator *it, int64_t limit, double seconds, mrpy_run *run
 mr_code mrpy_export_row(struct ArrowArray *array, struct ArrowSchema *schema, const mr_array *a, const mr_leaf *leaf,
     mr_status *st);
 mr_code mrpy_arrow_stream(struct ArrowArrayStream *out, mr_dataset *ds, mr_status *st);
+
+/* ---- Python functions (_python.py) ---- */
+mr_code mr_buffer_alloc(mr_buffer **out, size_t bytes, mr_status *st);
+void *mr_buffer_data(const mr_buffer *b);
+void *mr_malloc(size_t bytes);
+typedef struct mr_row { const void *data; const int64_t *shape; const int64_t *splits; ...; } mr_row;
+mr_code mr_array_alloc_ragged(mr_array *a, mr_dtype t, int rank, size_t rows, mr_status *st);
+int64_t *mr_array_shape_slot(const mr_array *a, size_t i);
+typedef struct mr_block { size_t rows, n_columns; mr_array *columns; ...; } mr_block;
+mr_code mr_block_prepare(mr_block *b, size_t n_columns, mr_status *st);
+typedef struct mr_row_errors mr_row_errors;
+mr_code mr_row_errors_add(mr_row_errors *e, size_t row, const mr_status *status, mr_status *st);
+typedef struct mr_rows_call { const mr_spec *in; void *run; mr_cancel *cancel; ...; } mr_rows_call;
+typedef struct mr_rows_fn { void *ctx;
+    mr_code (*call)(void *ctx, const mr_rows_call *c, const mr_block *in, mr_block *out, mr_row_errors *errors, mr_status *st);
+    mr_code (*begin)(void *ctx, void **run, mr_status *st);
+    void (*end)(void *ctx, void *run);
+    void (*release)(void *ctx);
+    mr_spec *out; const char *name; bool may_block, draws; double seconds; const char *alias, *label; ...; } mr_rows_fn;
+mr_fn *mr_fn_rows(const mr_rows_fn *f);
+uint64_t mr_rows_key(const mr_rows_call *c, size_t row, int64_t seed);
+void mr_fn_unref(mr_fn *fn);
+mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st);
+typedef enum mr_tri { MR_DEFAULT, MR_YES, MR_NO, ... } mr_tri;
+typedef struct mr_map_opts { int64_t num_parallel_calls; mr_tri deterministic; ...; } mr_map_opts;
+mr_dataset *mr_map(mr_dataset *input, mr_fn *fn, const mr_map_opts *opts);
+mr_dataset *mr_filter(mr_dataset *input, mr_fn *fn, const mr_map_opts *opts);
+#define MR_AUTO ...
+typedef struct mr_generator { void *ctx;
+    mr_code (*open)(void *ctx, void **pass, mr_status *st);
+    mr_code (*next)(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st);
+    void (*close)(void *ctx, void *pass);
+    mr_code (*save)(void *ctx, void *pass, void **bytes, size_t *size, mr_status *st);
+    mr_code (*restore)(void *ctx, void *pass, const void *bytes, size_t size, mr_status *st);
+    void (*release)(void *ctx);
+    bool may_block; const char *no_position, *label; ...; } mr_generator;
+mr_dataset *mr_from_generator(const mr_generator *g, const mr_spec *element);
+extern "Python" mr_code mrpy_call(void *ctx, const mr_rows_call *c, const mr_block *in, mr_block *out,
+    mr_row_errors *errors, mr_status *st);
+extern "Python" mr_code mrpy_begin(void *ctx, void **run, mr_status *st);
+extern "Python" void mrpy_end(void *ctx, void *run);
+extern "Python" void mrpy_forget(void *ctx);
+extern "Python" mr_code mrpy_open_pass(void *ctx, void **pass, mr_status *st);
+extern "Python" mr_code mrpy_next(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st);
+extern "Python" void mrpy_close_pass(void *ctx, void *pass);
+extern "Python" mr_code mrpy_save(void *ctx, void *pass, void **bytes, size_t *size, mr_status *st);
+extern "Python" mr_code mrpy_restore(void *ctx, void *pass, const void *bytes, size_t size, mr_status *st);
+void mrpy_fail(mr_status *st, mr_code code, const char *message);
+int mrpy_wait(int fd, mr_cancel *cancel);
 
 /* ---- ops, for load_plugin and explain ---- */
 size_t mr_dataset_n_inputs(const mr_dataset *ds);

@@ -59,6 +59,7 @@ static bool in_main_thread(void)
  * that is given a cancel object. */
 static _Atomic(mr_iterator *) waiting_iterator;
 static _Atomic(mr_cancel *) waiting_call;
+static _Atomic(mr_dist_iterator *) waiting_step;
 static atomic_bool woken; /* a wait was ended */
 static struct sigaction chained;
 
@@ -75,12 +76,15 @@ static void on_interrupt(int number, siginfo_t *info, void *context)
 {
     mr_iterator *it = atomic_load(&waiting_iterator);
     mr_cancel *c = atomic_load(&waiting_call);
-    if (it || c)
+    mr_dist_iterator *d = atomic_load(&waiting_step);
+    if (it || c || d)
         atomic_store(&woken, true);
     if (it)
         mr_iterator_cancel(it);
     if (c)
         mr_cancel_trigger(c);
+    if (d)
+        mr_dist_iterator_cancel(d);
     if (chained.sa_flags & SA_SIGINFO)
         chained.sa_sigaction(number, info, context);
     else if (chained.sa_handler != SIG_DFL && chained.sa_handler != SIG_IGN)
@@ -102,26 +106,53 @@ static void chain_interrupts(void)
     sigaction(SIGINT, &now, NULL);
 }
 
+/* What Python's handler raised in a function that the library called in the main thread: it is
+ * raised again once the library has returned. NULL: nothing. */
+static PyObject *raised_within;
+
+/* raise_later(exception) */
+static PyObject *raise_later(PyObject *self, PyObject *exception)
+{
+    (void)self;
+    Py_INCREF(exception);
+    set_reference(&raised_within, exception);
+    Py_RETURN_NONE;
+}
+
+static bool raise_now(void)
+{
+    PyObject *e = raised_within;
+    if (!e || !in_main_thread())
+        return false;
+    raised_within = NULL;
+    PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+    Py_DECREF(e);
+    return true;
+}
+
 typedef struct wait_targets {
     mr_iterator *it;
     mr_cancel *c;
+    mr_dist_iterator *d;
 } wait_targets;
 
 /* Begins a wait that Ctrl-C ends; false: an exception is set. *before is for wait_over. */
 static bool wait_begins(wait_targets to, wait_targets *before)
 {
-    *before = (wait_targets){NULL, NULL};
+    *before = (wait_targets){NULL, NULL, NULL};
     if (!in_main_thread())
         return true;
     chain_interrupts();
     before->it = atomic_exchange(&waiting_iterator, to.it);
     before->c = atomic_exchange(&waiting_call, to.c);
+    before->d = atomic_exchange(&waiting_step, to.d);
     atomic_store(&woken, false);
     /* What came before was seen by Python alone. */
     if (PyErr_CheckSignals() == 0)
         return true;
     atomic_store(&waiting_iterator, before->it);
     atomic_store(&waiting_call, before->c);
+    atomic_store(&waiting_step, before->d);
     return false;
 }
 
@@ -132,20 +163,23 @@ static bool wait_over(wait_targets before)
         return false;
     atomic_store(&waiting_iterator, before.it);
     atomic_store(&waiting_call, before.c);
+    atomic_store(&waiting_step, before.d);
     return atomic_exchange(&woken, false);
 }
 
-/* guarded(iterator, cancel, f): f(), which waits in calls that these two (0: none) end. True: an
- * interrupt ended or met it, and the program's handler raised nothing. */
+/* guarded(iterator, cancel, f, distributed=0): f(), which waits in calls that these (0: none) end.
+ * True: an interrupt ended or met it, and the program's handler raised nothing. */
 static PyObject *guarded(PyObject *self, PyObject *args)
 {
     (void)self;
-    Py_ssize_t it, cancel;
+    Py_ssize_t it, cancel, distributed = 0;
     PyObject *call;
     wait_targets before;
-    if (!PyArg_ParseTuple(args, "nnO", &it, &cancel, &call))
+    if (!PyArg_ParseTuple(args, "nnO|n", &it, &cancel, &call, &distributed))
         return NULL;
-    if (!wait_begins((wait_targets){(mr_iterator *)it, (mr_cancel *)cancel}, &before))
+    const wait_targets to = {(mr_iterator *)it, (mr_cancel *)cancel,
+                             (mr_dist_iterator *)distributed};
+    if (!wait_begins(to, &before))
         return NULL;
     PyObject *out = PyObject_CallObject(call, NULL);
     if (!wait_over(before)) {
@@ -485,6 +519,57 @@ static PyObject *structure(const iterator *self, PyObject *plan, size_t row)
     return out;
 }
 
+/* All rows of a column: an array whose axis 0 they are, or a list where they differ. */
+static PyObject *column(const iterator *self, size_t leaf)
+{
+    const mr_array *a = &self->block.columns[leaf];
+    if ((a->storage == MR_DENSE || a->storage == MR_BYTES) && !self->ragged[leaf] &&
+        a->rank < MR_MAX_RANK) {
+        int64_t shape[MR_MAX_RANK];
+        shape[0] = (int64_t)a->rows;
+        memcpy(shape + 1, a->shape, (size_t)a->rank * sizeof *shape);
+        return tensor(self, a, 0, a->data, shape, a->rank + 1, self->writable[leaf]);
+    }
+    PyObject *rows = PyList_New((Py_ssize_t)a->rows);
+    for (size_t i = 0; rows && i < a->rows; i++) {
+        PyObject *x = leaf_object(self, leaf, i);
+        if (!x || PyList_SetItem(rows, (Py_ssize_t)i, x) != 0)
+            Py_CLEAR(rows);
+    }
+    return rows;
+}
+
+/* columns(block, ragged, writable): a list of the columns of a block, whose address is given.
+ * writable: arrays may be changed where nothing else sees them. */
+static PyObject *columns(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Py_ssize_t address;
+    PyObject *raggeds;
+    int writable;
+    if (!PyArg_ParseTuple(args, "nOp", &address, &raggeds, &writable))
+        return NULL;
+    const mr_block *b = (const mr_block *)address;
+    bool *flags = PyMem_Calloc(2 * b->n_columns + 1, sizeof *flags);
+    if (!flags)
+        return PyErr_NoMemory();
+    /* Borrows the block. */
+    iterator reader = {.block = *b, .ragged = flags, .writable = flags + b->n_columns};
+    PyObject *out = PyList_New((Py_ssize_t)b->n_columns);
+    for (size_t i = 0; i < b->n_columns; i++)
+        flags[b->n_columns + i] = writable && mr_array_writable(&b->columns[i], 0);
+    for (size_t i = 0; out && i < b->n_columns; i++) {
+        PyObject *ragged_axis = PySequence_GetItem(raggeds, (Py_ssize_t)i);
+        flags[i] = ragged_axis && PyObject_IsTrue(ragged_axis) == 1;
+        PyObject *x = ragged_axis ? column(&reader, i) : NULL;
+        Py_XDECREF(ragged_axis);
+        if (!x || PyList_SetItem(out, (Py_ssize_t)i, x) != 0)
+            Py_CLEAR(out);
+    }
+    PyMem_Free(flags);
+    return out;
+}
+
 /* ---- Iterator ---- */
 
 static void raise_status(iterator *self, const mr_status *st)
@@ -600,7 +685,7 @@ static bool pull(iterator *self)
             return false; /* closed: the end */
     }
     self->doing = PAUSED;
-    bool begun = wait_begins((wait_targets){self->it, NULL}, &before);
+    bool begun = wait_begins((wait_targets){self->it, NULL, NULL}, &before);
     self->doing = WORKING;
     if (!begun)
         return false;
@@ -625,6 +710,11 @@ static bool pull(iterator *self)
         self->doing = WORKING;
         return false;
     }
+    if (raise_now()) {
+        self->interrupted = true;
+        self->doing = WORKING;
+        return false;
+    }
     if (rc != MR_CANCELLED || !self->interrupted) {
         raise_status(self, &st);
         self->doing = WORKING;
@@ -642,17 +732,24 @@ static bool find_block(iterator *self)
     return true;
 }
 
+/* The element that is the only row of the block. */
+static PyObject *block_object(iterator *self)
+{
+    for (size_t i = 0; i < self->n_leaves; i++)
+        self->writable[i] = mr_array_writable(&self->block.columns[i], 0);
+    self->doing = CONVERTING;
+    PyObject *out = structure(self, self->plan, 0);
+    self->doing = WORKING;
+    return out;
+}
+
 static PyObject *next_locked(iterator *self)
 {
     if (!find_block(self))
         return NULL;
     if (!self->plan) /* the garbage collector has taken it apart */
         return NULL;
-    for (size_t i = 0; i < self->n_leaves; i++)
-        self->writable[i] = mr_array_writable(&self->block.columns[i], 0);
-    self->doing = CONVERTING;
-    PyObject *out = structure(self, self->plan, 0);
-    self->doing = WORKING;
+    PyObject *out = block_object(self);
     /* KeyboardInterrupt and the like say nothing about the element, which is kept. */
     if (out || PyErr_ExceptionMatches(PyExc_Exception))
         drop_block(self);
@@ -806,6 +903,19 @@ static PyObject *iterator_undelivered(PyObject *o, void *none)
     return PyLong_FromVoidPtr(self->undelivered ? &self->block : NULL);
 }
 
+/* _element(address): the element in a block of one row, which is moved from. */
+static PyObject *iterator_element(PyObject *o, PyObject *address)
+{
+    iterator *self = (iterator *)o;
+    mr_block *b = PyLong_AsVoidPtr(address);
+    if (!b)
+        return NULL;
+    mr_block_move(&self->block, b);
+    PyObject *out = block_object(self);
+    mr_block_clear(&self->block);
+    return out;
+}
+
 static PyObject *iterator_is_interrupted(PyObject *o, void *none)
 {
     (void)none;
@@ -872,6 +982,7 @@ static PyObject *iterator_self(PyObject *o)
 
 static PyMethodDef iterator_methods[] = {{"_attach", iterator_attach, METH_VARARGS, NULL},
                                          {"_detach", iterator_detach, METH_NOARGS, NULL},
+                                         {"_element", iterator_element, METH_O, NULL},
                                          {"_resumed", iterator_resumed, METH_NOARGS, NULL},
                                          {"_skip", iterator_skip, METH_O, NULL},
                                          {"_locked", iterator_locked, METH_VARARGS, NULL},
@@ -980,6 +1091,8 @@ static PyObject *stream_capsule(PyObject *self, PyObject *address)
 static PyMethodDef functions[] = {{"stream_capsule", stream_capsule, METH_O, NULL},
                                   {"capsule_pointer", capsule_pointer, METH_VARARGS, NULL},
                                   {"setup", setup, METH_VARARGS, NULL},
+                                  {"raise_later", raise_later, METH_O, NULL},
+                                  {"columns", columns, METH_VARARGS, NULL},
                                   {"guarded", guarded, METH_VARARGS, NULL},
                                   {"generation", process_generation, METH_NOARGS, NULL},
                                   {NULL, NULL, 0, NULL}};

@@ -26,6 +26,13 @@ from ._dataset import INFINITE as INFINITE
 from ._dataset import UNKNOWN as UNKNOWN
 from ._dataset import Dataset as Dataset
 from ._dataset import from_text as from_text
+from ._distribute import DistributedDataset as DistributedDataset
+from ._distribute import DistributedIterator as DistributedIterator
+from ._distribute import InputContext as InputContext
+from ._distribute import ValueContext as ValueContext
+from ._distribute import distribute_dataset as distribute_dataset
+from ._distribute import distribute_datasets_from_function as distribute_datasets_from_function
+from ._distribute import distribute_values_from_function as distribute_values_from_function
 from ._errors import Aborted as Aborted
 from ._errors import AlreadyExists as AlreadyExists
 from ._errors import Cancelled as Cancelled
@@ -69,6 +76,9 @@ from ._memory import from_tensor_slices as from_tensor_slices
 from ._memory import from_tensors as from_tensors
 from ._progress import progress as progress
 from ._plugin import load_plugin as load_plugin
+from ._python import from_generator as from_generator
+from ._python import from_sequence as from_sequence
+from ._python import register as register
 from ._trace import Expr as Expr
 from ._types import DatasetSpec as DatasetSpec
 from ._types import DType as DType
@@ -91,6 +101,8 @@ from ._types import uint16 as uint16
 from ._types import uint32 as uint32
 from ._types import uint64 as uint64
 from ._values import AUTO as AUTO
+from ._write import Written as Written
+from ._write import write as write
 from ._zip import zip as zip
 
 if not _typing.TYPE_CHECKING:  # which would allow any name

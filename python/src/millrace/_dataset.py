@@ -4,22 +4,25 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _fast, _hints, _trace
 from ._errors import FailedPrecondition, TraceError, check
 from ._ffi import ffi, lib
 from ._generated import Methods
 from ._iterator import Iterator, Options, Shared
+from ._python import PythonMethods
 from ._report import Bench, Explanation, bench, explain
 from ._types import DatasetSpec, Spec, pointer_of, spec_of
 from ._values import Names
 
+_D = TypeVar("_D", bound="Dataset")
 INFINITE: int = lib.MR_INFINITE
 UNKNOWN: int = lib.MR_UNKNOWN_COUNT
 
 
-class Dataset(Methods, metaclass=_hints.Kind):
+class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
     """A pipeline: a source and the operations on its elements. It runs when it is iterated.
 
         >>> import millrace as mr
@@ -196,14 +199,14 @@ class Dataset(Methods, metaclass=_hints.Kind):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):
             return NotImplemented
-        if self is other:
+        if self is other or (self._ds is not None and self._ds == other._ds):
             return True
         mine, others = self._canonical(), other._canonical()
-        return mine is not None and mine == others
+        return mine is not None and mine == others and 'callback("' not in mine
 
     def __hash__(self) -> int:
         text = self._canonical()
-        return id(self) if text is None else hash(text)
+        return hash(self._ds) if text is None or 'callback("' in text else hash(text)
 
     def __copy__(self) -> Dataset:
         return self
@@ -267,12 +270,39 @@ class Dataset(Methods, metaclass=_hints.Kind):
 
 
 def _has_reference(text: str) -> bool:
-    return 'array("' in text
+    return 'array("' in text or 'callback("' in text
+
+
+class Sequence(Dataset):
+    """The items of a sequence: see `millrace.from_sequence`."""
+
+    __slots__ = ("_source", "_look_up")
+    _source: Dataset  # of the numbers of items
+    _look_up: Callable[[Dataset], Dataset]
+
+    @classmethod
+    def _of(cls, source: Dataset, look_up: Callable[[Dataset], Dataset]) -> Sequence:
+        out: Sequence = _fresh(cls, lib.mr_dataset_ref(look_up(source)._ds))
+        out._source, out._look_up = source, look_up
+        return out
+
+    def global_shuffle(self, seed: int | None = None, reshuffle_each_iteration: bool | None = None) -> Dataset:
+        """All items in one random order, without a buffer: their numbers are permuted.
+
+        Args:
+            seed: fixes the order; drawn at random if absent.
+            reshuffle_each_iteration: draws a new order in each epoch. Default: True.
+        """
+        return self._look_up(self._source.global_shuffle(seed, reshuffle_each_iteration))
 
 
 def new_dataset(pointer: Any) -> Dataset:
     """A Dataset of an `mr_dataset *` that the caller owns."""
-    ds: Dataset = object.__new__(Dataset)
+    return _fresh(Dataset, pointer)
+
+
+def _fresh(kind: type[_D], pointer: Any) -> _D:
+    ds: _D = object.__new__(kind)
     ds._ds = ffi.gc(pointer, lib.mr_dataset_unref)
     ds._spec = None
     ds._shared = None
@@ -333,8 +363,22 @@ def parse(text: str, names: Names | None = None, *, call: bool = False) -> Datas
     data = text.encode("utf-8", "surrogateescape")
     out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
     env = names.env() if names is not None and names.names else ffi.NULL
-    check(lib.mr_dataset_from_text(data, len(data), env, out, st), st, call=call)
+    code = lib.mr_dataset_from_text(data, len(data), env, out, st)
+    if code == lib.MR_INVALID_ARGUMENT and b"distribute" in data and _service_loads():
+        code = lib.mr_dataset_from_text(data, len(data), env, out, st)
+    check(code, st, call=call)
     return new_dataset(out[0])
+
+
+def _service_loads() -> bool:
+    """Whether the data service's library, which has the op distribute, was not loaded before, and is
+    now."""
+    from . import _service
+
+    if _service.is_loaded():
+        return False
+    _service.library()
+    return True
 
 
 def from_text(text: str) -> Dataset:
@@ -351,5 +395,8 @@ def from_text(text: str) -> Dataset:
 
 def _from_proto(data: bytes) -> Dataset:
     out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
-    check(lib.mr_dataset_from_proto(data, len(data), out, st), st)
+    code = lib.mr_dataset_from_proto(data, len(data), out, st)
+    if code == lib.MR_INVALID_ARGUMENT and b"distribute" in data and _service_loads():
+        code = lib.mr_dataset_from_proto(data, len(data), out, st)
+    check(code, st)
     return new_dataset(out[0])

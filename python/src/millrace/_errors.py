@@ -189,9 +189,13 @@ def error_of(status: Any, *, call: bool = False) -> Error:
     and column mean nothing to the user."""
     st = status[0]
     room = ffi.new("char[]", 4096)
+    # A traceback of Python has lines, which the library would show as one.
+    first, newline, traceback = text_of(st.message).partition("\nTraceback (most recent call last):\n")
+    if newline:
+        st.message[len(first.encode("utf-8", "surrogateescape"))] = b"\0"
     lib.mr_status_format(status, room, 4096)
     lines = text_of(room).split("\n")
-    message = lines[0]
+    message = lines[0] + newline + traceback
     if st.code in _kinds:  # the class says it
         message = message.replace(text_of(lib.mr_code_text(st.code)) + ": ", "", 1)
     if call:

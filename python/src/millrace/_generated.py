@@ -486,7 +486,8 @@ class Methods:
             seed: int | None = None,
             reshuffle_each_iteration: bool | None = None,
         ) -> Dataset:
-        """Emits all records of indexed files in one random order, without a buffer.
+        """Emits all records of indexed files, or all numbers of a range, in one random order, without
+        a buffer.
 
         Args:
             seed: Fixes the order; drawn at random if absent.

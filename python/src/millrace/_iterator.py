@@ -100,6 +100,11 @@ class Engine:
         check(lib.mr_iterator_rest(self.it, st), st)
 
     @property
+    def pipeline(self) -> Any:
+        """The `mr_iterator *` whose statistics and spans are shown."""
+        return self.it
+
+    @property
     def usable(self) -> bool:
         return self.it != ffi.NULL and self.generation == _fast.generation()
 
@@ -151,9 +156,9 @@ _ended = False  # no engine may be made any more
 class Ledger:
     """A file that lists the records of every element; `millrace why` reads it."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], steps: bool = False) -> None:
         out, st = ffi.new("mr_ledger **"), ffi.new("mr_status *")
-        check(lib.mr_ledger_create(os.fsencode(path), False, out, st), st)
+        check(lib.mr_ledger_create(os.fsencode(path), steps, out, st), st)
         self.pointer = out[0]
 
     def close(self) -> None:
@@ -308,7 +313,7 @@ class Iterator(_fast.Iterator):
         shared = self.dataset._shared
         assert shared is not None
         if self._ledger is not None:
-            return Engine(self.dataset, self._options, Ledger(self._ledger))
+            return self._make_engine(self._ledger)
         last = shared.done() if shared.done is not None else None
         if last is not None and last is not self:
             last._try_locked(last._give_up)
@@ -316,12 +321,15 @@ class Iterator(_fast.Iterator):
         try:
             idle = shared.idle.pop()
         except IndexError:
-            return Engine(self.dataset, self._options, None)
+            return self._make_engine(None)
         if idle.usable and idle.options.key == self._options.key and idle.epochs <= epoch:
             return idle
         if idle.usable:
             shared.idle.append(idle)
-        return Engine(self.dataset, self._options, None)
+        return self._make_engine(None)
+
+    def _make_engine(self, ledger: str | os.PathLike[str] | None) -> Engine:
+        return Engine(self.dataset, self._options, None if ledger is None else Ledger(ledger))
 
     def _give_up(self) -> None:
         """Returns the engine after the last element, for the next iterator."""
@@ -332,7 +340,7 @@ class Iterator(_fast.Iterator):
         from ._formats import arrow_maker
 
         self._engine = engine
-        self._before = stats_of(engine.it)
+        self._before = stats_of(engine.pipeline)
         spec = lib.mr_dataset_spec(engine.ds)
         n = lib.mr_spec_n_leaves(spec)
         self._attach(
@@ -359,7 +367,7 @@ class Iterator(_fast.Iterator):
         if not engine.usable or engine.ledger is not None:
             engine.close()
             return
-        self._last_stats = since(stats_of(engine.it), self._before)
+        self._last_stats = since(stats_of(engine.pipeline), self._before)
         engine.rest()
         idle = self.dataset._shared.idle if self.dataset._shared is not None else []
         old = idle[:]
@@ -435,7 +443,7 @@ class Iterator(_fast.Iterator):
     def _stats(self) -> Stats:
         if self._engine is None:
             return self._last_stats
-        return since(stats_of(self._engine.it), self._before)
+        return since(stats_of(self._engine.pipeline), self._before)
 
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Writes when each op worked and waited, on which thread, to a file for Perfetto
@@ -445,7 +453,7 @@ class Iterator(_fast.Iterator):
     def _trace(self, path: str | os.PathLike[str]) -> None:
         if self._engine is None:
             raise FailedPrecondition("the iterator has not begun, or it is closed")
-        write_trace(self._engine.it, path)
+        write_trace(self._engine.pipeline, path)
 
     def close(self) -> None:
         """Ends its threads and closes its files. A `next` that waits in another thread ends."""

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/ops/apply.h"
 #include "pipeline/ops/batch.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
@@ -292,4 +293,35 @@ MR_TEST(rows_of_another_type_are_refused)
     mr_spec_unref(spec);
     mr_block_reset(&b);
     mr_drive_bad("from_generator(x => x)", "unknown op");
+}
+
+MR_TEST(a_generator_may_have_no_positions_at_all)
+{
+    const mr_generator g = {.open = open_pass,
+                            .next = next_row,
+                            .close = close_pass,
+                            .release = release,
+                            .no_position = "it is a sensor",
+                            .label = "a sensor"};
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *ds = mr_prefetch(mr_from_generator(&g, spec), 2);
+    mr_iterator *it;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    char *text;
+    void *bytes = NULL;
+    size_t size;
+    mr_ok(mr_dataset_to_text(ds, &text, &st), &st);
+    mr_eq_str(text, "from_generator(callback(\"a sensor\")).prefetch(2)");
+    mr_free(text);
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.positions = true}, &st), &st);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_eq_i64(mr_iterator_save(it, &bytes, &size, &st), MR_FAILED_PRECONDITION);
+    mr_has_str(st.message, "it is a sensor");
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_eq_i64(*(int64_t *)b.columns[0].data, 1);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
 }

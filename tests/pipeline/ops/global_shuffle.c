@@ -294,3 +294,39 @@ MR_TEST(identities_are_those_of_the_reader)
     mr_iterator_close(it);
     mr_dataset_unref(ds);
 }
+
+MR_TEST(the_numbers_of_a_range_come_in_an_order_of_the_seed)
+{
+    char *all = sorted("range(2, 20, 3).global_shuffle(seed=1)");
+    mr_eq_str(all, "11 14 17 2 5 8");
+    free(all);
+    all = sorted("range(3, -3, -2).global_shuffle(seed=4)");
+    mr_eq_str(all, "-1 1 3");
+    free(all);
+    all = sorted("range(4).global_shuffle().repeat(2)");
+    mr_eq_str(all, "0 0 1 1 2 2 3 3");
+    free(all);
+    mr_drive("range(0).global_shuffle()", "");
+    mr_drive_alike("range(40).global_shuffle(seed=5).repeat(2)");
+    mr_drive_alike("range(40).global_shuffle(seed=5).skip(7).batch(4)");
+    mr_drive_count("range(7, 9).global_shuffle()", 2);
+    mr_drive_bad("range(5).take(2).global_shuffle()", "must directly follow");
+    mr_drive_faults("range(9).global_shuffle(seed=2).batch(2)");
+}
+
+MR_TEST(a_number_keeps_the_identity_that_it_has_in_the_range)
+{
+    mr_dataset *ds = mr_drive_build("range(10, 20).global_shuffle(seed=3)");
+    mr_iterator *it;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.identities = true}, &st), &st);
+    for (size_t n = 0; n < 10; n += b.rows) {
+        mr_ok(mr_iterator_next(it, 4, &b, &st), &st);
+        for (size_t i = 0; i < b.rows; i++)
+            mr_eq_i64((int64_t)b.ids.ids[i].ordinal, ((int64_t *)b.columns[0].data)[i] - 10);
+    }
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker processes of an iterator: _worker.py run by new interpreters.
+
+Each has a socket for headers and memory for requests and results, which no name in a file system
+refers to, so that nothing is left of it, whatever ends. A worker ends when its socket or its life
+pipe is closed, and so with this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import _worker
+from ._errors import Cancelled, InvalidArgument, Unavailable
+from ._ffi import ffi, lib
+from ._worker import Column, Failure, Memory, Task
+
+POLL = 0.05  # seconds between looks at whether the iterator was cancelled
+KEPT = 64 << 20  # bytes of shared memory that a worker keeps
+
+
+def payload_of(op: str, task: Task) -> bytes:
+    """The task as the workers read it."""
+    import cloudpickle  # type: ignore[import-untyped,unused-ignore]
+
+    try:
+        data: bytes = cloudpickle.dumps(task._asdict(), protocol=5)
+    except Exception as e:
+        raise InvalidArgument(
+            f"{op}: the function cannot be sent to worker processes ({type(e).__name__}: {e}); make what it uses "
+            "within the function, or run it in threads: parallel='thread'"
+        ) from e
+    # A namedtuple is pickled by the name of its class, which the workers do not have.
+    return data
+
+
+class Worker:
+    def __init__(self, task: int) -> None:
+        """task: a descriptor of the memory with the task."""
+        self.ready = False
+        self.busy = False
+        ours, theirs = socket.socketpair()
+        life, self.life = os.pipe()
+        self.socket = ours
+        self.requests = Memory(os.memfd_create("millrace-requests"))
+        self.results = Memory(os.memfd_create("millrace-results"))
+        again = os.open(f"/proc/self/fd/{task}", os.O_RDONLY)  # with a separate offset
+        fds = [theirs.fileno(), life, self.requests.fd, self.results.fd, again]
+        python = sys.executable or "python3"
+        try:
+            self.process = subprocess.Popen(
+                [python, "-P", _worker.__file__, *map(str, fds)],
+                pass_fds=fds,
+                stdin=subprocess.DEVNULL,
+            )
+        except OSError as e:
+            self._close_files()
+            raise Unavailable(f"cannot start a worker process ({python}): {e}") from e
+        finally:
+            theirs.close()
+            os.close(life)
+            os.close(again)
+
+    def _close_files(self) -> None:
+        self.socket.close()
+        for fd in (self.life, self.requests.fd, self.results.fd):
+            os.close(fd)
+
+    def receive(self, cancel: Any, name: str) -> bytes:
+        """The next header that it sends."""
+        while True:
+            found = lib.mrpy_wait(self.socket.fileno(), cancel)
+            if found == 0:
+                break
+            raise Cancelled("the iterator was cancelled")
+        header = _worker.receive(self.socket)
+        if header is None:
+            raise Unavailable(self.death(name))
+        if header[:1] == b"!":
+            raise InvalidArgument(
+                "a worker process could not load the function:\n" + header[1:].decode("utf-8", "replace")[-600:]
+            )
+        return header
+
+    def death(self, name: str) -> str:
+        """Why it is gone."""
+        try:
+            code = self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        if code < 0:
+            try:
+                how = f"was killed by {signal.Signals(-code).name}"
+            except ValueError:
+                how = f"was killed by signal {-code}"
+        else:
+            how = f"ended with status {code}"
+        hint = "; the kernel does that when memory runs out" if code == -signal.SIGKILL else ""
+        return f"worker process {self.process.pid} of {name} {how} while it ran the function{hint}; the next iterator starts another one"
+
+    def close(self) -> None:
+        if self.busy or not self.ready:
+            self.process.kill()
+        self._close_files()
+
+    def wait(self) -> None:
+        try:
+            self.process.wait(1)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Pool:
+    """The workers of one function and one iterator; they are started as calls need them."""
+
+    def __init__(self, payload: bytes, most: int, function: Callable[..., Any]) -> None:
+        self.most = most
+        self.name = getattr(function, "__qualname__", type(function).__qualname__)
+        self.pid = os.getpid()
+        self.condition = threading.Condition()
+        self.workers: list[Worker] = []
+        self.starting = 0
+        self.idle: list[Worker] = []
+        self.task = os.memfd_create("millrace-task")
+        with open(self.task, "wb", closefd=False) as f:
+            code = getattr(function, "__code__", None)
+            pickle.dump((sys.path, getattr(code, "co_filename", None), payload), f)
+
+    @contextlib.contextmanager
+    def run(
+        self, columns: list[Column], n: int, keys: list[int], cancel: Any
+    ) -> Iterator[tuple[list[Column], list[Failure]]]:
+        """The results of a worker; the memory that they came through is free after the block."""
+        worker = self._take(cancel)
+        try:
+            worker.busy = True
+            if not worker.ready:
+                worker.receive(cancel, self.name)
+                worker.ready = True
+            worker.requests.shrink(KEPT)
+            header = worker.requests.put((columns, n, keys))
+            try:
+                _worker.send(worker.socket, header)
+            except ConnectionError:
+                raise Unavailable(worker.death(self.name)) from None
+            results = worker.results.get(worker.receive(cancel, self.name))
+            worker.busy = False
+        except BaseException:
+            self._drop(worker)
+            raise
+        with self.condition:
+            self.idle.append(worker)
+            self.condition.notify()
+        yield results
+
+    def _take(self, cancel: Any) -> Worker:
+        with self.condition:
+            while not self.idle and len(self.workers) + self.starting >= self.most:
+                self.condition.wait(POLL)
+                if cancel != ffi.NULL and lib.mr_cancel_is_cancelled(cancel):
+                    raise Cancelled("the iterator was cancelled")
+            if self.idle:
+                return self.idle.pop()
+            self.starting += 1
+        try:
+            worker = Worker(self.task)
+        except BaseException:
+            with self.condition:
+                self.starting -= 1
+            raise
+        with self.condition:
+            self.starting -= 1
+            self.workers.append(worker)
+        return worker
+
+    def _drop(self, worker: Worker) -> None:
+        """Of a worker that died, or runs for a cancelled iterator."""
+        with self.condition:
+            self.workers.remove(worker)
+            self.condition.notify()
+        worker.busy = True
+        worker.close()
+        worker.wait()
+
+    def close(self) -> None:
+        """Ends the workers; nothing runs any more."""
+        if os.getpid() != self.pid:
+            return  # a fork: they are the parent's
+        with self.condition:
+            workers, self.workers, self.idle = self.workers, [], []
+        for worker in workers:
+            worker.close()
+        for worker in workers:
+            worker.wait()
+        os.close(self.task)
+

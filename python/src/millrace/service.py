@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data service in this process: a dispatcher, and workers that run pipelines for clients.
+
+    from millrace.service import Dispatcher, Worker
+
+    with Dispatcher() as dispatcher, Worker(dispatcher.address):
+        for batch in ds.distribute(dispatcher.address):
+            ...
+
+`millrace dispatcher` and `millrace worker` are the same as programs.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any, TypeVar, Union
+
+from . import _fast, _iterator, _service
+from ._errors import Error, FailedPrecondition, check, text_of
+
+_Path = Union[str, "os.PathLike[str]"]
+_S = TypeVar("_S", bound="_Server")
+
+ffi, lib = _service.library()
+
+
+def _text(x: Any) -> Any:
+    """A `char *`, or NULL for None."""
+    return ffi.NULL if x is None else ffi.new("char[]", os.fsencode(x))
+
+
+def _address(name: str, x: Any) -> None:
+    if not isinstance(x, str):
+        raise TypeError(f'{name} is an address, as in "127.0.0.1:5050", not {x!r:.80}')
+
+
+class _Server:
+    """What a dispatcher and a worker share. They serve in a thread of the library."""
+
+    _kind: str
+    _pointer: Any = None  # None: closed
+    _generation = -1
+
+    def _start(self, out: Any) -> None:
+        """Serves, once out[0] is open."""
+        self._pointer, self._generation = out[0], _fast.generation()
+        st = ffi.new("mr_status *")
+        code = self._call("start", st)
+        if code < 0:
+            self._free()
+        check(code, st)
+        _servers.add(self)
+
+    def _call(self, name: str, *more: Any) -> Any:
+        return getattr(lib, f"mr_service_{self._kind}_{name}")(self._pointer, *more)
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, where others connect."""
+        if self._pointer is None:
+            raise FailedPrecondition(f"the {self._kind} is closed")
+        return text_of(self._call("address"))
+
+    def close(self) -> None:
+        """Stops serving: waits until its state is kept and its connections are closed, at most a few
+        seconds. Further calls do nothing.
+
+        Raises the error that had ended it before, if one had."""
+        if self._generation != _fast.generation():
+            self._pointer = None  # of the parent of this process, whose threads are not here
+        if self._pointer is None:
+            return
+        with _closing:
+            if self._pointer is None:
+                return
+            st = ffi.new("mr_status *")
+            self._call("stop")
+            code = self._call("wait", st)
+            self._free()
+        check(code, st)
+
+    def _free(self) -> None:
+        self._call("close")
+        self._pointer = None
+
+    def __enter__(self: _S) -> _S:
+        return self
+
+    def __exit__(self, kind: object, *exception: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._close_quietly()
+
+    def _close_quietly(self) -> None:
+        try:
+            self.close()
+        except Error as e:
+            logging.getLogger("millrace").error("the %s failed: %s", self._kind, e)
+
+    def __del__(self) -> None:
+        if self._pointer is not None:
+            self._close_quietly()
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"a {self._kind} serves in its process and cannot be pickled; pass on its address")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._pointer is None else self.address
+        return f"<millrace.service.{type(self).__name__} {state}>"
+
+
+class Dispatcher(_Server):
+    """Assigns the streams of datasets to workers, and keeps the account of what was read.
+
+        >>> from millrace.service import Dispatcher
+        >>> with Dispatcher() as dispatcher:
+        ...     dispatcher.address.split(":")[0]
+        '127.0.0.1'
+
+    Args:
+        listen: HOST:PORT for clients and workers; port 0: a free one.
+        state: the folder of the account, from which it continues after a restart; None: in memory.
+        status: HOST:PORT of the status page (HTTP); port 0: a free one; None: no page.
+        token_file: a file with the token that clients and workers must present; None: the file that
+            the environment's MILLRACE_TOKEN_FILE names, else no token: then it serves processes of
+            the same user on this machine.
+
+    Raises InvalidArgument for a bad option, AlreadyExists if the address is in use, FailedPrecondition
+    if another dispatcher uses the folder, DataLoss if the account is damaged.
+    """
+
+    _kind = "dispatcher"
+
+    def __init__(
+        self,
+        listen: str = "127.0.0.1:0",
+        *,
+        state: _Path | None = None,
+        status: str | None = None,
+        token_file: _Path | None = None,
+    ) -> None:
+        _address("listen", listen)
+        if status is not None:
+            _address("status", status)
+        opts = ffi.new("mr_service_dispatcher_opts *")
+        kept = [_text(x) for x in (listen, state, status, token_file)]
+        opts.listen, opts.state, opts.status, opts.token_file = kept
+        out, st = ffi.new("mr_service_dispatcher **"), ffi.new("mr_status *")
+        check(lib.mr_service_dispatcher_open(out, opts, st), st)
+        self._start(out)
+
+    @property
+    def status_address(self) -> str | None:
+        """HOST:PORT of the status page; None: there is no page."""
+        if self._pointer is None:
+            raise FailedPrecondition("the dispatcher is closed")
+        page = self._call("status_address")
+        return None if page == ffi.NULL else text_of(page)
+
+
+class Worker(_Server):
+    """Runs streams of datasets for the clients of a dispatcher.
+
+    Args:
+        dispatcher: HOST:PORT; it may start later. Or a `Dispatcher`.
+        listen: HOST:PORT for clients; port 0: a free one. Addresses that other machines can reach
+            need root.
+        root: a folder, or several. All pipelines of this process, not only the worker's, then open
+            files only below them, until the worker is closed. None: anywhere.
+        threads: how many run pipelines, besides one for each stream; None: the number of processors.
+        token_file: a file with the service's token; None: the file that the environment's
+            MILLRACE_TOKEN_FILE names, else no token.
+        any_user: without a token: serve every user and machine that can connect, with the rights of
+            this process.
+
+    Raises InvalidArgument for a bad option, AlreadyExists if the address is in use, FailedPrecondition
+    if other machines can connect and there is no root, or if another worker of this process has
+    another root.
+    """
+
+    _kind = "worker"
+    _executor: Any = None
+    _roots: tuple[bytes, ...] = ()
+
+    def __init__(
+        self,
+        dispatcher: str | Dispatcher,
+        listen: str = "127.0.0.1:0",
+        *,
+        root: _Path | Sequence[_Path] | None = None,
+        threads: int | None = None,
+        token_file: _Path | None = None,
+        any_user: bool = False,
+    ) -> None:
+        address = dispatcher.address if isinstance(dispatcher, Dispatcher) else dispatcher
+        _address("dispatcher", address)
+        _address("listen", listen)
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
+            raise TypeError(f"threads is a number, or None for one a processor, not {threads!r:.80}")
+        folders = [] if root is None else [root] if isinstance(root, (str, os.PathLike)) else list(root)
+        out, st = ffi.new("mr_service_worker **"), ffi.new("mr_status *")
+        opts = ffi.new("mr_service_worker_opts *")
+        kept = [_text(x) for x in (address, listen, token_file)]
+        opts.dispatcher, opts.listen, opts.token_file = kept
+        opts.any_user = bool(any_user)
+        self._restrict(tuple(os.path.realpath(os.fsencode(f)) for f in folders))
+        try:
+            if threads is not None:
+                made = ffi.new("mr_executor **")
+                check(lib.mr_executor_new(threads, made, st), st)
+                opts.executor = self._executor = made[0]
+            check(lib.mr_service_worker_open(out, opts, st), st)
+            self._start(out)
+        except BaseException:
+            self._release()
+            raise
+
+    def _restrict(self, roots: tuple[bytes, ...]) -> None:
+        global _users, _restricted
+        if not roots:
+            return
+        if _users and _restricted != roots:
+            raise FailedPrecondition(
+                "another worker of this process has another root, and all of a process have one; "
+                "start the other worker as a program: millrace worker --root"
+            )
+        if not _users:
+            st = ffi.new("mr_status *")
+            names = [ffi.new("char[]", r) for r in roots]
+            check(lib.mr_service_restrict_files(ffi.new("char *[]", names), len(names), st), st)
+        _users, _restricted, self._roots = _users + 1, roots, roots
+
+    def _free(self) -> None:
+        super()._free()
+        self._release()
+
+    def _release(self) -> None:
+        """What it has besides the server."""
+        global _users
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            lib.mr_executor_free(executor)
+        roots, self._roots = self._roots, ()
+        if roots:
+            _users -= 1
+            if not _users:
+                st = ffi.new("mr_status *")
+                check(lib.mr_service_restrict_files(ffi.NULL, 0, st), st)
+
+
+_closing = threading.RLock()
+_users = 0  # workers with a root
+_restricted: tuple[bytes, ...] = ()
+_servers: weakref.WeakSet[_Server] = weakref.WeakSet()
+
+
+def _at_exit() -> None:
+    """No thread may be left when the interpreter ends: first clients, then workers."""
+    _iterator.at_exit()
+    for kind in (Worker, Dispatcher):
+        for server in [s for s in _servers if isinstance(s, kind)]:
+            server._close_quietly()
+
+
+atexit.register(_at_exit)

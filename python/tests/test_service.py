@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+# tier: plain=quick asan=full
+"""The data service in this process and as programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import kit
+
+import millrace as mr
+
+from millrace.service import Dispatcher, Worker
+
+
+def numbers(ds: mr.Dataset) -> list[int]:
+    return sorted(int(x) for batch in ds for x in batch)
+
+
+@contextlib.contextmanager
+def program(*arguments: str) -> Iterator[str]:
+    """`millrace dispatcher` or `millrace worker`: the address at which it serves."""
+    with subprocess.Popen([kit.MILLRACE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as p:
+        try:
+            assert p.stdout is not None
+            word, address = p.stdout.readline().split()
+            assert word == "ready"
+            yield address
+        finally:
+            p.terminate()
+            p.wait(60)
+
+
+class InProcess(unittest.TestCase):
+    def test_a_dataset_is_read_through_workers(self) -> None:
+        with Dispatcher() as d, Worker(d.address), Worker(d):
+            self.assertRegex(d.address, r"^127\.0\.0\.1:\d+$")
+            self.assertEqual(numbers(mr.range(1000).batch(16).distribute(d.address)), list(range(1000)))
+
+    def test_it_is_in_the_text_and_in_copies(self) -> None:
+        ds = mr.range(6).batch(2).distribute("local", streams=2)
+        self.assertEqual(str(ds), 'range(6).batch(2).distribute("local", streams=2)')
+        self.assertEqual(numbers(ds), list(range(6)))
+        code = (
+            "import pickle, sys, millrace as mr\n"
+            "assert 'millrace._service_ffi' not in sys.modules\n"
+            "for ds in (pickle.loads(bytes.fromhex(sys.argv[1])), mr.from_text(sys.argv[2])):\n"
+            "    print(sorted(int(x) for b in ds for x in b))\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, pickle.dumps(ds).hex(), str(ds)], capture_output=True, text=True, check=False
+        )
+        self.assertEqual(done.stdout.splitlines(), ["[0, 1, 2, 3, 4, 5]"] * 2, done.stderr)
+
+    def test_order_and_positions(self) -> None:
+        with Dispatcher() as d, Worker(d.address):
+            ds = mr.range(40).batch(4).distribute(d.address, streams=2)
+            whole = [b.tolist() for b in ds]
+            again = mr.range(40).batch(4).distribute(d.address, streams=2)
+            it = iter(again)
+            for _ in range(3):
+                next(it)
+            state = it.state_dict()
+            it.close()
+            other = iter(mr.range(40).batch(4).distribute(d.address, streams=2))
+            other.load_state_dict(state)
+            self.assertEqual([b.tolist() for b in other], whole[3:])
+
+    def test_the_account_lasts(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            state = os.path.join(folder, "account")
+            with Dispatcher(state=state) as d, Worker(d.address):
+                it = iter(mr.range(100).batch(5).distribute(d.address, job_name="job", streams=2))
+                before = [b.tolist() for b in (next(it), next(it))]
+                it.close()
+                address = d.address
+            self.assertTrue(os.listdir(state))
+            with Dispatcher(address, state=state) as d, Worker(d.address):
+                rest = mr.range(100).batch(5).distribute(d.address, job_name="job", streams=2, resume=True)
+                got = [int(x) for b in before for x in b] + numbers(rest)
+            self.assertEqual(sorted(got), list(range(100)))
+
+    def test_status_page(self) -> None:
+        with Dispatcher(status="127.0.0.1:0") as d:
+            with urllib.request.urlopen(f"http://{d.status_address}/healthz", timeout=30) as page:
+                self.assertEqual(page.status, 200)
+        with Dispatcher() as d:
+            self.assertIsNone(d.status_address)
+
+    def test_a_worker_waits_for_its_dispatcher(self) -> None:
+        with Dispatcher() as d:
+            address = d.address
+        with Worker(address), Dispatcher(address) as d:
+            self.assertEqual(numbers(mr.range(10).batch(2).distribute(d.address)), list(range(10)))
+
+    def test_root_restricts_files(self) -> None:
+        with tempfile.TemporaryDirectory() as inside, tempfile.TemporaryDirectory() as outside:
+            for folder in (inside, outside):
+                with open(os.path.join(folder, "a.txt"), "w") as f:
+                    f.write("line\n")
+            lines = mr.text_line(os.path.join(outside, "a.txt"))
+            with Dispatcher() as d, Worker(d.address, root=inside, threads=1):
+                with self.assertRaisesRegex(mr.PermissionDenied, "a.txt"):
+                    list(lines.distribute(d.address))
+                self.assertEqual(list(mr.text_line(os.path.join(inside, "a.txt")).distribute(d.address)), [b"line"])
+                with self.assertRaisesRegex(mr.FailedPrecondition, "another root"):
+                    Worker(d.address, root=outside)
+                Worker(d.address, root=[inside]).close()
+            self.assertEqual(list(lines), [b"line"])
+
+    def test_tokens(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            names = [os.path.join(folder, n) for n in ("a", "b")]
+            for name in names:
+                with open(os.open(name, os.O_CREAT | os.O_WRONLY, 0o600), "w") as f:
+                    f.write(name[-1] * 40 + "\n")
+            with Dispatcher(token_file=names[0]) as d:
+                w = Worker(d.address, token_file=names[1])
+                with self.assertRaises((mr.PermissionDenied, mr.FailedPrecondition)):
+                    for _ in range(600):  # until it was refused, it may be closed without an error
+                        threading.Event().wait(0.1)
+                        w.close()
+                        w = Worker(d.address, token_file=names[1])
+                with self.assertRaises(mr.PermissionDenied):
+                    list(mr.range(3).distribute(d.address))
+
+    def test_bad_options_say_what_to_do(self) -> None:
+        wrong: Any = Worker
+        with Dispatcher() as d:
+            for kind, message, call in (
+                (mr.InvalidArgument, "nowhere", lambda: Dispatcher("nowhere")),
+                (mr.AlreadyExists, d.address, lambda: Dispatcher(d.address)),
+                (TypeError, "listen is an address", lambda: Dispatcher(5050)),  # type: ignore[arg-type]
+                (TypeError, "dispatcher is an address", lambda: wrong(None)),
+                (TypeError, "threads is a number", lambda: wrong(d.address, threads="2")),
+                (mr.InvalidArgument, "token_file", lambda: Dispatcher(token_file="/no/such/file")),
+                (mr.InvalidArgument, "no/such", lambda: wrong(d.address, root="/no/such/folder")),
+                (mr.FailedPrecondition, "restrict", lambda: wrong(d.address, "0.0.0.0:0")),
+            ):
+                with self.subTest(message=message), self.assertRaisesRegex(kind, message):
+                    call()
+        for server in (d,):
+            with self.assertRaisesRegex(mr.FailedPrecondition, "closed"):
+                server.address
+            server.close()
+            self.assertIn("closed", repr(server))
+        with self.assertRaisesRegex(TypeError, "pickled"):
+                pickle.dumps(d)
+
+
+class Programs(unittest.TestCase):
+    def test_programs_serve_python_and_python_serves_programs(self) -> None:
+        show = [kit.MILLRACE, "show"]
+        with program("dispatcher", "--listen", "127.0.0.1:0") as address:
+            with program("worker", "--dispatcher", address):
+                self.assertEqual(numbers(mr.range(100).batch(8).distribute(address)), list(range(100)))
+            with Worker(address):
+                self.assertEqual(numbers(mr.range(100).batch(8).distribute(address)), list(range(100)))
+        with Dispatcher() as d, program("worker", "--dispatcher", d.address):
+            self.assertEqual(numbers(mr.range(100).batch(8).distribute(d.address)), list(range(100)))
+            text = f'range(100).distribute("{d.address}")'
+            out = subprocess.run([*show, text], check=True, capture_output=True, text=True).stdout
+            self.assertEqual(sorted(map(int, out.split())), list(range(100)))
+
+
+class Ends(unittest.TestCase):
+    def test_nothing_is_left_after_close(self) -> None:
+        def once() -> None:
+            with Dispatcher() as d, Worker(d.address, threads=2), Worker(d.address):
+                it = iter(mr.range(1000).batch(2).distribute(d.address))
+                next(it)
+                it.close()
+
+        once()
+        threads, descriptors, shared = kit.threads(), kit.descriptors(), sorted(os.listdir("/dev/shm"))
+        for _ in range(3):
+            once()
+        self.assertEqual(kit.wait_for_threads(threads), threads)
+        self.assertEqual(kit.descriptors(), descriptors)
+        self.assertEqual([f for f in os.listdir("/dev/shm") if f not in shared and str(os.getpid()) in f], [])
+
+    def test_dropped_servers_end(self) -> None:
+        threads = kit.threads()
+        d = Dispatcher()
+        w = Worker(d.address)
+        self.assertGreater(kit.threads(), threads)
+        del w, d
+        self.assertEqual(kit.wait_for_threads(threads), threads)
+
+    def test_an_interpreter_ends_with_servers_and_clients(self) -> None:
+        code = (
+            "import millrace as mr\nfrom millrace.service import Dispatcher, Worker\n"
+            "d = Dispatcher(); w = Worker(d.address)\n"
+            "it = iter(mr.range(10**6).batch(2).distribute(d.address)); next(it)\nprint('read')"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual((done.returncode, done.stdout), (0, "read\n"), done.stderr)
+
+    def test_a_child_leaves_the_servers_alone(self) -> None:
+        with Dispatcher() as d, Worker(d.address) as w:
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(60)
+                w.close()
+                d.close()
+                os._exit(7)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
+            self.assertEqual(numbers(mr.range(10).batch(2).distribute(d.address)), list(range(10)))
+
+    def test_ctrl_c_ends_a_client(self) -> None:
+        code = """
+import os, signal, threading, time
+import millrace as mr
+from millrace.service import Dispatcher
+began = []
+def press():
+    time.sleep(0.5)
+    began.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+with Dispatcher() as d:
+    it = iter(mr.range(10).distribute(d.address))  # there is no worker
+    threading.Thread(target=press).start()
+    try:
+        next(it)
+    except KeyboardInterrupt:
+        print("interrupted", time.monotonic() - began[0] < 5)
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.stdout, "interrupted True\n", done.stderr)
+
+    def test_the_library_is_loaded_when_it_is_needed(self) -> None:
+        code = (
+            "import sys, millrace as mr\nlist(mr.range(3).batch(2))\n"
+            "print([m for m in sys.modules if 'service' in m], 'libmillrace-t' in open('/proc/self/maps').read())"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, "[] False\n")
+
+
+if __name__ == "__main__":
+    kit.main()

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+# tier: plain=quick asan=full
+"""from_generator and from_sequence: values, positions, errors."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import json
+import threading
+import unittest
+import weakref
+from typing import Any
+
+import kit
+import numpy as np
+
+import millrace as mr
+
+PROCESS = ["process"] if importlib.util.find_spec("cloudpickle") else []
+
+
+class Counter:
+    """An iterator with a state."""
+
+    def __init__(self, n: int) -> None:
+        self.at, self.n = 0, n
+        self.rng = np.random.Generator(np.random.PCG64(1))
+
+    def __iter__(self) -> Counter:
+        return self
+
+    def __next__(self) -> Any:
+        if self.at == self.n:
+            raise StopIteration
+        self.at += 1
+        if self.at % 10 == 7:
+            raise OSError(f"lost {self.at}")
+        return self.at, self.rng.integers(100), [f"{self.at}"]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {
+            "at": self.at, "rng": self.rng.bit_generator.state, "more": (b"\xff", np.arange(3), np.int8(4), {1: None})
+        }  # fmt: skip
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.at = state["at"]
+        self.rng.bit_generator.state = state["rng"]
+        assert state["more"][0] == b"\xff" and state["more"][1].tolist() == [0, 1, 2] and state["more"][3] == {1: None}
+
+
+def events(it: Any) -> list[Any]:
+    out: list[Any] = []
+    while True:
+        try:
+            x = next(it)
+            out.append((int(x[0]), int(x[1]), x[2].tolist()))
+        except StopIteration:
+            return out
+        except mr.InvalidArgument as e:
+            out.append((e.element, str(e).split("\n")[0].rsplit(": ", 1)[-1]))
+
+
+class Generators(unittest.TestCase):
+    def test_values_types_and_epochs(self) -> None:
+        made: list[int] = []
+
+        def make() -> Any:
+            made.append(1)
+            for i in range(5):
+                yield {"x": np.full((2,), i, np.int16), "s": f"{i}", "f": i / 2}
+
+        ds = mr.from_generator(make)
+        self.assertEqual(
+            ds.element_spec,
+            {"x": mr.TensorSpec((2,), mr.int16), "s": mr.TensorSpec((), mr.bytes), "f": mr.TensorSpec((), mr.float32)},
+        )
+        self.assertEqual(ds.cardinality(), mr.UNKNOWN)
+        for _ in range(2):
+            self.assertEqual([(x["x"].tolist(), x["s"], x["f"]) for x in ds],
+                             [([i, i], str(i).encode(), i / 2) for i in range(5)])  # fmt: skip
+        self.assertEqual(len(made), 3)
+        (batch,) = ds.map(lambda x: x["x"]).batch(5)
+        self.assertEqual(batch.shape, (5, 2))
+
+    def test_output(self) -> None:
+        ds = mr.from_generator(lambda: (list(range(n)) for n in range(3)), output=mr.int32[...])
+        self.assertEqual([x.tolist() for x in ds], [[], [0], [0, 1]])
+        self.assertEqual(list(mr.from_generator(lambda: [], output=mr.int64)), [])
+        with self.assertRaisesRegex(mr.InvalidArgument, "output="):
+            mr.from_generator(lambda: [])
+        with self.assertRaises(TypeError):
+            mr.from_generator([1, 2])  # type: ignore[arg-type]
+        ds = mr.from_generator(lambda: [1, "a", 2.5, 3], output=mr.int64)
+        it = iter(ds)
+        self.assertEqual(next(it), 1)
+        for _ in range(2):
+            with self.assertRaises(mr.InvalidArgument):
+                next(it)
+        self.assertEqual(next(it), 3)
+
+    def test_an_exception_is_an_error_in_its_place(self) -> None:
+        def make() -> Any:
+            yield 1
+            yield 2
+            raise KeyError("gone")
+
+        it = iter(mr.from_generator(make))
+        self.assertEqual([next(it), next(it)], [1, 2])
+        with self.assertRaises(mr.InvalidArgument) as e:
+            next(it)
+        self.assertIn("KeyError: 'gone'", str(e.exception))
+        self.assertIn("in make", str(e.exception))
+        self.assertEqual(e.exception.element, 2)
+        with self.assertRaises(StopIteration):
+            next(it)
+
+    def test_positions_are_exact_with_states(self) -> None:
+        for build in (lambda: mr.from_generator(lambda: Counter(40)),
+                      lambda: mr.from_generator(lambda: Counter(40)).prefetch(5),
+                      lambda: mr.from_generator(lambda: Counter(40)).shuffle(7, seed=2)):  # fmt: skip
+            whole = events(iter(build()))
+            self.assertEqual(len(whole), 40)
+            for at in (0, 1, 6, 7, 20, 39, 40):
+                it = iter(build())
+                for _ in range(at):
+                    try:
+                        next(it)
+                    except mr.InvalidArgument:
+                        pass
+                state = json.loads(json.dumps(it.state_dict()))
+                again = iter(build())
+                again.load_state_dict(state)
+                self.assertEqual(events(again), whole[at:] if at < 40 else [], at)
+
+    def test_without_states_saving_is_an_error(self) -> None:
+        it = iter(mr.from_generator(lambda: (i for i in range(5))).prefetch(2))
+        self.assertEqual(next(it), 0)
+        with self.assertRaisesRegex(mr.FailedPrecondition, "state_dict"):
+            it.state_dict()
+        self.assertEqual(list(it), [1, 2, 3, 4])
+
+    def test_a_state_that_cannot_be_kept(self) -> None:
+        class Bad(Counter):
+            def state_dict(self) -> dict[str, Any]:
+                return {"x": object()}
+
+        it = iter(mr.from_generator(lambda: Bad(3)))
+        next(it)
+        with self.assertRaisesRegex(mr.InvalidArgument, "object"):
+            it.state_dict()
+        self.assertEqual(next(it)[0], 2)
+
+    def test_generators_are_closed_and_forgotten(self) -> None:
+        closed: list[int] = []
+
+        def make() -> Any:
+            try:
+                for i in range(100):
+                    yield i
+            finally:
+                closed.append(1)
+
+        threads = kit.threads()
+        ds = mr.from_generator(make)
+        for n in range(5):
+            it = iter(ds)
+            for _ in range(n):
+                next(it)
+            del it
+        self.assertEqual(len(closed), 1 + 4)  # one that was never begun has nothing to close
+        self.assertLessEqual(kit.wait_for_threads(threads), threads)
+        kept = weakref.ref(make)
+        del ds, make
+        gc.collect()
+        self.assertIsNone(kept())
+
+    def test_printing(self) -> None:
+        def numbers() -> Any:
+            yield 1
+
+        ds = mr.from_generator(numbers)
+        self.assertIn("numbers", str(ds))
+        self.assertEqual(ds, ds)
+        self.assertNotEqual(ds, mr.from_generator(numbers))
+        with self.assertRaises(mr.FailedPrecondition):
+            ds.to_proto()
+
+
+class Items:
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, i: int) -> Any:
+        if not isinstance(i, int):
+            raise TypeError(type(i))
+        if i % 50 == 13:
+            raise OSError(f"lost {i}")
+        return np.full(3, i), f"{i}"
+
+
+class Several(Items):
+    asked: list[int] = []
+
+    def __getitems__(self, numbers: list[int]) -> Any:
+        Several.asked.append(len(numbers))
+        return [self[i] for i in numbers]
+
+
+class Sequences(unittest.TestCase):
+    def check(self, ds: Any, order: Any) -> None:
+        it = iter(ds)
+        for i in order:
+            if i % 50 == 13:
+                with self.assertRaisesRegex(mr.InvalidArgument, f"lost {i}"):
+                    next(it)
+                continue
+            row, text = next(it)
+            self.assertEqual((row.tolist(), text), ([i] * 3, str(i).encode()))
+        with self.assertRaises(StopIteration):
+            next(it)
+
+    def test_items_in_order(self) -> None:
+        for parallel in ["inline", "thread", *PROCESS]:
+            for items in (Items(200), Several(200)):
+                workers: Any = mr.AUTO if parallel == "inline" else 2
+                ds = mr.from_sequence(items, parallel, workers)
+                self.assertEqual(len(ds), 200)
+                with self.subTest(parallel=parallel, items=type(items)):
+                    self.check(ds, range(200))
+        self.assertTrue(any(n > 1 for n in Several.asked))
+
+    def test_a_global_shuffle_permutes_numbers(self) -> None:
+        plain = mr.from_sequence(np.arange(500) * 2)
+        ds = plain.global_shuffle(seed=5)
+        first, second = list(ds), list(ds)
+        self.assertEqual(sorted(first), list(range(0, 1000, 2)))
+        self.assertEqual(sorted(second), sorted(first))
+        self.assertNotEqual(first, second)
+        self.assertNotEqual(first, sorted(first))
+        self.assertEqual(list(plain.global_shuffle(seed=5)), first)
+        self.assertEqual(list(plain), sorted(first))
+        it = iter(plain.global_shuffle(seed=5))
+        for i in range(77):
+            self.assertEqual(next(it), first[i])
+        again = iter(plain.global_shuffle(seed=5))
+        again.load_state_dict(it.state_dict())
+        self.assertEqual(list(again), first[77:])
+        fixed = plain.global_shuffle(5, reshuffle_each_iteration=False)
+        self.assertEqual(list(fixed), list(fixed))
+
+    def test_positions_are_numbers(self) -> None:
+        asked: list[int] = []
+
+        class Watched(Items):
+            def __getitem__(self, i: int) -> Any:
+                asked.append(i)
+                return i
+
+        ds = mr.from_sequence(Watched(1000), "inline")
+        it = iter(ds.skip(0))
+        for _ in range(600):
+            next(it)
+        state = it.state_dict()
+        asked.clear()
+        again = iter(ds.skip(0))
+        again.load_state_dict(state)
+        self.assertEqual(next(again), 600)
+        self.assertGreaterEqual(min(asked), 600)
+
+    def test_what_is_no_sequence(self) -> None:
+        with self.assertRaises(TypeError):
+            mr.from_sequence(iter([1]))
+        with self.assertRaisesRegex(mr.InvalidArgument, "output"):
+            mr.from_sequence([])
+        self.assertEqual(list(mr.from_sequence([], output=mr.int64)), [])
+        self.assertEqual(list(mr.from_sequence(["a", "b"])), [b"a", b"b"])
+        self.assertEqual(list(mr.from_sequence([1, 2, 3])[1:].map(lambda x: x * 2)), [4, 6])
+
+    def test_lookups_run_at_once(self) -> None:
+        both = threading.Barrier(2)
+
+        class Slow(Items):
+            def __getitem__(self, i: int) -> Any:
+                if i < 2:  # each is alone in its block, as the first ones are
+                    both.wait(60)
+                return i
+
+        self.assertEqual(list(mr.from_sequence(Slow(6), num_workers=2, output=mr.int64)), list(range(6)))
+
+
+if __name__ == "__main__":
+    kit.main()
