@@ -117,6 +117,7 @@ double mr_iterator_trace_begin(const mr_iterator *it);
 typedef enum mr_shard_policy { MR_SHARD_AUTO, MR_SHARD_FILE, MR_SHARD_DATA, MR_SHARD_OFF, MR_SHARD_HINT, MR_SHARD_RANGE, ... } mr_shard_policy;
 mr_code mr_shard_policy_parse(const char *name, mr_shard_policy *out, mr_status *st);
 const char *mr_shard_policy_name(mr_shard_policy policy);
+typedef struct mr_auto_shard_opts { int64_t num_workers, index, num_replicas; mr_shard_policy policy; ...; } mr_auto_shard_opts;
 typedef struct mr_cluster { ...; } mr_cluster;
 mr_code mr_cluster_from_tf_config(mr_cluster *c, const char *json, size_t size, mr_status *st);
 mr_code mr_cluster_from_launcher(mr_cluster *c, mr_status *st);
@@ -180,18 +181,15 @@ mr_code mr_write_elements_check(const mr_dataset *ds, mr_shard_format format, mr
 mr_code mr_write_elements(mr_dataset *ds, mr_shard_writer *w, const mr_iterator_opts *opts, mr_status *st);
 char *mr_glob_quote(const char *path);
 
+/* ---- sharding ---- */
+mr_code mr_shard_policy_of(mr_dataset *ds, mr_shard_policy *out, mr_status *st);
+mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_dataset **out, mr_shard_policy *chosen, mr_explanation *e, mr_status *st);
+
 /* ---- Arrow ---- */
 struct ArrowArrayStream { void (*release)(struct ArrowArrayStream *); ...; };
 struct ArrowArray { void (*release)(struct ArrowArray *); ...; };
 struct ArrowSchema { void (*release)(struct ArrowSchema *); ...; };
 mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream);
-
-/* ---- sharding ---- */
-typedef struct mr_auto_shard_opts { int64_t num_workers, index, num_replicas; mr_shard_policy policy; ...; } mr_auto_shard_opts;
-typedef struct mr_explanation { ...; } mr_explanation;
-void mr_explanation_reset(mr_explanation *e);
-mr_code mr_shard_policy_of(mr_dataset *ds, mr_shard_policy *out, mr_status *st);
-mr_code mr_auto_shard(mr_dataset *ds, const mr_auto_shard_opts *opts, mr_dataset **out, mr_shard_policy *chosen, mr_explanation *e, mr_status *st);
 
 /* ---- called by the library ---- */
 extern "Python" void mrpy_log(void *ctx, mr_log_level level, const char *message);
