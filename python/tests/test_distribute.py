@@ -352,7 +352,7 @@ class Errors(unittest.TestCase):
         program = """
 import os, signal, threading, time
 import millrace as mr
-many = 1_000_000
+many = 4_000_000
 dd = mr.distribute_dataset(mr.range(many + 2).filter(lambda x: x % many <= 1).batch(2), 2, {})
 it = iter(dd)
 print([x.tolist() for x in next(it)])
@@ -370,7 +370,7 @@ print([x.tolist() for x in next(it)], list(it))
 """
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
         self.assertEqual(
-            done.stdout.splitlines(), ["[[0], [1]]", "interrupted True", "[[1000000], [1000001]] []"], done.stderr
+            done.stdout.splitlines(), ["[[0], [1]]", "interrupted True", "[[4000000], [4000001]] []"], done.stderr
         )
 
     def test_ctrl_c_ends_a_wait_for_a_pipe(self) -> None:

@@ -89,7 +89,10 @@ class Generated(unittest.TestCase):
 
         for name in _generated.SOURCES:
             with self.subTest(source=name):
-                self.assertIs(getattr(mr, name), getattr(_generated, name))
+                found = getattr(mr, name)
+                if name != "zip":  # which takes structures too
+                    self.assertIs(found, getattr(_generated, name))
+                self.assertTrue(inspect.getdoc(found))
 
     def test_every_function_has_help_and_types(self) -> None:
         for function in FUNCTIONS:

@@ -45,7 +45,7 @@ class Plugin(unittest.TestCase):
             mr.range(10).every()
 
     def test_they_have_signatures_and_help(self) -> None:
-        self.assertEqual(str(inspect.signature(mr.Dataset.every)), "(self, n: 'int') -> 'Dataset'")
+        self.assertEqual(str(inspect.signature(mr.Dataset.every)), "(self, n: int) -> Dataset")
         text = pydoc.render_doc(mr.Dataset.every)
         for words in ("The first of every n elements.", "One of every n elements is kept.", "range(10).every(3)"):
             self.assertIn(words, text)

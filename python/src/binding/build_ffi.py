@@ -146,6 +146,7 @@ int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd);
 int64_t mr_dist_dataset_worker(const mr_dist_dataset *dd);
 typedef struct mr_decision { char *what, *detail, *op; ...; } mr_decision;
 typedef struct mr_explanation { mr_decision *v; size_t n; ...; } mr_explanation;
+void mr_explanation_reset(mr_explanation *e);
 const mr_explanation *mr_dist_dataset_explanation(const mr_dist_dataset *dd);
 typedef struct mr_block mr_block;
 typedef struct mr_step { int64_t step; size_t n_replicas; mr_block *replicas; const bool *has_data; ...; } mr_step;

@@ -656,10 +656,10 @@ class Methods:
 
     def distribute(
             self,
-            service: Path,
+            service: str,
             processing_mode: Literal["exactly_once", "dynamic", "parallel_epochs", "file", "data", "file_or_data", "hint"] = 'exactly_once',
             *,
-            job_name: Path | None = None,
+            job_name: str | None = None,
             streams: int | Auto = 0,
             block_length: int = 1,
             deterministic: bool | None = None,
@@ -1173,11 +1173,11 @@ def zip(*datasets: Dataset) -> Dataset:
 
 
 def distributed_dataset(
-        service: Path,
-        dataset_id: Path,
+        service: str,
+        dataset_id: str,
         processing_mode: Literal["exactly_once", "dynamic", "parallel_epochs", "file", "data", "file_or_data", "hint"] = 'exactly_once',
         *,
-        job_name: Path | None = None,
+        job_name: str | None = None,
         streams: int | Auto = 0,
         block_length: int = 1,
         deterministic: bool | None = None,

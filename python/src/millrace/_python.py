@@ -932,7 +932,7 @@ def from_sequence(
 
         >>> import millrace as mr
         >>> list(mr.from_sequence(["a", "b", "c"]).global_shuffle(seed=1).take(2))
-        [b'b', b'c']
+        [b'a', b'c']
     """
     from ._dataset import Sequence
 

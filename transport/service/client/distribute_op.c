@@ -593,41 +593,52 @@ static mr_code open(mr_iter *it, mr_status *st)
                    mr__iter_place(it), &s->job, st);
 }
 
-/* Opens the streams, unless they are open. File patterns are matched now. */
-static mr_code ensure_source(mr_iter *it, mr_status *st)
+/* Opens the streams of a repetition whose beginning is known. */
+static mr_code open_beginning(mr_iter *it, Mr__Wire__Job *job, mr_status *st)
+{
+    struct state *s = it->state;
+    mr__lock_take(&s->shared->lock);
+    bool restored = s->shared->restored;
+    mr__lock_release(&s->shared->lock);
+    size_t n = restored && is_shared_job(it->params, job) ? 0 : s->begin.n;
+    return open_remote(it, job, s->begin.places, n, !restored, restored, st);
+}
+
+static mr_code open_job(mr_iter *it, Mr__Wire__Job *job, mr_status *st)
 {
     const distribute_params *p = it->params;
-    struct state *s = it->state;
     bool local = is_local(p);
+    if (local || (p->o.match && strcmp(p->o.match, "client") == 0)) {
+        mr_code rc = finish_job(&job, st);
+        if (rc != MR_OK) {
+            mr__wire_free(job);
+            return rc;
+        }
+    }
+    return local ? open_source(it, job, NULL, 0, st)
+                 : open_remote(it, job, NULL, 0, false, false, st);
+}
+
+/* Opens the streams, unless they are open. File patterns are matched now. After an interrupted wait
+ * it can be called again. */
+static mr_code ensure_source(mr_iter *it, mr_status *st)
+{
+    struct state *s = it->state;
     if (s->slots)
         return MR_OK;
     if (s->source)
         return make_slots(it, s->source->job->streams, st);
-    Mr__Wire__Job *job = s->job;
-    mr_code rc = MR_OK;
-    if (s->begin.job) {
-        beginning b = s->begin;
-        s->begin = (beginning){0};
-        mr__lock_take(&s->shared->lock);
-        bool restored = s->shared->restored;
-        mr__lock_release(&s->shared->lock);
-        size_t n = restored && is_shared_job(p, b.job) ? 0 : b.n;
-        rc = open_remote(it, b.job, b.places, n, !restored, restored, st);
-        b.job = NULL;
-        free_beginning(&b);
-        s->failed = rc != MR_OK;
+    bool begins = s->begin.job != NULL;
+    Mr__Wire__Job *job = NULL;
+    mr_code rc = mr__wire_copy(begins ? &s->begin.job->base : &s->job->base, &job, st);
+    if (rc == MR_OK)
+        rc = begins ? open_beginning(it, job, st) : open_job(it, job, st);
+    s->failed = rc != MR_OK && rc != MR_CANCELLED;
+    if (rc == MR_CANCELLED)
         return rc;
-    }
+    free_beginning(&s->begin);
+    mr__wire_free(s->job);
     s->job = NULL;
-    if (local || (p->o.match && strcmp(p->o.match, "client") == 0))
-        rc = finish_job(&job, st);
-    if (rc == MR_OK && !local)
-        rc = open_remote(it, job, NULL, 0, false, false, st);
-    else if (rc == MR_OK)
-        rc = open_source(it, job, NULL, 0, st);
-    else
-        mr__wire_free(job);
-    s->failed = rc != MR_OK;
     return rc;
 }
 
