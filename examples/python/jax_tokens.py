@@ -15,9 +15,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import millrace as mr
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+import millrace as mr
 from millrace.jax import DataLoader
 
 END, LENGTH, BATCH, WIDTH = 256, 64, 16, 32
@@ -59,7 +60,7 @@ def loss_of(weights: dict[str, jax.Array], batch: dict[str, jax.Array]) -> jax.A
     return -jnp.mean(chosen)
 
 
-@jax.jit
+@jax.jit  # type: ignore[untyped-decorator,unused-ignore]
 def step(weights: dict[str, jax.Array], batch: dict[str, jax.Array]) -> tuple[dict[str, jax.Array], jax.Array]:
     loss, gradient = jax.value_and_grad(loss_of)(weights, batch)
     return jax.tree.map(lambda w, g: w - 1.0 * g, weights, gradient), loss

@@ -13,14 +13,14 @@ import tempfile
 import unittest
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 try:
     import pyarrow as pa
-    import pyarrow.ipc
+    import pyarrow.ipc  # noqa: F401
     import pyarrow.parquet as pq
 except ImportError as e:
     pa = None
@@ -425,7 +425,7 @@ class Consumers(unittest.TestCase):
 
     @unittest.skipIf(duckdb is None, "duckdb is not installed")
     def test_duckdb(self) -> None:
-        ds = self.dataset()
+        ds = self.dataset()  # noqa: F841 (the query names it)
         self.assertEqual(duckdb.sql("select sum(n), count(*) from ds").fetchall(), [(sum(range(50)), 50)])
         self.assertEqual(duckdb.sql("select n from ds where len(v) = 3 order by n limit 2").fetchall(), [(3,), (7,)])
         result = duckdb.sql("select range as r, [range, 1] as l, 'x' || range as s from range(4)")

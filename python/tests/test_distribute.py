@@ -17,9 +17,9 @@ import time
 import unittest
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 ALONE: dict[str, Any] = {}

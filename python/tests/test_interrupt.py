@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import kit
-
 import millrace as mr
 
 BOUND = 1.0 if not kit.SANITIZED else 10.0  # in seconds, from SIGINT to KeyboardInterrupt; it takes 0.1

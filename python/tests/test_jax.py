@@ -20,9 +20,9 @@ from typing import Any
 os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=4"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 try:

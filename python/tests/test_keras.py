@@ -9,15 +9,14 @@ import os
 import subprocess
 import sys
 import unittest
-from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 

@@ -19,9 +19,9 @@ import time
 import unittest
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 MANY = 1000 if not kit.SANITIZED else 100
@@ -150,7 +150,7 @@ class Dropped(InFolder):
     def test_failed_constructions_leave_nothing(self) -> None:
         next(mr.range(3).iterator())
         left = Left()
-        for i in range(50):
+        for _ in range(50):
             for text in (
                 'text_line("absent").prefetch(2)',
                 "range(10).map(x => x, num_parallel_calls=2).batch(2)",
@@ -307,12 +307,12 @@ class Forks(InFolder):
 
             def use(it: Any = it, unused: Any = unused, ended: Any = ended, ds: Any = ds, kept: Any = kept) -> int:
                 calls = (
-                    lambda: next(it),
-                    lambda: next(unused),
+                    lambda: next(it),  # noqa: F821 (deleted below)
+                    lambda: next(unused),  # noqa: F821
                     it.state_dict,
                     it.stats,
-                    lambda: it.load_state_dict(state),
-                    lambda: it.trace("t"),
+                    lambda: it.load_state_dict(state),  # noqa: F821
+                    lambda: it.trace("t"),  # noqa: F821
                 )
                 for number, call in enumerate(calls):
                     try:
@@ -345,7 +345,7 @@ class Forks(InFolder):
 
         def busy(number: int) -> None:
             while not stop:
-                for x in mr.from_text(GRAPHS[number % 4]).iterator(threads=2):
+                for _ in mr.from_text(GRAPHS[number % 4]).iterator(threads=2):
                     if stop:
                         break
 

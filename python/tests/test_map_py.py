@@ -17,9 +17,9 @@ import time
 import unittest
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 N = 100_000 if kit.LONG else 600
@@ -79,7 +79,7 @@ class Order(unittest.TestCase):
                         self.assertEqual(e.exception.element, i)
                         self.assertIn(f"ValueError: no {i}", str(e.exception))
                         self.assertIn("Traceback (most recent call last):", str(e.exception))
-                        self.assertIn(f'raise ValueError(f"no {{x}}")', str(e.exception))
+                        self.assertIn('raise ValueError(f"no {x}")', str(e.exception))
                         self.assertIn(__file__, str(e.exception))
                         continue
                     number, more = next(it)
@@ -508,7 +508,7 @@ class Processes(unittest.TestCase):
             lambda x: np.full(250_000, x, np.float32), parallel="process", num_workers=2, output=mr.float32[250_000]
         )
         peak = 0
-        for i, x in enumerate(ds):
+        for i, _ in enumerate(ds):
             if i % 50 == 0:
                 with open("/proc/self/statm") as f:
                     peak = max(peak, int(f.read().split()[1]) * 4096)

@@ -14,9 +14,9 @@ import unittest
 import weakref
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 known = kit.load("tests/known/run.py")

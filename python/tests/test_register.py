@@ -13,7 +13,6 @@ import unittest
 from typing import Any
 
 import kit
-
 import millrace as mr
 
 MODULE = """

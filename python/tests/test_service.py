@@ -18,9 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import kit
-
 import millrace as mr
-
 from millrace.service import Dispatcher, Worker
 
 

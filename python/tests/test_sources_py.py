@@ -12,9 +12,9 @@ import unittest
 import weakref
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 PROCESS = ["process"] if importlib.util.find_spec("cloudpickle") else []
@@ -156,8 +156,7 @@ class Generators(unittest.TestCase):
 
         def make() -> Any:
             try:
-                for i in range(100):
-                    yield i
+                yield from range(100)
             finally:
                 closed.append(1)
 

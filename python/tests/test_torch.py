@@ -17,9 +17,9 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 try:

@@ -18,7 +18,6 @@ import unittest
 from typing import Any
 
 import kit
-
 import millrace as mr
 
 try:

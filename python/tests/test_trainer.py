@@ -14,9 +14,9 @@ import tempfile
 import unittest
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 try:

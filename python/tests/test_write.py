@@ -13,9 +13,9 @@ import unittest
 from collections.abc import Iterator
 from typing import Any
 
-import kit
 import numpy as np
 
+import kit
 import millrace as mr
 
 FORMATS = ("tfrecord", "jsonl", "npy", "arrow", "parquet")

@@ -74,8 +74,8 @@ from ._iterator import Iterator as Iterator
 from ._memory import from_arrow as from_arrow
 from ._memory import from_tensor_slices as from_tensor_slices
 from ._memory import from_tensors as from_tensors
-from ._progress import progress as progress
 from ._plugin import load_plugin as load_plugin
+from ._progress import progress as progress
 from ._python import from_generator as from_generator
 from ._python import from_sequence as from_sequence
 from ._python import register as register

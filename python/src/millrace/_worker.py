@@ -225,7 +225,7 @@ def _check(dtype: np.dtype[Any], shape: tuple[Any, ...], leaf: Leaf) -> None:
         len(shape) == len(leaf.shape) and all(n is None or m is None or n == m for n, m in zip(leaf.shape, shape))
     )
     if not same or not fits:
-        name = "bytes" if dtype == object else str(dtype)
+        name = "bytes" if dtype.kind == "O" else str(dtype)
         raise Mismatch(f"the result is {Leaf(name, None, tuple(shape), False)}, but the elements are {leaf}")
 
 

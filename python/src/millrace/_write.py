@@ -104,7 +104,7 @@ def write(
     except BaseException:
         lib.mr_shard_writer_abort(out[0])
         if raised:
-            raise raised[0]
+            raise raised[0] from None
         raise
     records = int(lib.mr_shard_writer_records(out[0]))
     check(lib.mr_shard_writer_close(out[0], st), st)
