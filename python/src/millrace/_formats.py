@@ -23,22 +23,22 @@ def converter(format: str, strings: str) -> tuple[Callable[[Any, int], Any] | No
     if strings not in STRINGS:
         raise ValueError(f"strings is one of {', '.join(map(repr, STRINGS))}, not {strings!r}")
     if format == "torch":
-        _import_torch()
+        import_torch()
     return {"numpy": None, "torch": to_torch, "jax": _jax, "arrow": None}[format], strings == "str"
 
 
-def _import_torch() -> None:
+def import_torch() -> Any:
     try:
-        import torch  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+        import torch  # type: ignore[import-not-found,unused-ignore]
     except ImportError as e:
         raise ImportError("format='torch' needs PyTorch: pip install 'millrace-data[torch]'") from e
+    return torch
 
 
 def to_torch(array: np.ndarray[Any, Any], number: int) -> Any:
     """A tensor that may be modified in place: of memory that has no other user, else of a copy.
     number: of the dtype; arrays of bfloat16 are the bits as uint16."""
-    import torch  # type: ignore[import-not-found,unused-ignore]
-
+    torch = import_torch()
     if not array.flags.writeable:
         array = array.copy()
     if number == lib.MR_BFLOAT16:

@@ -428,8 +428,9 @@ class Ragged:
 
     def to_torch(self) -> Any:
         """A nested tensor of PyTorch in the jagged layout; shares no memory with this one."""
-        import torch  # type: ignore[import-not-found,unused-ignore]
+        from ._formats import import_torch
 
+        torch = import_torch()
         if not hasattr(torch, "jagged"):
             raise Unimplemented(f"PyTorch {torch.__version__} has no jagged tensors; use PyTorch 2.1 or later")
         if isinstance(self.values, torch.Tensor):

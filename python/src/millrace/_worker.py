@@ -18,7 +18,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -211,6 +211,7 @@ def value_of(x: Any, leaf: Leaf) -> Any:
         elif kind is bool or kind is int or kind is float:
             return literal(x, leaf)
     if leaf.ragged and hasattr(x, "row_splits"):
+        x = cast(Any, x)
         values = as_array(x.values, leaf)
         _check(values.dtype, (len(x.row_splits) - 1, None, *values.shape[1:]), leaf)
         return values, np.asarray(x.row_splits, np.int64)

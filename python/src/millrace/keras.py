@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+# pyright: reportAttributeAccessIssue=false
+# It takes `import keras` for this package's module, where the other is not installed.
 """Datasets for `fit`, `evaluate` and `predict` of Keras 3, with any back end.
 
     import keras

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+# pyright: reportAttributeAccessIssue=false
+# It takes `import torch` for this package's module, where the other is not installed.
 """Millrace for PyTorch.
 
     import millrace as mr

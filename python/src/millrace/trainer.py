@@ -488,7 +488,7 @@ class Model:
         check(lib.mr_history_new(made, st), st)
         history = opts.history = ffi.gc(made[0], lib.mr_history_free)
         opts.print = lib.mrpy_print
-        wanted = [callbacks] if isinstance(callbacks, str) else list(callbacks)
+        wanted: list[Any] = [callbacks] if isinstance(callbacks, str) else list(callbacks)
         if verbose:
             wanted.insert(0, _Progress(epochs))
         parsed = ffi.new("mr_callback[]", max(len(wanted), 1))
