@@ -49,4 +49,5 @@ class Kind(type):
         missing(cls, f"type object {cls.__name__!r}", name, hints)
 
 
-setattr(Kind, "__getattr__", Kind._missing)  # noqa: B010; hidden from type checkers, which would allow any name
+# Hidden from type checkers, which would allow any name.
+setattr(Kind, "__getattr__", Kind._missing)  # noqa: B010
