@@ -564,8 +564,8 @@ grep -q '^    \.batch(4)  *2  int64\[?\]  *4 elements, 32 B$' out
 result explain_lists_the_ops $? "$(cat out)"
 grep -q '^  + \.shard(2, 0, .*)  *' out
 result explain_marks_what_was_added $? "$(cat out)"
-"$m" explain --workers 2 --worker 0 --seed 1 'zip(range(9), text_line("a")).shuffle(3).batch(2)' >out 2>err
-grep -q '^  - \.shuffle(3)$' out && grep -q '^  + \.shuffle(3, seed=' out && grep -q '^      range(9)  *9  int64' out &&
+"$m" explain --workers 2 --worker 0 'zip(range(9), text_line("a")).cache("c").batch(2)' >out 2>err
+grep -q '^  - \.cache("c")$' out && grep -q '^  + \.cache("c-stream-0-of-2"' out && grep -q '^      range(9)  *9  int64' out &&
     grep -q '^    zip(\.\.\.)  *unknown  (int64\[\], string\[\])' out
 result explain_marks_what_is_gone $? "$(cat out)"
 ! grep -q "$(printf '\033')" out

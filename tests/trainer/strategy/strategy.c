@@ -522,9 +522,13 @@ MR_TEST(a_forked_child_cannot_use_a_strategy_and_does_not_wait)
 {
     mr_strategy *s = open_strategy(2);
     mr_ok(mr_strategy_run(s, nothing, NULL, &st), &st);
-    mr_ok(mr_strategy_run(mr_strategy_current(), nothing, NULL, &st), &st);
     mr_stream *stream = mr_replica_stream(mr_strategy_replica(s, 0));
     mr_device *device = mr_replica_device(mr_strategy_replica(s, 0));
+    /* What is used without a strategy lasts as long as the process, which the double of CUDA takes
+     * for a leak. */
+    bool has_default = strncmp(mr_device_name(device), "cpu", 3) == 0;
+    if (has_default)
+        mr_ok(mr_strategy_run(mr_strategy_current(), nothing, NULL, &st), &st);
     mr_event *event;
     void *p;
     mr_ok(mr_event_new(&event, device, &st), &st);
@@ -550,7 +554,7 @@ MR_TEST(a_forked_child_cannot_use_a_strategy_and_does_not_wait)
         mr_strategy_free(s);
         s = open_strategy(2); /* its own work */
         ok = ok && mr_strategy_run(s, nothing, NULL, &st) == MR_OK &&
-             mr_strategy_run(mr_strategy_current(), nothing, NULL, &st) == MR_OK;
+             (!has_default || mr_strategy_run(mr_strategy_current(), nothing, NULL, &st) == MR_OK);
         mr_strategy_free(s);
         _exit(!ok);
     }
