@@ -537,22 +537,6 @@ static mr_code restore_stream(stream *s, const unsigned char **at, const unsigne
     return MR_OK;
 }
 
-static mr_dataset *find_draws(void *ctx, mr_dataset *node)
-{
-    if (mr__wants_seed(node))
-        *(bool *)ctx = true;
-    return node;
-}
-
-/* True if an op of the graph draws from the job's seed. */
-static bool draws_from_job(const mr_dist_dataset *dd)
-{
-    bool draws = false;
-    if (dd->original)
-        mr_dataset_unref(mr_dataset_transform(dd->original, find_draws, &draws));
-    return draws;
-}
-
 static mr_code check_fields(const mr_dist_iterator *it, const int64_t *theirs, mr_status *st)
 {
     static const char *const names[N_FIELDS_OF_0_1] = {NULL,
@@ -580,7 +564,8 @@ static mr_code check_seed(const mr_dist_dataset *dd, const int64_t *theirs, mr_s
 {
     bool has = theirs[6] != 0;
     uint64_t seed = (uint64_t)theirs[7];
-    if ((has == dd->has_seed && (!has || seed == dd->seed)) || !draws_from_job(dd))
+    if ((has == dd->has_seed && (!has || seed == dd->seed)) || !dd->original ||
+        !mr__any_wants_seed(dd->original))
         return MR_OK;
     return has ? mr_fail(st, MR_INVALID_ARGUMENT,
                          "the position is of a job with the seed %" PRIu64

@@ -55,6 +55,20 @@ bool mr__wants_seed(const mr_dataset *ds)
     return !given;
 }
 
+static mr_dataset *find_wanting(void *ctx, mr_dataset *node)
+{
+    if (mr__wants_seed(node))
+        *(bool *)ctx = true;
+    return node;
+}
+
+bool mr__any_wants_seed(mr_dataset *ds)
+{
+    bool any = false;
+    mr_dataset_unref(mr_dataset_transform(ds, find_wanting, &any));
+    return any;
+}
+
 mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
 {
     char text[1024];

@@ -22,6 +22,8 @@ bool mr__reads_range(const mr_dataset *ds);
 bool mr__shuffles(const mr_dataset *ds, uint32_t trait);
 /* True if it draws random numbers and its parameters have no seed. */
 bool mr__wants_seed(const mr_dataset *ds);
+/* True if a node of the graph does. */
+bool mr__any_wants_seed(mr_dataset *ds);
 /* Adds a "warning" decision and logs it. */
 mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *fmt, ...)
     MR_PRINTF(4, 5);

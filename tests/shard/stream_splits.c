@@ -9,6 +9,7 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
+#include "shard/passes/auto_shard.h"
 #include "tests/harness.h"
 
 MR_ONE_THREAD;
@@ -84,6 +85,11 @@ MR_TEST(sources_are_split_by_file_by_range_or_not_at_all)
         mr_test_context("%s", cases[i].text);
         mr_ok(mr_count_splits(ds, &n, &st), &st);
         mr_eq_i64(n, cases[i].n);
+        mr_dataset *seeded = NULL; /* as the graph of a job is */
+        mr_ok(mr_seed_random_ops(ds, 7, &seeded, NULL, &st), &st);
+        mr_ok(mr_count_splits(seeded, &n, &st), &st);
+        mr_eq_i64(n, cases[i].n);
+        mr_dataset_unref(seeded);
         mr_dataset *made = with_split(ds, cases[i].k, &e);
         mr_ok(mr_dataset_to_text(made, &text, &st), &st);
         mr_eq_str(text, cases[i].split);
