@@ -30,7 +30,7 @@ KEPT = 64 << 20  # bytes of shared memory that a worker keeps
 
 def payload_of(op: str, task: Task) -> bytes:
     """The task as the workers read it."""
-    import cloudpickle  # type: ignore[import-untyped,unused-ignore]
+    import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     try:
         data: bytes = cloudpickle.dumps(task._asdict(), protocol=5)

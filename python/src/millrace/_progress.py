@@ -40,7 +40,7 @@ class ProgressIterator(Iterator):
 
 def _bar(ds: Dataset) -> Any:
     try:
-        from tqdm.auto import tqdm  # type: ignore[import-untyped,unused-ignore]
+        from tqdm.auto import tqdm  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError:
         return None
     n = ds.cardinality()
