@@ -106,7 +106,8 @@ class Function:
         if method:
             first = self.parameters[0]
             texts = ["self", *([first.text] if first.variadic else []), *texts]
-        if self.takes_names:
+        if self.takes_names:  # of features, which may be that of the input
+            texts.insert(1, "/")
             texts.append("**named_features: Any")
         return f"({', '.join(texts)}) -> Expr"
 

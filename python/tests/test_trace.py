@@ -668,6 +668,16 @@ REFUSED: list[Refused] = [
 ]
 
 
+class Names(unittest.TestCase):
+    def test_a_feature_may_have_the_name_of_an_argument(self) -> None:
+        ds = mr.from_tensor_slices([b""])
+        made = ds.map(lambda r: mr.fn.parse_example(r, x=mr.fn.feature(mr.int64, default=7), y=mr.fn.feature(mr.int64, default=8)))
+        self.assertEqual(list(made), [{"x": 7, "y": 8}])
+        by_method = ds.map(lambda r: r.parse_example(x=mr.fn.feature(mr.int64, default=7)))
+        self.assertEqual(list(by_method), [{"x": 7}])
+        self.assertEqual(made, mr.from_text(str(made)))
+
+
 class Refusals(unittest.TestCase):
     def test_the_table_has_60_rows(self) -> None:
         self.assertGreaterEqual(len(REFUSED), 60)

@@ -276,7 +276,7 @@ class Methods:
         r"""`mr.fn.parse_csv` of this value. The fields of CSV rows, as a tuple."""
 
     @_recorded
-    def parse_example(self, *features: Any, **named_features: Any) -> Expr:
+    def parse_example(self, /, *features: Any, **named_features: Any) -> Expr:
         r"""`mr.fn.parse_example` of this value. The features of serialized tf.train.Example records, as a record."""
 
     @_recorded

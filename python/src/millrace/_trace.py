@@ -1478,8 +1478,14 @@ def call(
             raise TypeError(f"{name}() takes {len(order)} arguments, {len(args)} were given")
         nodes.append(_argument(order[at].lstrip("*"), kinds[order[at]], value, beside))
         keys.append(None)
+    given = order[: min(len(args), star)]
+    if names is not None and star < len(order) and any(key in given for key in kwargs):  # then all go in braces
+        features = {key: v for key, v in kwargs.items() if key in given or key not in kinds}
+        kwargs = {key: v for key, v in kwargs.items() if key not in features}
+        nodes.append(_argument(order[star].lstrip("*"), kinds[order[star]], features, beside))
+        keys.append(None)
     for key, value in kwargs.items():
-        if key in kinds and order.index(key) < min(len(args), star):
+        if key in given:
             raise TypeError(f"{name}() got several values for {key}")
         kind = kinds.get(key) or (names and kinds[names])
         if kind is None:

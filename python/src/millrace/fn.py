@@ -750,7 +750,7 @@ def parse_csv(x: Tensor, *features: Any, sep: str = ",") -> Expr:
 
 
 @_recorded
-def parse_example(x: Tensor, *features: Any, **named_features: Any) -> Expr:
+def parse_example(x: Tensor, /, *features: Any, **named_features: Any) -> Expr:
     r"""The features of serialized tf.train.Example records, as a record.
 
         mr.tfrecord("train-*.tfrecord").map(lambda x: mr.fn.parse_example(x, image=mr.bytes, label=mr.int64))
