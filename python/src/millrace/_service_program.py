@@ -77,7 +77,8 @@ def _serve(settings: dict[str, list[str]]) -> None:
 
         check(lib.mr_service_worker_start(worker, st), st)
         threading.Thread(target=wait, daemon=True).start()
-        ended.wait()  # signals are handled meanwhile
+        while not ended.wait(0.2):  # a signal that another thread receives does not wake this one
+            pass
         lib.mr_service_worker_close(worker)
         check(code[0], st)
     finally:
