@@ -434,7 +434,7 @@ mr_code mr_iterator_resume(mr_iterator *it, mr_status *st)
 
 void mr__iterator_set_executor(mr_iterator *it, mr_executor *executor)
 {
-    it->run.executor = executor;
+    it->run.executor = it->run.opts.executor = executor;
 }
 
 /* ---- positions ---- */

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=quick asan=full
+# tier: plain=quick asan=long
 """What remains: no thread, process, descriptor, file or shared memory, however iterators end; forks
 and the end of the interpreter."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +35,13 @@ GRAPHS = [
     'text_line("lines").cache("cached").prefetch(1)',
     "range(100).map(x => 100 // (x - 20), num_parallel_calls=2).batch(2).prefetch(2)",
 ]
+
+
+# Its own, since other tests run at the same time.
+if "MR_LIFETIME_FOLDER" not in os.environ:
+    os.environ["MR_LIFETIME_FOLDER"] = tempfile.mkdtemp(prefix="millrace-lifetime-")
+os.environ["TMPDIR"] = tempfile.tempdir = os.environ["MR_LIFETIME_FOLDER"]
+atexit.register(shutil.rmtree, os.environ["TMPDIR"], True)
 
 
 class Left:
@@ -65,9 +74,9 @@ def children() -> set[str]:
 
 
 def files() -> set[str]:
-    """Of this user, in the folders of temporary files and of shared memory."""
+    """In the folder of temporary files of this program, and among shared memory."""
     found = set()
-    for folder in {"/dev/shm", "/tmp", os.environ.get("TMPDIR", "/tmp")}:
+    for folder in {"/dev/shm", os.environ["TMPDIR"]}:
         if os.path.isdir(folder):
             found |= {os.path.join(folder, n) for n in os.listdir(folder) if "millrace" in n or n.startswith("mr-")}
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=quick asan=full
+# tier: plain=quick asan=long
 """from_generator and from_sequence: values, positions, errors."""
 
 from __future__ import annotations

@@ -369,8 +369,16 @@ static void fork_while_busy(const char *text, int64_t sum, bool no_uring, int fo
     mr_log_set(NULL, NULL, MR_LOG_ERROR);
 }
 
+#ifdef __has_feature
+#define HAS_FEATURE(x) __has_feature(x)
+#else
+#define HAS_FEATURE(x) 0
+#endif
 #ifdef __SANITIZE_THREAD__ /* it refuses new threads in the child of a process that has some */
 #define NO_THREADS_AFTER_FORK mr_skip_test("ThreadSanitizer has no threads after fork")
+#elif defined(__SANITIZE_ADDRESS__) ||                                                             \
+    HAS_FEATURE(address_sanitizer) /* its allocator may be locked there */
+#define NO_THREADS_AFTER_FORK mr_skip_test("AddressSanitizer is not whole after fork")
 #else
 #define NO_THREADS_AFTER_FORK (void)0
 #endif
