@@ -138,4 +138,11 @@ void mr__code_is(const char *f, int l, const char *call, mr_code rc, mr_code wan
 /* rc is MR_OK; else prints st, which belongs to that call (NULL allowed). */
 #define mr_ok(rc, st)            mr__code_is(__FILE__, __LINE__, #rc, rc, MR_OK, st)
 #define mr_code_is(rc, want, st) mr__code_is(__FILE__, __LINE__, #rc, rc, want, st)
+
+/* The first line of a test whose forked children start threads. */
+#ifdef __SANITIZE_THREAD__
+#define MR_TEST_THREADS_AFTER_FORK mr_skip_test("ThreadSanitizer has no threads after fork")
+#else
+#define MR_TEST_THREADS_AFTER_FORK (void)0
+#endif
 #endif

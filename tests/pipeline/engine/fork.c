@@ -105,6 +105,7 @@ static const char *every_use_is_refused(void *ctx)
 
 MR_TEST(a_child_cannot_use_the_iterator_of_its_parent)
 {
+    MR_TEST_THREADS_AFTER_FORK;
     const char *file = mr_test_file("numbers.txt", "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
     char text[600];
     snprintf(text, sizeof text,
@@ -179,6 +180,7 @@ static const char *executor_is_refused(void *ctx)
 
 MR_TEST(a_child_cannot_use_the_executor_of_its_parent)
 {
+    MR_TEST_THREADS_AFTER_FORK;
     mr_executor *ex;
     mr_status st;
     mr_ok(mr_executor_new(2, &ex, &st), &st);
@@ -263,6 +265,7 @@ static const char *is_watched(void *ctx)
 
 MR_TEST(a_child_of_a_watched_process_can_be_watched)
 {
+    MR_TEST_THREADS_AFTER_FORK;
     mr_dataset *ds = mr_range(0, 10, 1);
     mr_iterator *it = open_it(ds, &(mr_iterator_opts){.watch = true});
     in_child(is_watched, it);
@@ -374,18 +377,16 @@ static void fork_while_busy(const char *text, int64_t sum, bool no_uring, int fo
 #else
 #define HAS_FEATURE(x) 0
 #endif
-#ifdef __SANITIZE_THREAD__ /* it refuses new threads in the child of a process that has some */
-#define NO_THREADS_AFTER_FORK mr_skip_test("ThreadSanitizer has no threads after fork")
-#elif defined(__SANITIZE_ADDRESS__) ||                                                             \
+#if defined(__SANITIZE_ADDRESS__) ||                                                               \
     HAS_FEATURE(address_sanitizer) /* its allocator may be locked there */
-#define NO_THREADS_AFTER_FORK mr_skip_test("AddressSanitizer is not whole after fork")
+#define FORKS_WHILE_BUSY mr_skip_test("AddressSanitizer is not whole after fork")
 #else
-#define NO_THREADS_AFTER_FORK (void)0
+#define FORKS_WHILE_BUSY MR_TEST_THREADS_AFTER_FORK
 #endif
 
 MR_TEST(fork_while_threads_work)
 {
-    NO_THREADS_AFTER_FORK;
+    FORKS_WHILE_BUSY;
     fork_while_busy("range(500).flat_map(i => range(i, i + 3)).map(x => x * 2, "
                     "num_parallel_calls=3).shuffle(50).batch(7).unbatch().prefetch(4)",
                     2 * (3 * 124750 + 3 * 500), false, 12);
@@ -402,7 +403,7 @@ static const char *many_lines(void)
 
 MR_TEST(fork_while_files_are_read)
 {
-    NO_THREADS_AFTER_FORK;
+    FORKS_WHILE_BUSY;
     char text[700];
     snprintf(text, sizeof text,
              "list_files(\"%s\").repeat(3).interleave(f => text_line(f), cycle_length=3, "

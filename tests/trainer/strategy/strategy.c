@@ -520,6 +520,7 @@ static bool refuses(mr_code rc)
 
 MR_TEST(a_forked_child_cannot_use_a_strategy_and_does_not_wait)
 {
+    MR_TEST_THREADS_AFTER_FORK;
     mr_strategy *s = open_strategy(2);
     mr_ok(mr_strategy_run(s, nothing, NULL, &st), &st);
     mr_stream *stream = mr_replica_stream(mr_strategy_replica(s, 0));

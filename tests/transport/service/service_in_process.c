@@ -466,6 +466,7 @@ static bool refuses(mr_code rc, const mr_status *st)
 
 MR_TEST(a_forked_child_cannot_use_them_and_does_not_wait)
 {
+    MR_TEST_THREADS_AFTER_FORK;
     mr_status st;
     mr_service_dispatcher *d = open_dispatcher(NULL), *idle = open_dispatcher(NULL);
     mr_service_worker *w = open_worker(d);
