@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _call
 from ._call import Features, Function, Path, Paths
-from ._values import Auto
+from ._values import AUTO, Auto
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
