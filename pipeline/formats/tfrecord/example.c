@@ -477,9 +477,11 @@ static inline const uint8_t *fast_entry(const parse *w, size_t *i, size_t row, c
 static bool fast_record(parse *w, const mr_bytes *record, size_t row)
 {
     const mr_example_plan *plan = w->plan;
-    const uint8_t *p = (const uint8_t *)record->data, *e = p + record->size;
     size_t n, missing = plan->n, last = 0; /* last: index + 1 of the previous feature */
-    if (record->size == 0 || *p != 0x0a || !(p = mr__length(p + 1, e, &n)) || p + n != e)
+    if (record->size == 0)                 /* data may be NULL */
+        return false;
+    const uint8_t *p = (const uint8_t *)record->data, *e = p + record->size;
+    if (*p != 0x0a || !(p = mr__length(p + 1, e, &n)) || p + n != e)
         return false;
     if (++w->stamp == 0) {
         memset(w->seen, 0, plan->n * sizeof *w->seen);
