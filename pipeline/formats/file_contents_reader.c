@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reader of whole files as one record. */
-#include <string.h>
-
 #include "pipeline/formats/format.h"
 #include "pipeline/formats/file_contents.h"
 
@@ -10,10 +8,7 @@
 static mr_code start(mr_reader *r, const void *own, mr_status *st)
 {
     (void)own;
-    size_t size = strlen(r->in.path) + 1;
-    MR_TRY(mr_buffer_alloc(&r->path, size, st));
-    memcpy(mr_buffer_data(r->path), r->in.path, size);
-    return MR_OK;
+    return mr__reader_keep_path(r, st);
 }
 
 /* An error in the bytes names the file; a record number would add nothing. */

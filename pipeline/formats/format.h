@@ -30,6 +30,20 @@ struct mr_reader {
     int64_t place;
 };
 
+/* Sets r->path. */
+mr_code mr__reader_keep_path(mr_reader *r, mr_status *st) MR_NODISCARD;
+
+/* The window whose chunk has its origin set. Zeroed: none. */
+typedef struct mr__origin_window {
+    const mr_buffer *chunk;
+    const uint8_t *start;
+    int64_t offset;
+} mr__origin_window;
+/* Sets the origin of the records on the chunk, from the first record of a window, unless *w is that
+ * window: no other holder has the chunk yet. record_of: as in mr_origin. */
+void mr__reader_set_origin(const mr_reader *r, mr__origin_window *w, const uint8_t *first,
+                           const void *(*record_of)(const void *at, const void *p, int64_t *n));
+
 /* Makes the error in rc and *st final for this reader. Returns rc. */
 mr_code mr__reader_give_up(mr_reader *r, mr_code rc, mr_status *st);
 /* Doubles the window, for records whose end is searched for; *tail: it now reaches the end of the

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/formats/reader.h"
 
+#include <string.h>
+
 #include "pipeline/formats/format.h"
 
 enum { SKIP_ROWS = 4096, SKIP_BYTES = 1 << 20, MOST_UNREAD = 1 << 30 };
@@ -35,6 +37,29 @@ void mr_reader_close(mr_reader *r)
     mr__byte_stream_close(&r->in);
     mr_buffer_unref(r->path);
     mr_free(r);
+}
+
+mr_code mr__reader_keep_path(mr_reader *r, mr_status *st)
+{
+    size_t size = strlen(r->in.path) + 1;
+    MR_TRY(mr_buffer_alloc(&r->path, size, st));
+    memcpy(mr_buffer_data(r->path), r->in.path, size);
+    return MR_OK;
+}
+
+void mr__reader_set_origin(const mr_reader *r, mr__origin_window *w, const uint8_t *first,
+                           const void *(*record_of)(const void *at, const void *p, int64_t *n))
+{
+    const mr__byte_stream *in = &r->in;
+    if (w->chunk == in->chunk && w->start == in->base && w->offset == in->offset)
+        return;
+    *w = (mr__origin_window){in->chunk, in->base, in->offset};
+    const mr_origin o = {.path = r->path,
+                         .at = first,
+                         .offset = mr__byte_stream_offset(in) - (in->at - first),
+                         .record = r->record,
+                         .record_of = record_of};
+    mr_buffer_set_origin(in->chunk, &o);
 }
 
 mr_code mr__reader_give_up(mr_reader *r, mr_code rc, mr_status *st)

@@ -554,11 +554,8 @@ static mr_code read_records(mr_reader *r, size_t want, size_t max_bytes, mr_arra
 static mr_code start(mr_reader *r, const void *own, mr_status *st)
 {
     static const mr__tar_opts none;
-    size_t size = strlen(r->in.path) + 1;
     of(r)->opts = own ? *(const mr__tar_opts *)own : none;
-    MR_TRY(mr_buffer_alloc(&r->path, size, st));
-    memcpy(mr_buffer_data(r->path), r->in.path, size);
-    return MR_OK;
+    return mr__reader_keep_path(r, st);
 }
 
 static void moved(mr_reader *r)

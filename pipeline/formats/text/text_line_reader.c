@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reader of lines of text files. */
-#include <string.h>
-
 #include "pipeline/formats/text/byte_order_mark.h"
 #include "pipeline/formats/text/line_ends.h"
 
@@ -9,10 +7,7 @@ typedef struct text_line_reader {
     mr_reader base;
     bool tail;      /* the window reaches to the end of the file */
     size_t typical; /* bytes of a line in the last call; 0: unknown */
-    const mr_buffer
-        *chunk; /* the one that has an origin, for the window with this base and offset */
-    const uint8_t *start;
-    int64_t offset;
+    mr__origin_window origin;
 } text_line_reader;
 
 /* Counted without finding each line: errors of many lines may ask for it. */
@@ -26,24 +21,6 @@ static const void *line_of(const void *at, const void *p, int64_t *n)
         begin--;
     *n = ends;
     return begin;
-}
-
-/* Sets the origin of the lines on the chunk, from the first line of a window: no other holder has
- * the chunk yet. */
-static void set_origin(text_line_reader *t, const uint8_t *first)
-{
-    const mr__byte_stream *in = &t->base.in;
-    if (t->chunk == in->chunk && t->start == in->base && t->offset == in->offset)
-        return;
-    t->chunk = in->chunk;
-    t->start = in->base;
-    t->offset = in->offset;
-    const mr_origin o = {.path = t->base.path,
-                         .at = first,
-                         .offset = mr__byte_stream_offset(in) - (in->at - first),
-                         .record = t->base.record,
-                         .record_of = line_of};
-    mr_buffer_set_origin(in->chunk, &o);
 }
 
 /* Splits lines of the window, up to max_rows and max_bytes. */
@@ -76,10 +53,7 @@ static bool has_line(const text_line_reader *t)
 static mr_code start(mr_reader *r, const void *own, mr_status *st)
 {
     (void)own;
-    size_t size = strlen(r->in.path) + 1;
-    MR_TRY(mr_buffer_alloc(&r->path, size, st));
-    memcpy(mr_buffer_data(r->path), r->in.path, size);
-    return MR_OK;
+    return mr__reader_keep_path(r, st);
 }
 
 static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, mr_status *st)
@@ -102,7 +76,7 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
     uint8_t *first = r->in.at;
     size_t rows = split(t, a.data, n, max_bytes);
     t->typical = (size_t)(r->in.at - first) / rows;
-    set_origin(t, first);
+    mr__reader_set_origin(&t->base, &t->origin, first, line_of);
     mr_code rc = mr__reader_emit(r, &a, rows, out, st);
     if (rc == MR_OK)
         r->record += (int64_t)rows;

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/format.h"
@@ -16,10 +15,7 @@ enum { FRAMING = 16 };
 
 typedef struct tfrecord_reader {
     mr_reader base;
-    /* with start and offset: identifies the window whose chunk has its origin set */
-    const mr_buffer *chunk;
-    const uint8_t *start;
-    int64_t offset;
+    mr__origin_window origin;
     size_t typical; /* bytes of a record with framing, in the last call; 0: unknown */
     mr_tfrecord_read_opts opts;
 } tfrecord_reader;
@@ -170,32 +166,11 @@ static mr_code make_views(const tfrecord_reader *t, size_t want, mr_array *a, mr
     return MR_OK;
 }
 
-/* Sets the origin of the records on the chunk, from the first record of a window: no other holder
- * has the chunk yet. */
-static void set_origin(tfrecord_reader *t, const uint8_t *first)
-{
-    const mr__byte_stream *in = &t->base.in;
-    if (t->chunk == in->chunk && t->start == in->base && t->offset == in->offset)
-        return;
-    t->chunk = in->chunk;
-    t->start = in->base;
-    t->offset = in->offset;
-    const mr_origin o = {.path = t->base.path,
-                         .at = first,
-                         .offset = mr__byte_stream_offset(in) - (in->at - first),
-                         .record = t->base.record,
-                         .record_of = mr__tfrecord_of};
-    mr_buffer_set_origin(in->chunk, &o);
-}
-
 static mr_code start(mr_reader *r, const void *own, mr_status *st)
 {
     if (own)
         ((tfrecord_reader *)r)->opts = *(const mr_tfrecord_read_opts *)own;
-    size_t size = strlen(r->in.path) + 1;
-    MR_TRY(mr_buffer_alloc(&r->path, size, st));
-    memcpy(mr_buffer_data(r->path), r->in.path, size);
-    return MR_OK;
+    return mr__reader_keep_path(r, st);
 }
 
 static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, mr_status *st)
@@ -219,7 +194,7 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
     }
     uint8_t *first = r->in.base + ((const uint8_t *)w.views[0].data - 12 - r->in.base);
     walk_on(r, &w, first, max_bytes);
-    set_origin(t, first);
+    mr__reader_set_origin(&t->base, &t->origin, first, mr__tfrecord_of);
     t->typical = (size_t)(r->in.at - first) / w.rows;
     rc = mr__reader_emit(r, &a, w.rows, out, st);
     if (rc == MR_OK)
