@@ -15,7 +15,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
+
+from peer import Peer, make_idx, serve
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 PEERS = {"tf.data": "tensorflow", "Grain": "grain", "PyTorch": "torch"}
@@ -146,44 +147,19 @@ def pytorch(work, d):
     raise NotImplementedError  # it reads no TFRecords
 
 
-def serve(peer, work, d):
-    """For each line of standard input a pass, and a line with the seconds of the processor that it took."""
+def serve_peer(peer, work, d):
     ds = {"tf.data": tf_data, "Grain": grain, "PyTorch": pytorch}[peer](work, d)
     for _ in ds:
         pass
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        began = time.process_time()
-        for _ in ds:
-            pass
-        print(time.process_time() - began, flush=True)
-
-
-class Peer:
-    def __init__(self, name, work, d):
-        self.process = subprocess.Popen([sys.executable, __file__, "--serve", name, work, d], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.ok = self.process.stdout.readline() == "ready\n"
-
-    def run(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return float(self.process.stdout.readline())
-
-    def end(self):
-        _, error = self.process.communicate()
-        return (error.strip().splitlines() or [""])[-1]
+    serve(lambda: ds)
 
 
 def make_files(program, d):
     """60,000 records of an image of 784 bytes and a label, in one file and in 16; JPEG images."""
-    with open(f"{d}/images", "wb") as f:
-        f.write(struct.pack(">4I", 0x803, IMAGES, 28, 28) + bytes(range(256)) * (IMAGES * 784 // 256))
-    with open(f"{d}/labels", "wb") as f:
-        f.write(struct.pack(">2I", 0x801, IMAGES) + bytes(range(10)) * (IMAGES // 10))
+    idx = make_idx(d, IMAGES)
     for name, shards in (("all", 1), ("part", 16)):
-        subprocess.run([program, "write", "--out", f"{d}/{name}", "--shards", str(shards), "--idx", f"{d}/images",
-                        f"{d}/labels"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([program, "write", "--out", f"{d}/{name}", "--shards", str(shards), *idx],
+                       check=True, stdout=subprocess.DEVNULL)
     # Blurred noise plus some sharp noise: about the bits per pixel of photographs.
     smooth = 'resize(random_uniform([24, 32, 3], high=230.0), [375, 500]) + random_uniform([375, 500, 3], high=12.0, seed=1)'
     subprocess.run([program, "write", "--out", f"{d}/jpeg", "--seed", "1", "--expr",
@@ -226,7 +202,7 @@ def compare(work, o, d):
 
 def main():
     if len(sys.argv) == 5 and sys.argv[1] == "--serve":
-        serve(*sys.argv[2:])
+        serve_peer(*sys.argv[2:])
         return
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--program", default="build/millrace")

@@ -10,11 +10,12 @@ import argparse
 import importlib.util
 import os
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
+
+from peer import Peer, make_idx, serve
 
 os.environ.update(TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 RECORDS, BATCH, SMALL = 60000, 256, 200000
@@ -58,42 +59,16 @@ def grain(path):
     return lambda: iter(ds)
 
 
-def serve(peer, path):
-    """For each line of standard input a pass, and a line with the seconds of the processor that it took."""
+def serve_peer(peer, path):
     begin = {"tf.data": tf_data, "Grain": grain}[peer](path)
     images = [b[0] for b in begin()]
     assert sum(map(len, images)) == RECORDS and images[0].shape == (BATCH, 784), images[0].shape
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        began = time.process_time()
-        for _ in begin():
-            pass
-        print(time.process_time() - began, flush=True)
-
-
-class Peer:
-    def __init__(self, name, path):
-        self.process = subprocess.Popen([sys.executable, __file__, "--serve", name, path], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.ok = self.process.stdout.readline() == "ready\n"
-
-    def run(self):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return float(self.process.stdout.readline())
-
-    def end(self):
-        _, error = self.process.communicate()
-        return (error.strip().splitlines() or [""])[-1]
+    serve(begin)
 
 
 def make_records(program, d):
     """60,000 records of an image of 784 bytes and a label."""
-    with open(f"{d}/images", "wb") as f:
-        f.write(struct.pack(">4I", 0x803, RECORDS, 28, 28) + bytes(range(256)) * (RECORDS * 784 // 256))
-    with open(f"{d}/labels", "wb") as f:
-        f.write(struct.pack(">2I", 0x801, RECORDS) + bytes(range(10)) * (RECORDS // 10))
-    subprocess.run([program, "write", "--out", f"{d}/all", "--shards", "1", "--idx", f"{d}/images", f"{d}/labels"],
+    subprocess.run([program, "write", "--out", f"{d}/all", "--shards", "1", *make_idx(d, RECORDS)],
                    check=True, stdout=subprocess.DEVNULL)
     return f"{d}/all-00000-of-00001.tfrecord"
 
@@ -108,7 +83,7 @@ def passes(ds):
 
 def main():
     if len(sys.argv) == 4 and sys.argv[1] == "--serve":
-        serve(*sys.argv[2:])
+        serve_peer(*sys.argv[2:])
         return
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--program", default="build/millrace")
