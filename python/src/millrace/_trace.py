@@ -256,7 +256,7 @@ class Node:
         if self.length > MAX_TEXT:
             raise _error(
                 f"the text of this value would have more than {MAX_TEXT >> 20} MiB: a value that "
-                "is used several times is written out each time. Compute it in a map of its own: "
+                "is used several times is written out each time. Compute it in a separate map first: "
                 "ds.map(lambda x: (x, f(x))).map(lambda x, y: ...)"
             )
         if self.depth > MAX_DEPTH:
@@ -1725,7 +1725,7 @@ def _check_draws(root: Node, level: int) -> None:
             raise _error(
                 f"the value of {name}() is used "
                 + ("in a function within the one that draws it" if inner else "more than once")
-                + ", and each use would draw anew. Draw it in a map of its own: "
+                + ", and each use would draw anew. Draw it in a separate map first: "
                 f"ds.map(lambda x: (x, mr.fn.{name}(...))).map(lambda x, r: ...)"
             )
 
