@@ -6,8 +6,8 @@
 #include "pipeline/ops/batch.h"
 
 #include <inttypes.h>
-#include <string.h>
 
+#include "pipeline/columns/cut_rows_internal.h"
 #include "pipeline/streams/cursor.h"
 #include "pipeline/params/infer.h"
 
@@ -51,58 +51,6 @@ static size_t run_of(const mr_block *b, size_t row, uint64_t n, uint64_t slice, 
             run = same;
     }
     return run;
-}
-
-/* `run` slices of one dense row: a view with another shape. */
-static void cut_dense(mr_array *out, const mr_array *a, size_t row, struct cut cut, size_t run)
-{
-    mr_array_slice(out, a, row, 1);
-    size_t values = 1;
-    for (int d = 1; d < a->rank; d++)
-        values *= (size_t)a->shape[d];
-    if (out->data && cut.from)
-        out->data = (char *)out->data + cut.from * values * mr_dtype_size(a->dtype);
-    out->rows = run;
-    out->shape[0] = (int64_t)cut.rows;
-}
-
-static mr_code cut_splits(mr_array *out, const mr_array *a, const mr_row *row, struct cut cut,
-                          mr_status *st)
-{
-    mr_buffer *b;
-    MR_TRY(mr_buffer_alloc(&b, (cut.rows + 1) * sizeof(int64_t), st));
-    int64_t *splits = mr_buffer_data(b);
-    for (size_t i = 0; i <= cut.rows; i++)
-        splits[i] = row->splits[cut.from + i] - row->splits[cut.from];
-    size_t inner = mr_dtype_size(a->dtype);
-    for (int d = 2; d < a->rank; d++)
-        inner *= (size_t)row->shape[d];
-    mr_row *to = out->data;
-    to->splits = splits;
-    to->data = (const char *)row->data + (size_t)row->splits[cut.from] * inner;
-    mr_code rc = mr_buffer_hold(out->owner, b, st);
-    mr_buffer_unref(b);
-    return rc;
-}
-
-static mr_code cut_ragged(mr_array *out, const mr_array *a, size_t r, struct cut cut, mr_status *st)
-{
-    const mr_row *row = (const mr_row *)a->data + r;
-    MR_TRY(mr_array_alloc_ragged(out, a->dtype, a->rank, 1, st));
-    MR_TRY(mr_buffer_hold(out->owner, a->owner, st));
-    MR_TRY(mr_buffer_hold_all(out->owner, a->owner, st));
-    mr_row *to = out->data;
-    int64_t *shape = mr_array_shape_slot(out, 0);
-    memcpy(shape, row->shape, (size_t)a->rank * sizeof *shape);
-    shape[0] = (int64_t)cut.rows;
-    to->shape = shape;
-    if (row->splits)
-        return cut_splits(out, a, row, cut, st);
-    size_t inner = mr_dtype_size(a->dtype);
-    for (int d = 1; d < a->rank; d++)
-        inner *= (size_t)row->shape[d];
-    to->data = row->data ? (const char *)row->data + cut.from * inner : NULL;
-    return MR_OK;
 }
 
 /* Identities of `run` slices from `slice` on: those of their rows if a component of the element has
@@ -151,9 +99,9 @@ static mr_code cut(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         int64_t rows = mr_array_row_shape(a, row)[0];
         struct cut k = cut_of(rows, n, s->slice);
         if (a->storage == MR_RAGGED)
-            MR_TRY(cut_ragged(&out->columns[c], a, row, k, st));
+            MR_TRY(mr__cut_ragged(&out->columns[c], a, row, k.from, k.rows, st));
         else
-            cut_dense(&out->columns[c], a, row, k, run);
+            mr__cut_dense(&out->columns[c], a, row, k.from, k.rows, run);
     }
     MR_TRY(cut_identities(out, b, row, n, s->slice, run, st));
     out->rows = run;

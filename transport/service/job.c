@@ -7,22 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/files/glob.h"
-#include "pipeline/formats/shards/data_files.h"
 #include "pipeline/graph/origin_internal.h"
 #include "pipeline/memory/alloc.h"
-#include "pipeline/ops/sequence.h"
-#include "pipeline/ops/sources.h"
 #include "pipeline/splitmix.h"
 #include "pipeline/streams/sources/file_list_internal.h"
 #include "pipeline/system/name_scope.h"
 #include "shard/passes/auto_shard.h"
 #include "shard/passes/own_files.h"
+#include "shard/streams/file_lists_internal.h"
 #include "shard/streams/stream_cut.h"
 #include "shard/streams/stream_splits.h"
 
 #define MOST_ARRAY_BYTES ((size_t)64 << 20)
-#define ALL_NAMES        (-2) /* buffer size of a shuffle: its whole input */
 
 /* ---- checks of the graph ---- */
 
@@ -193,18 +189,6 @@ static mr__name_scope enter(const Mr__Wire__Job *job)
 
 /* ---- patterns ---- */
 
-/* The file names of an op; NULL: none. *all: each is a pattern. */
-static const mr_param *names_param(const mr_dataset *ds, bool *all)
-{
-    const mr_op *op = mr_dataset_op(ds);
-    *all = op->props & MR_OP_FILE_NAMES;
-    if (*all || op->role == MR_ROLE_FILES)
-        for (const mr_param *p = op->params; p && p->name; p++)
-            if (p->type == MR_PT_STRS && (*all || (p->flags & MR_P_PATTERN)))
-                return p;
-    return NULL;
-}
-
 typedef struct matching {
     const char *directory; /* NULL: this process's */
     Mr__Wire__FileList **lists;
@@ -237,30 +221,9 @@ static Mr__Wire__FileList *find_list(Mr__Wire__FileList *const *lists, size_t n,
     return NULL;
 }
 
-/* l->files = the files that match its pattern, as written: without the directory. May be empty. */
 static mr_code match_files(matching *m, Mr__Wire__FileList *l, mr_status *st)
 {
-    size_t before = m->directory && *l->pattern != '/' ? strlen(m->directory) + 1 : 0, n = 0;
-    char **paths = NULL;
-    mr_status why;
-    char *whole = before ? mr_strf("%s/%s", m->directory, l->pattern) : mr_strdup(l->pattern);
-    if (!whole)
-        return mr_fail_memory(st, before, "a file pattern");
-    mr_code rc = mr_data_files(&(const char *){whole}, 1, &paths, &n, &why);
-    mr_free(whole);
-    if (rc == MR_NOT_FOUND && !why.sys_errno) /* else a file that matches leads nowhere */
-        return MR_OK;
-    if (rc != MR_OK) {
-        *st = why;
-        return rc;
-    }
-    l->files = mr_calloc(n ? n : 1, sizeof *l->files);
-    for (; l->files && l->n_files < n; l->n_files++)
-        if (!(l->files[l->n_files] = mr_strdup(paths[l->n_files] + before)))
-            break;
-    rc = l->files && l->n_files == n ? MR_OK : mr_fail_memory(st, n, "a list of files");
-    mr_glob_free(paths, n);
-    return rc;
+    return mr__match_files(m->directory, l->pattern, &l->files, &l->n_files, st);
 }
 
 static mr_code match_pattern(matching *m, const char *pattern, size_t *files, mr_status *st)
@@ -301,7 +264,7 @@ static mr_dataset *match_node(void *ctx, mr_dataset *node)
 {
     matching *m = ctx;
     bool all;
-    const mr_param *p = names_param(node, &all);
+    const mr_param *p = mr__file_names_of(node, &all);
     if (!p)
         return node;
     const mr_strs *names = (const mr_strs *)((const char *)mr_dataset_params(node) + p->at);
@@ -341,134 +304,22 @@ mr_code mr__job_match(const Mr__Wire__Job *job, Mr__Wire__FileList ***lists, siz
 
 /* ---- replacing patterns by lists ---- */
 
-typedef struct listing {
-    const Mr__Wire__Job *job;
-    bool data; /* sources of names are replaced; else readers' names are */
-    mr_status status;
-} listing;
-
-static int compare_names(const void *a, const void *b)
+static mr_code find_files(void *ctx, const char *pattern, char *const **files, size_t *n,
+                          mr_status *st)
 {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* *out = names, with each group of patterns replaced by its matches, sorted together: a new array
- * of borrowed names. */
-static mr_code names_of(listing *l, const mr_strs *names, bool all, const char ***out, size_t *n,
-                        mr_status *st)
-{
-    const char **v = NULL;
-    size_t capacity = 0, have = 0;
-    mr_code rc = MR_OK;
-    for (size_t i = 0; i < names->n && rc == MR_OK;) {
-        size_t first = have, start = i;
-        for (; i < names->n && rc == MR_OK && (all || mr__file_is_pattern(names, i)); i++) {
-            const Mr__Wire__FileList *f =
-                find_list(l->job->lists, l->job->n_lists, names->v[i].data);
-            if (!f) {
-                rc = mr_fail(st, MR_INVALID_ARGUMENT, "the job has no list of files for '%.200s'",
-                             names->v[i].data);
-                break;
-            }
-            rc = MR_GROW(v, capacity, have + f->n_files, 1 << 28, "a list of files", st);
-            for (size_t k = 0; rc == MR_OK && k < f->n_files; k++)
-                v[have++] = f->files[k];
-        }
-        if (have > first)
-            qsort(v + first, have - first, sizeof *v, compare_names);
-        if (rc == MR_OK && i == start) {
-            rc = MR_GROW(v, capacity, have + 1, 1 << 28, "a list of files", st);
-            if (rc == MR_OK)
-                v[have++] = names->v[i].data;
-            i++;
-        }
-    }
-    if (rc != MR_OK) {
-        mr_free((void *)v);
-        return rc;
-    }
-    *out = v;
-    *n = have;
+    const Mr__Wire__Job *job = ctx;
+    const Mr__Wire__FileList *l = find_list(job->lists, job->n_lists, pattern);
+    if (!l)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the job has no list of files for '%.200s'",
+                       pattern);
+    *files = l->files;
+    *n = l->n_files;
     return MR_OK;
 }
 
-/* The reader ds with these names, none of which is a pattern. */
-static mr_dataset *with_names(mr_dataset *ds, const mr_param *p, const char **v, size_t n)
+static mr__file_lists lists_of(const Mr__Wire__Job *job)
 {
-    mr_status st;
-    mr_value *items = mr_calloc(n ? n : 1, sizeof *items);
-    if (!items) {
-        mr_fail_memory(&st, n * sizeof *items, "file names");
-        return mr_dataset_fail(&st);
-    }
-    for (size_t i = 0; i < n; i++)
-        items[i] = (mr_value){
-            .kind = MR_V_STRING, .computed = true, .s = (char *)v[i], .size = strlen(v[i])};
-    const mr_value list = {.kind = MR_V_LIST, .items = items, .n = n};
-    mr_dataset *made = mr_dataset_with_param(ds, p->name, &list);
-    mr_free(items);
-    return made;
-}
-
-/* The names as a dataset, shuffled if ds shuffles them. */
-static mr_dataset *names_as_data(mr_dataset *ds, const char **v, size_t n)
-{
-    mr_dataset *names = mr_from_strings(v, n);
-    mr_value on = {0}, seed = {0};
-    mr_status st;
-    for (const mr_param *p = mr_dataset_op(ds)->params; p && p->name; p++)
-        if ((p->flags & MR_P_SHUFFLES) && mr_dataset_param_named(ds, p->name, &on, &st) == MR_OK &&
-            on.kind == MR_V_BOOL && on.i) {
-            if (mr_dataset_param_named(ds, "seed", &seed, &st) != MR_OK) {
-                mr_dataset_unref(names);
-                return mr_dataset_fail(&st);
-            }
-            const mr_shuffle_opts o = {.seed = seed.i, .has_seed = seed.kind == MR_V_INT};
-            names = mr_shuffle(names, ALL_NAMES, &o);
-            mr__dataset_set_origin(names, mr__dataset_origin(ds));
-            break;
-        }
-    mr_value_reset(&on);
-    mr_value_reset(&seed);
-    return names;
-}
-
-static mr_dataset *list_node(void *ctx, mr_dataset *node)
-{
-    listing *l = ctx;
-    bool all, any = false;
-    const char **v = NULL;
-    size_t n = 0;
-    const mr_param *p = names_param(node, &all);
-    const mr_strs *names =
-        p ? (const mr_strs *)((const char *)mr_dataset_params(node) + p->at) : NULL;
-    for (size_t i = 0; p && all == l->data && i < names->n; i++)
-        any = any || all || mr__file_is_pattern(names, i);
-    if (!any)
-        return node;
-    mr_dataset *made;
-    if (names_of(l, names, all, &v, &n, &l->status) != MR_OK)
-        made = mr_dataset_fail(&l->status);
-    else
-        made = all ? names_as_data(node, v, n) : with_names(node, p, v, n);
-    mr_free((void *)v);
-    mr_dataset_unref(node);
-    return made;
-}
-
-/* *out = ds (taken over) with the job's lists: those of readers, or those that are data. */
-static mr_code put_lists(const Mr__Wire__Job *job, bool data, mr_dataset *ds, mr_dataset **out,
-                         mr_status *st)
-{
-    listing l = {.job = job, .data = data};
-    mr_dataset *made = mr_dataset_transform(ds, list_node, &l);
-    mr_dataset_unref(ds);
-    mr_code rc = mr_dataset_check(made, st);
-    if (rc == MR_OK)
-        *out = made;
-    else
-        mr_dataset_unref(made);
-    return rc;
+    return (mr__file_lists){find_files, (void *)(uintptr_t)job};
 }
 
 /* *out = the job's graph with the lists of its readers. Sources of names are unchanged until it is
@@ -480,22 +331,8 @@ static mr_code graph_of(const Mr__Wire__Job *job, mr_dataset **out, mr_status *s
     mr_code rc =
         mr__dataset_settle(ds, job->place ? job->place : MR__PLACE_ROOT, NULL, &placed, st);
     mr_dataset_unref(ds);
-    return rc == MR_OK ? put_lists(job, false, placed, out, st) : rc;
-}
-
-/* The number of names that a source of names yields, by the lists of the job ctx. */
-static int64_t count_names(void *ctx, const mr_dataset *ds)
-{
-    listing l = {.job = ctx};
-    bool all;
-    size_t n = 0;
-    const char **v = NULL;
-    const mr_param *p = names_param(ds, &all);
-    if (!p || names_of(&l, (const mr_strs *)((const char *)mr_dataset_params(ds) + p->at), all, &v,
-                       &n, &l.status) != MR_OK)
-        return MR_UNKNOWN_COUNT;
-    mr_free((void *)v);
-    return (int64_t)n;
+    const mr__file_lists l = lists_of(job);
+    return rc == MR_OK ? mr__put_file_lists(&l, false, placed, out, st) : rc;
 }
 
 /* Makes ops that may emit their elements in any order keep it, so that a stream that continues on
@@ -521,7 +358,8 @@ static mr_code count_splits(Mr__Wire__Job *job, mr_dataset *ds, mr_status *st)
 {
     mr_dataset *listed = NULL;
     int64_t n = 0;
-    MR_TRY(put_lists(job, true, mr_dataset_ref(ds), &listed, st));
+    const mr__file_lists l = lists_of(job);
+    MR_TRY(mr__put_file_lists(&l, true, mr_dataset_ref(ds), &listed, st));
     mr_code rc = mr_count_splits(listed, &n, st);
     mr_dataset_unref(listed);
     job->splits = (uint64_t)n;
@@ -538,7 +376,8 @@ static mr_code finish(const Mr__Wire__Job *job, Mr__Wire__FileList **lists, size
     final.n_lists = n;
     final.has_lists = true;
     MR_TRY(graph_of(&final, &ds, st));
-    const mr_stream_cut_opts o = {.count_names = count_names, .ctx = &final};
+    mr__file_lists of_job = lists_of(&final);
+    const mr_stream_cut_opts o = {.count_names = mr__count_file_names, .ctx = &of_job};
     bool is_cut = job->mode == MR__WIRE__MODE__EXACTLY_ONCE;
     mr_code rc = streams || !is_cut ? MR_OK : mr_count_streams(ds, &o, &streams, st);
     if (rc == MR_OK && job->mode == MR__WIRE__MODE__DYNAMIC)
@@ -598,7 +437,8 @@ static mr_code shard_for_worker(const Mr__Wire__Job *job, uint32_t index, mr_dat
 /* *out = ds with the names that its sources of names yield: a new file makes it another graph. */
 static mr_code with_data_lists(void *ctx, mr_dataset *ds, mr_dataset **out, mr_status *st)
 {
-    return put_lists(ctx, true, mr_dataset_ref(ds), out, st);
+    const mr__file_lists l = lists_of(ctx);
+    return mr__put_file_lists(&l, true, mr_dataset_ref(ds), out, st);
 }
 
 /* *out = ds (taken over), whose caches have a file of the stream's own each. */
@@ -621,11 +461,12 @@ static mr_code own_files(const Mr__Wire__Job *job, uint32_t stream, mr_dataset *
 static mr_code cut_stream(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out,
                           uint64_t *run_seed, mr_explanation *e, mr_status *st)
 {
+    mr__file_lists lists = lists_of(job);
     const mr_stream_cut_opts o = {.streams = job->streams,
                                   .stream = stream,
                                   .seed = job->seed,
-                                  .count_names = count_names,
-                                  .ctx = (void *)job};
+                                  .count_names = mr__count_file_names,
+                                  .ctx = &lists};
     mr_dataset *ds = NULL, *cut = NULL;
     mr_code rc;
     MR_TRY(graph_of(job, &ds, st));
@@ -657,7 +498,7 @@ static mr_code cut_stream(const Mr__Wire__Job *job, uint32_t stream, mr_dataset 
             *run_seed = job->seed;
     }
     mr_dataset_unref(ds);
-    return rc == MR_OK ? put_lists(job, true, cut, out, st) : rc;
+    return rc == MR_OK ? mr__put_file_lists(&lists, true, cut, out, st) : rc;
 }
 
 mr_code mr__job_cut(const Mr__Wire__Job *job, uint32_t stream, mr_dataset **out, uint64_t *run_seed,
