@@ -95,9 +95,10 @@ static int check_flags(show_opts *o)
     if (o->has_save_after && o->has_limit)
         return cli_usage(&cli_show, "--save-after and --limit cannot be combined");
     cli_distribution *d = &o->distribution;
-    if (!d->has_replicas && (d->has_workers || d->has_worker || d->policy || d->from_function))
-        return cli_usage(&cli_show,
-                         "--workers, --worker, --auto-shard and --from-function need --replicas");
+    if (!d->has_replicas &&
+        (d->has_workers || d->has_worker || d->policy || d->from_function || d->elastic))
+        return cli_usage(&cli_show, "--workers, --worker, --auto-shard, --elastic and "
+                                    "--from-function need --replicas");
     return d->has_replicas ? cli_distribution_check(&cli_show, d) : -1;
 }
 
@@ -177,7 +178,7 @@ const cli_command cli_show = {
              "EXPR --save-after N --state FILE\n"
              "EXPR --restore FILE\n"
              "EXPR --spec\n"
-             "--replicas R [--workers W [--worker I]] [--auto-shard POLICY] EXPR",
+             "--replicas R [--workers W [--worker I]] [--auto-shard POLICY | --elastic S] EXPR",
     .details = "One element per line; with --replicas, one step per line:\n"
                "  {\"step\": 0, \"replicas\": [[0, 1], [2, 3]]}",
     .run = run,

@@ -40,6 +40,13 @@ void cli_distribution_flags(cli_distribution *d, cli_flag *table)
          .what = "POLICY",
          .words = policies,
          .help = "how workers share the data: auto, file, data, off, hint or range"},
+        {.name = "elastic",
+         .kind = CLI_INT,
+         .value = &d->elastic,
+         .what = "S",
+         .min = 1,
+         .max = 65536,
+         .help = "cut the data into S streams, which any number of replicas up to S may share"},
         {.name = "from-function",
          .kind = CLI_SWITCH,
          .value = &d->from_function,
@@ -72,6 +79,9 @@ int cli_distribution_check(const cli_command *cmd, cli_distribution *d)
     int status = d->has_workers ? -1 : read_cluster(d);
     if (status >= 0)
         return status;
+    if (d->elastic && d->from_function)
+        return cli_usage(cmd, "--elastic and --from-function cannot be combined: an input function "
+                              "shards by itself");
     if (d->has_worker && d->worker >= d->workers)
         return cli_usage(
             cmd, "--worker must be less than the number of workers (%" PRId64 "), not %" PRId64,
@@ -98,6 +108,7 @@ int cli_distribute(const cli_distribution *d, const cli_run *run, const char *te
                                .worker = d->worker,
                                .num_local_workers = d->has_worker ? 1 : d->workers,
                                .replicas = d->replicas,
+                               .elastic_streams = d->elastic,
                                .seed = run->opts.seed,
                                .has_seed = run->opts.has_seed};
     mr_dataset *graph = NULL;

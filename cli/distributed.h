@@ -6,12 +6,12 @@
 #include "cli.h"
 
 typedef struct cli_distribution {
-    int64_t replicas, workers, worker;
+    int64_t replicas, workers, worker, elastic; /* elastic: streams; 0: not given */
     bool has_replicas, has_workers, has_worker, from_function;
     const char *policy;
 } cli_distribution;
 
-enum { CLI_DISTRIBUTION_FLAGS = 6 };
+enum { CLI_DISTRIBUTION_FLAGS = 7 };
 void cli_distribution_flags(cli_distribution *d, cli_flag *table);
 /* Before cli_distribute: checks the flags, and completes them from the environment variable
  * TF_CONFIG. Returns -1, or an exit status. */

@@ -21,6 +21,9 @@ int cli_show_replicas(const show_opts *o, const char *text, size_t size);
 int cli_show_spec(const show_opts *o, const mr_spec *spec);
 /* Reads the position of --restore. *epoch = number of passes completed before it. */
 int cli_load_state(const show_opts *o, void **bytes, size_t *size, int64_t *epoch);
+/* The size of what precedes a position in a state file, and the passes that it counts in *epoch; 0:
+ * nothing, *epoch is 0. */
+size_t cli_state_head(const void *bytes, size_t size, int64_t *epoch);
 /* Warns that the data ended `left` elements (or steps) before that of --save-after. */
 void cli_warn_of_end(const show_opts *o, int64_t left);
 /* Writes a position that mr_..._save returned with rc (or reports its error) to the file of

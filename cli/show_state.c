@@ -28,26 +28,37 @@ static void put_pass(unsigned char *out, int64_t epoch)
     memcpy(out + 4, &crc, 4);
 }
 
-/* Removes and returns the pass number of a state file; 0 if it has none, or a damaged one. */
-static int64_t take_pass(unsigned char *bytes, size_t *size)
+size_t cli_state_head(const void *bytes, size_t size, int64_t *epoch)
 {
     unsigned char good[PASS_BYTES];
     uint64_t passes;
-    if (*size < PASS_BYTES)
+    *epoch = 0;
+    if (size < PASS_BYTES)
         return 0;
-    memcpy(&passes, bytes + 8, 8);
-    int64_t epoch = (int64_t)le64toh(passes);
-    put_pass(good, epoch);
-    if (epoch < 0 || memcmp(bytes, good, PASS_BYTES) != 0)
+    memcpy(&passes, (const char *)bytes + 8, 8);
+    int64_t n = (int64_t)le64toh(passes);
+    put_pass(good, n);
+    if (n < 0 || memcmp(bytes, good, PASS_BYTES) != 0)
         return 0;
-    *size -= PASS_BYTES;
-    memmove(bytes, bytes + PASS_BYTES, *size);
+    *epoch = n;
+    return PASS_BYTES;
+}
+
+/* Removes and returns the pass number of a state file; 0 if it has none, or a damaged one. */
+static int64_t take_pass(unsigned char *bytes, size_t *size)
+{
+    int64_t epoch;
+    size_t head = cli_state_head(bytes, *size, &epoch);
+    *size -= head;
+    memmove(bytes, bytes + head, *size);
     return epoch;
 }
 
 /* The first bytes of a position tell a plain pipeline from one distributed over replicas. */
 static bool is_of_the_other_kind(const show_opts *o, const char *bytes, size_t size)
 {
+    if (mr_is_job_position(bytes, size))
+        return !o->distribution.has_replicas;
     return size >= 3 && memcmp(bytes, o->distribution.has_replicas ? "MRP" : "MRD", 3) == 0;
 }
 

@@ -162,7 +162,7 @@ MR_API mr_code mr_iterator_rest(mr_iterator *it, mr_status *st) MR_NODISCARD;
  * errors   MR_FAILED_PRECONDITION: opened without positions, or an op that cannot save */
 MR_API mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size,
                                 mr_status *st) MR_NODISCARD;
-/* The same after row `rows` (1..b->rows) of the block delivered last. Where the graph would not
+/* The same after row `rows` (0..b->rows) of the block delivered last. Where the graph would not
  * produce the same rows again (deterministic=false, a generator without a position), the rows of b
  * that follow are part of the position. */
 MR_API mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, void **bytes,

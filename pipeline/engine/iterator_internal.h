@@ -16,6 +16,9 @@ typedef struct mr__iterator_internal {
     /* An op of another iterator rewinds this one, maybe before its end: what a pass draws, counts
      * or records must not depend on rows that were not requested. */
     bool opened_again;
+    struct mr__elastic_host
+        *elastic; /* for the ops of shard/distribute/elastic_*; borrowed until the iterator
+                                         is closed; may be NULL */
     const mr_read_slots *read_slots; /* for the files that sources read (mr_file_opts); borrowed
                                         until the iterator is closed; may be NULL */
 } mr__iterator_internal;
@@ -39,6 +42,14 @@ static inline uint64_t mr__function_seed(const mr_iterator_opts *opts)
 bool mr__iter_job_seed(const mr_iter *it, uint64_t *seed);
 /* The op's place in the graph (graph/origin_internal.h). */
 uint64_t mr__iter_place(const mr_iter *it);
+/* An error as bytes (owned: mr_buffer_unref), as positions hold it, and back.
+ * errors   MR_INVALID_ARGUMENT: other bytes; MR_RESOURCE_EXHAUSTED */
+mr_code mr__status_to_bytes(const mr_status *e, mr_buffer **out, mr_status *st) MR_NODISCARD;
+mr_code mr__status_from_bytes(const mr_buffer *bytes, mr_status *e, mr_status *st) MR_NODISCARD;
+/* Call in open if MR_END of the op ends only a part of its elements: it is asked again for the next
+ * part. */
+void mr__iter_set_goes_on(mr_iter *it);
+bool mr__iter_goes_on(const mr_iter *it);
 /* The executor of an iterator that rests, from its next pass on; borrowed. NULL: its own. */
 void mr__iterator_set_executor(mr_iterator *it, mr_executor *executor);
 #endif

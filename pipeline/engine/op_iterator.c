@@ -333,7 +333,7 @@ mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
     if (rc != MR_OK) {
         mr_block_clear(b);
         if (rc == MR_END)
-            p->ended = true;
+            p->ended = !p->goes_on;
         else {
             if (rc == MR_CANCELLED) /* no op may count it */
                 mr_status_of_no_element(st);
@@ -346,6 +346,16 @@ mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
     count(it, b);
     mr_iter_work_end(it, &work);
     return rc;
+}
+
+void mr__iter_set_goes_on(mr_iter *it)
+{
+    it->priv->goes_on = true;
+}
+
+bool mr__iter_goes_on(const mr_iter *it)
+{
+    return it->priv->goes_on;
 }
 
 mr_code mr_iter_pull(mr_iter *it, size_t i, size_t want, mr_block *b, mr_status *st)

@@ -625,3 +625,23 @@ mr_code mr__state_get_rows_errors(mr_state_r *r, const mr_spec *spec, mr_block *
     }
     return MR_OK;
 }
+
+static mr_code put_error(void *ctx, mr_state_w *w, mr_status *st)
+{
+    return mr_state_put_status(w, ctx, st);
+}
+
+static mr_code get_error(void *ctx, mr_state_r *r, mr_status *st)
+{
+    return mr_state_get_status(r, ctx, st);
+}
+
+mr_code mr__status_to_bytes(const mr_status *e, mr_buffer **out, mr_status *st)
+{
+    return mr__state_bytes(put_error, (void *)(uintptr_t)e, out, st);
+}
+
+mr_code mr__status_from_bytes(const mr_buffer *bytes, mr_status *e, mr_status *st)
+{
+    return mr__state_read(mr_buffer_data(bytes), mr_buffer_size(bytes), get_error, e, st);
+}

@@ -105,6 +105,7 @@ struct mr_iter_private {
     mr_iter *next_waiting;     /* in run->waiting */
     bool waits, settled;       /* it is in run->waiting; it was pulled for its end */
     bool ended;
+    bool goes_on;    /* mr__iter_set_goes_on */
     bool guarded;    /* the op above holds elements of unknown size, and memory is limited */
     bool deferred;   /* `error` is to be returned next */
     bool failed;     /* `error`, of no element, is returned from now on */

@@ -129,7 +129,9 @@ enum {
     MR_FUNCTION_FOLDS = 2, /* applied to literals alone it is computed when the graph is built; the
                                   result is a literal, which takes its neighbour's type */
     MR_FUNCTION_DRAWS = 4, /* random: the result depends on the element even if no input does */
-    MR_FUNCTION_READS = 8  /* reads files that its arguments name */
+    MR_FUNCTION_READS = 8, /* reads files that its arguments name */
+    MR_FUNCTION_ELEMENTWISE = 16 /* each value of the result depends only on the values at its place
+                                    in the inputs, which are broadcast as numpy does */
 };
 
 typedef struct mr_function {

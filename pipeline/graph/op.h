@@ -110,10 +110,15 @@ enum {
     MR_OP_INTERNAL = 1 << 21,     /* not for users: omitted from the reference */
 
     /* ---- what it reaches ---- */
-    MR_OP_OUTSIDE = 1 << 22 /* reads what is outside of the graph, besides the files of
+    MR_OP_OUTSIDE = 1 << 22, /* reads what is outside of the graph, besides the files of
                                MR_ROLE_FILES and MR_OP_FILE_NAMES: a dataset that is stored as a
                                value runs it only if the graph that holds the value runs it too.
                                Ops that a program registers count as such */
+
+    /* ---- in an elastic job (shard/distribute/elastic_*) ---- */
+    MR_OP_BATCHES =
+        1 << 23, /* groups elements of input 0, `batch_size` at a time, in their order */
+    MR_OP_COUNTS_STEPS = 1 << 24 /* chooses, repeats or numbers elements by their place alone */
 };
 
 struct mr_iter;

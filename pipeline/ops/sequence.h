@@ -212,6 +212,8 @@ typedef struct mr_dataset_opts {
     char *auto_shard_policy; /* AUTO, FILE, DATA, OFF, HINT or RANGE; borrowed during the call */
     mr_tri deterministic;    /* default for ops that do not set it themselves */
     int64_t memory_limit;    /* maximum resident bytes of the process that runs it; 0: no limit */
+    int64_t elastic_streams; /* streams of an elastic job (shard/distribute/distribute.h); 0: it is
+                                not elastic. since 0.2 */
 } mr_dataset_opts;
 
 /* Passes the input through and sets options of the whole graph. If an option is set twice, the

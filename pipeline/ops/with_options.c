@@ -24,6 +24,10 @@ static const mr_param table[] = {
     MR_OPT(struct params, memory_limit, .max.i = INT64_MAX,
            .doc =
                "Limit of the process's resident bytes: at the limit less is read ahead; 0: none."),
+    MR_OPT(struct params, elastic_streams, .max.i = 65536,
+           .doc =
+               "Streams of an elastic job, which any number of replicas up to that may share; 0: "
+               "the job is not elastic."),
     {0}};
 
 const mr_op mr_op_with_options = {

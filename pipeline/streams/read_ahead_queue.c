@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "pipeline/engine/inputs_read.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_buffering.h"
@@ -242,7 +243,7 @@ static mr_code pull(mr__queue *q, size_t want, bool keep, const mr_destination *
     if (rc == MR_OK && of_no_place(e))
         rc = read_error(e, st);
     if (rc != MR_OK) {
-        q->ended |= rc == MR_END;
+        q->ended |= rc == MR_END && !mr__iter_goes_on(q->input);
         put_spare(q, e);
         return rc;
     }

@@ -3,6 +3,7 @@
 #define MR_SHARD_DISTRIBUTE_DIST_IMPL_H
 /* Internals of distributed datasets and iterators. Private to shard/. */
 #include "shard/distribute/distribute.h"
+#include "shard/distribute/elastic_impl.h"
 
 struct mr_dist_dataset {
     int64_t workers, worker, local, replicas;
@@ -18,6 +19,7 @@ struct mr_dist_dataset {
     mr_dataset **graphs; /* `local` of them */
     mr_spec *spec;
     int64_t absorbed;
+    mr__elastic elastic; /* streams 0: the job is not elastic */
     mr_explanation explanation;
 };
 

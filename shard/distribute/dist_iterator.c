@@ -60,6 +60,7 @@ struct mr_dist_iterator {
     size_t entry_room;
     bool done;
     mr__peers peers;
+    mr__elastic_host host; /* of an elastic job, whose steps are those of streams[0] */
 };
 
 /* ---- opening ---- */
@@ -67,14 +68,31 @@ struct mr_dist_iterator {
 /* One executor for all workers and peers, instead of a pool of threads for each. */
 static mr_code share_executor(mr_dist_iterator *it, mr_status *st)
 {
-    if (it->run.executor || it->dd->workers == 1)
-        return MR_OK;
-    if (it->dd->local == 1 && it->agree)
+    bool several =
+        it->dd->elastic.streams || (it->dd->workers > 1 && !(it->dd->local == 1 && it->agree));
+    if (it->run.executor || !several)
         return MR_OK;
     int threads = it->run.has_threads ? (int)it->run.threads : mr_usable_cpus();
     MR_TRY(mr_executor_new(threads, &it->executor, st));
     it->run.executor = it->executor;
     return MR_OK;
+}
+
+/* Pipelines in this process. */
+static size_t n_streams(const mr_dist_iterator *it)
+{
+    return it->dd->elastic.streams ? 1 : (size_t)it->dd->local;
+}
+
+static mr_code open_elastic(mr_dist_iterator *it, mr_status *st)
+{
+    const mr_dist_iterator_opts opts = {it->run, it->agree, it->agree_ctx};
+    MR_TRY(mr__elastic_host_open(&it->host, it->dd, &opts, st));
+    mr_iterator_opts run = mr__dist_run_opts(it->dd, &it->run);
+    mr__iterator_internal internal = *mr__iterator_internal_of(&run);
+    internal.elastic = &it->host;
+    run.internal = &internal;
+    return mr_iterator_open(&it->streams[0].it, it->dd->graphs[0], &run, st);
 }
 
 static mr_code open_streams(mr_dist_iterator *it, mr_status *st)
@@ -89,6 +107,8 @@ static mr_code open_streams(mr_dist_iterator *it, mr_status *st)
     if (!it->streams || !it->replicas || !it->has_data || !it->starts)
         return mr_fail_memory(st, it->n_replicas * sizeof *it->replicas, "a distributed iterator");
     MR_TRY(share_executor(it, st));
+    if (dd->elastic.streams)
+        return open_elastic(it, st);
     mr_iterator_opts run = mr__dist_run_opts(dd, &it->run);
     for (int64_t i = 0; i < dd->local; i++)
         MR_TRY(mr_iterator_open(&it->streams[i].it, dd->graphs[i], &run, st));
@@ -130,8 +150,9 @@ void mr_dist_iterator_close(mr_dist_iterator *it)
     mr_block_reset(&it->pulled);
     mr_block_reset(&it->zero);
     mr__peers_close(&it->peers);
-    for (int64_t i = 0; it->streams && i < it->dd->local; i++)
+    for (size_t i = 0; it->streams && i < n_streams(it); i++)
         mr_iterator_close(it->streams[i].it);
+    mr__elastic_host_close(&it->host);
     mr_executor_free(it->executor);
     mr_cancel_unref(it->cancel);
     mr_free(it->streams);
@@ -150,8 +171,9 @@ mr_code mr_dist_iterator_rest(mr_dist_iterator *it, mr_status *st)
     MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     mr__peers_close(&it->peers);
     mr__cancel_forget(it->cancel); /* before those of the streams, which it triggered */
-    for (int64_t i = 0; i < it->dd->local; i++)
+    for (size_t i = 0; i < n_streams(it); i++)
         MR_TRY(mr_iterator_rest(it->streams[i].it, st));
+    MR_TRY(mr__elastic_rest(&it->host, st));
     if (it->executor) {
         mr_executor_free(it->executor);
         it->executor = NULL;
@@ -166,8 +188,11 @@ static mr_code wake(mr_dist_iterator *it, mr_status *st)
     if (it->run.executor)
         return MR_OK;
     MR_TRY(share_executor(it, st));
-    for (int64_t i = 0; i < it->dd->local && it->executor; i++)
+    for (size_t i = 0; i < n_streams(it) && it->executor; i++)
         mr__iterator_set_executor(it->streams[i].it, it->executor);
+    for (int64_t s = 0; s < it->dd->elastic.streams && it->executor; s++)
+        if (it->host.v[s].it)
+            mr__iterator_set_executor(it->host.v[s].it, it->executor);
     return MR_OK;
 }
 
@@ -179,12 +204,13 @@ typedef struct place {
 
 mr_code mr_dist_iterator_resume(mr_dist_iterator *it, mr_status *st)
 {
-    size_t n = (size_t)it->dd->local;
+    size_t n = n_streams(it);
     mr_code rc = MR_OK;
     MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     place *places = mr_calloc(n, sizeof *places);
     if (!places)
         return mr_fail_memory(st, n * sizeof *places, "positions");
+    it->host.restoring = true;
     for (size_t i = 0; i < n && rc == MR_OK; i++)
         rc = mr_iterator_save(it->streams[i].it, &places[i].position, &places[i].size, st);
     if (rc == MR_OK) {
@@ -199,7 +225,8 @@ mr_code mr_dist_iterator_resume(mr_dist_iterator *it, mr_status *st)
     for (size_t i = 0; i < n; i++)
         mr_free(places[i].position);
     mr_free(places);
-    return rc;
+    it->host.restoring = false;
+    return rc == MR_OK ? mr__elastic_resume(&it->host, st) : rc;
 }
 
 /* ---- stepping ---- */
@@ -376,6 +403,28 @@ static mr_code enter_step(mr_dist_iterator *it, mr_status *st)
     return mr_ledger_add(it->run.ledger, it->entry, n, st);
 }
 
+/* The step of an elastic job: one element of the pipeline has the rows of all local replicas. */
+static mr_code next_elastic(mr_dist_iterator *it, mr_step *out, mr_status *st)
+{
+    const mr_dist_dataset *dd = it->dd;
+    if (!it->pulled.rows) { /* else there was no memory to deal it */
+        mr_code rc = mr_iterator_next(it->streams[0].it, 1, &it->pulled, st);
+        it->done = rc == MR_END;
+        MR_TRY(rc);
+    }
+    MR_TRY(mr__elastic_deal(&it->host, dd->worker * dd->replicas, dd->workers * dd->replicas,
+                            &it->pulled, it->replicas, it->has_data, it->n_replicas, st));
+    if (it->run.ledger && mr_ledger_takes_steps(it->run.ledger)) {
+        const mr_identities *ids = &it->pulled.ids;
+        size_t n = !ids->ids ? 0 : ids->offsets ? ids->offsets[1] - ids->offsets[0] : 1;
+        MR_TRY(mr_ledger_add(it->run.ledger, ids->offsets ? ids->ids + ids->offsets[0] : ids->ids,
+                             n, st));
+    }
+    mr_block_clear(&it->pulled);
+    *out = (mr_step){it->step++, it->n_replicas, it->replicas, it->has_data};
+    return MR_OK;
+}
+
 mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_destination *destination, mr_step *out,
                               mr_status *st)
 {
@@ -384,6 +433,8 @@ mr_code mr_dist_iterator_next(mr_dist_iterator *it, const mr_destination *destin
     MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     if (it->done)
         return MR_END;
+    if (it->dd->elastic.streams)
+        return next_elastic(it, out, st);
     for (size_t w = 0; w < (size_t)it->dd->local; w++) {
         MR_TRY(fill(it, w, destination, st));
         n_local += (int64_t)it->streams[w].filled;
@@ -428,7 +479,8 @@ mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st)
 {
     MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     MR_TRY(wake(it, st));
-    for (size_t w = 0; w < (size_t)it->dd->local; w++) {
+    mr_block_clear(&it->pulled);
+    for (size_t w = 0; w < n_streams(it); w++) {
         MR_TRY(mr_iterator_rewind(it->streams[w].it, st));
         it->streams[w].filled = 0;
         it->streams[w].ended = false;
@@ -503,6 +555,12 @@ mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **out, size_t *size, mr
     bytes b = {0};
     int64_t fields[N_FIELDS];
     MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
+    if (it->dd->elastic.streams && it->pulled.rows)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "a step failed half way; take the step after the error before saving");
+    if (it->dd->elastic.streams)
+        return mr__elastic_save(it->dd, &it->host, it->streams[0].it, it->step, it->pass, out, size,
+                                st);
     fields_of(it, fields);
     mr_code rc = put(&b, magic, sizeof magic, st);
     if (rc == MR_OK)
@@ -581,6 +639,16 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
     const unsigned char *p = state, *end = p + size;
     int64_t theirs[N_FIELDS] = {0};
     MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
+    mr_block_clear(&it->pulled);
+    if (it->dd->elastic.streams) {
+        MR_TRY(wake(it, st));
+        it->done = false;
+        return mr__elastic_restore(it->dd, &it->host, it->streams[0].it, state, size, &it->step,
+                                   &it->pass, st);
+    }
+    if (mr_is_job_position(state, size))
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the position is of an elastic job; give this one its number of streams");
     bool is_of_0_1 = size >= sizeof magic && memcmp(p, magic_of_0_1, sizeof magic) == 0;
     size_t n_fields = is_of_0_1 ? N_FIELDS_OF_0_1 : N_FIELDS;
     size_t streams_at = FIELDS_AT + 8 * n_fields;
@@ -621,7 +689,7 @@ int64_t mr_dist_iterator_step(const mr_dist_iterator *it)
 
 mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local)
 {
-    return it->streams[local].it;
+    return it->streams[it->dd->elastic.streams ? 0 : local].it;
 }
 
 void mr_dist_iterator_cancel(mr_dist_iterator *it)

@@ -8,6 +8,7 @@
 #include "shard/passes/shard_passes.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_REPLICAS = 1 << 20 };
@@ -51,6 +52,11 @@ static mr_code read_opts(mr_dist_dataset *dd, const mr_distribute_opts *o, mr_st
     dd->has_policy = o->has_policy;
     dd->asked = o->policy;
     dd->owns_slots = o->owns_slots;
+    dd->elastic.streams = o->elastic_streams;
+    if (o->elastic_streams < 0)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the number of elastic streams must not be negative, is %" PRId64,
+                       o->elastic_streams);
     dd->seed_given = o->has_seed;
     dd->has_seed = o->has_seed || dd->workers > 1;
     /* Without a seed, derive it only from facts about the job that all workers know. */
@@ -195,12 +201,69 @@ out:
     return rc;
 }
 
+/* How many streams the replicas have. */
+static mr_code explain_elastic(mr_dist_dataset *dd, mr_status *st)
+{
+    const mr__elastic *x = &dd->elastic;
+    int64_t n = dd->workers * dd->replicas, least = x->streams / n;
+    int64_t most = least + (x->streams % n != 0);
+    char balance[96] = "";
+    mr__matched m = {0};
+    mr__elastic_wholes wholes = {0};
+    mr_dataset *first = NULL;
+    uint64_t seed;
+    if (most > least)
+        snprintf(
+            balance, sizeof balance,
+            ", %.2f times as many for some replicas as for others; choose a multiple of %" PRId64,
+            (double)most / (double)least, n);
+    MR_TRY(mr_explain(&dd->explanation, "policy", NULL, st,
+                      "the job is elastic: it is cut below its global batch of %" PRId64
+                      " into %" PRId64 " streams, %" PRId64 " for a replica%s",
+                      x->batch, x->streams, most, balance));
+    mr_code rc =
+        mr__elastic_stream(x, &m, 0, dd->seed, &wholes, &first, &seed, &dd->explanation, st);
+    mr__elastic_wholes_reset(&wholes);
+    mr__matched_reset(&m);
+    mr_dataset_unref(first);
+    return rc;
+}
+
+static mr_code build_elastic(mr_dist_dataset *dd, mr_status *st)
+{
+    int64_t streams = dd->elastic.streams, n = dd->workers * dd->replicas;
+    dd->elastic.streams = 0;
+    MR_TRY(mr__elastic_init(&dd->elastic, dd->original, streams, &dd->explanation, st));
+    if (n > streams)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "%" PRId64 " replicas cannot share %" PRId64
+                       " elastic streams; use at least as many streams as replicas",
+                       n, streams);
+    if (!dd->seed_given) { /* the same for any number of workers */
+        dd->has_seed = true;
+        dd->seed = 0;
+    }
+    dd->policy = MR_SHARD_OFF;
+    dd->absorbed = dd->elastic.prefetched;
+    for (int64_t i = 0; i < dd->local; i++)
+        dd->graphs[i] = mr_dataset_ref(dd->elastic.steps);
+    MR_TRY(explain_elastic(dd, st));
+    return make_spec(dd, st);
+}
+
 static mr_code build(mr_dist_dataset *dd, mr_status *st)
 {
     dd->graphs = mr_calloc((size_t)dd->local, sizeof(mr_dataset *));
     if (!dd->graphs)
         return mr_fail_memory(st, (size_t)dd->local * sizeof(mr_dataset *),
                               "a distributed dataset");
+    if (dd->original && dd->elastic.streams == 0)
+        MR_TRY(mr__elastic_option(dd->original, &dd->elastic.streams, st));
+    if (dd->elastic.streams && !dd->original)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "an input function shards by itself, so its job cannot be elastic");
+    if (dd->elastic.streams)
+        return build_elastic(dd, st);
     for (int64_t i = 0; i < dd->local; i++)
         MR_TRY(mr__dist_graph(dd, dd->worker + i, &dd->graphs[i], &dd->policy, &dd->absorbed,
                               i ? NULL : &dd->explanation, st));
@@ -283,6 +346,7 @@ void mr_dist_dataset_free(mr_dist_dataset *dd)
         mr_dataset_unref(dd->graphs[i]);
     mr_free(dd->graphs);
     mr_dataset_unref(dd->original);
+    mr__elastic_reset(&dd->elastic);
     mr_spec_unref(dd->spec);
     mr_explanation_reset(&dd->explanation);
     mr_free(dd->text);
@@ -311,11 +375,18 @@ const mr_spec *mr_dist_dataset_spec(const mr_dist_dataset *dd)
     return dd->spec;
 }
 
+int64_t mr_dist_dataset_elastic_streams(const mr_dist_dataset *dd)
+{
+    return dd->elastic.streams;
+}
+
 int64_t mr_dist_dataset_cardinality(const mr_dist_dataset *dd)
 {
     int64_t n = mr_dataset_cardinality(dd->original ? dd->original : dd->graphs[0]);
     if (n < 0)
         return n;
+    if (dd->elastic.streams) /* streams may end in different steps */
+        return MR_UNKNOWN_COUNT;
     if (!dd->original)
         return dd->workers == 1 ? n / dd->replicas + (n % dd->replicas != 0) : MR_UNKNOWN_COUNT;
     /* Each global batch has N slices: one step of all workers, or W steps of each one alone. */
@@ -339,7 +410,7 @@ int64_t mr_dist_dataset_num_workers(const mr_dist_dataset *dd)
 
 int64_t mr_dist_dataset_parts(const mr_dist_dataset *dd)
 {
-    return dd->original ? dd->workers : 1;
+    return dd->original && !dd->elastic.streams ? dd->workers : 1;
 }
 
 int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd)

@@ -50,7 +50,10 @@ typedef struct mr_distribute_opts {
     uint64_t seed; /* with has_seed: the job's. Else it is made from the cluster, W and R if W > 1,
                       and at random if W is 1 */
     bool has_seed;
-    bool owns_slots; /* the consumer passes slots (mr_destination): they absorb a trailing
+    int64_t elastic_streams; /* S: the job is elastic, and any number of replicas up to S may run it
+                                (see below); instead of the graph's option. 0: that of the graph, or
+                                none. since 0.2 */
+    bool owns_slots;         /* the consumer passes slots (mr_destination): they absorb a trailing
                         prefetch */
 } mr_distribute_opts;
 
@@ -60,6 +63,17 @@ typedef struct mr_distribute_opts {
  *          MR_NOT_FOUND: policy FILE without a file source */
 MR_API mr_code mr_distribute_dataset(mr_dataset *ds, const mr_distribute_opts *opts,
                                      mr_dist_dataset **out, mr_status *st) MR_NODISCARD;
+
+/* An elastic job is cut below its global batch into S streams, and replica r of N has the streams s
+ * with floor(s N / S) = r. The rows of each step are the same for any W and R with N <= S, and so
+ * is the position of the job, which can continue with others (mr_dist_position_join). A step may
+ * have rows of different numbers for different replicas; it is short only where a stream ends, and
+ * at the end of an epoch. Above the batch there may be take, skip, repeat and enumerate, which
+ * count steps of the whole job, prefetch, and maps that treat rows separately. The policy has no
+ * effect. errors of mr_distribute_dataset then
+ *          MR_INVALID_ARGUMENT: S is out of range, or less than N
+ *          MR_FAILED_PRECONDITION: there is no batch; another op above it; an op that may not yield
+ *          the same elements again */
 
 /* An input function: *out = the dataset of one worker, owned, batched by the per-replica size. */
 typedef mr_code (*mr_input_fn)(void *ctx, const mr_input_context *c, mr_dataset **out,
@@ -94,6 +108,8 @@ MR_API mr_shard_policy mr_dist_dataset_policy(const mr_dist_dataset *dd);
 MR_API const mr_spec *mr_dist_dataset_spec(const mr_dist_dataset *dd);
 /* Steps, MR_INFINITE, or MR_UNKNOWN_COUNT. */
 MR_API int64_t mr_dist_dataset_cardinality(const mr_dist_dataset *dd);
+/* S of an elastic job, else 0. since 0.2 */
+MR_API int64_t mr_dist_dataset_elastic_streams(const mr_dist_dataset *dd);
 /* With owns_slots: how many elements the trailing prefetch would have held, or MR_AUTO. */
 MR_API int64_t mr_dist_dataset_absorbed_prefetch(const mr_dist_dataset *dd);
 /* W and N; the first local worker, and the number of local ones. */
@@ -191,6 +207,23 @@ MR_API mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **bytes, size_t 
                                      mr_status *st) MR_NODISCARD;
 MR_API mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *bytes, size_t size,
                                         mr_status *st) MR_NODISCARD;
+
+/* Of an elastic job, mr_dist_iterator_save gives the part of the process's workers, and
+ * mr_dist_iterator_restore takes the whole, on every worker of any number of them. The whole of a
+ * single process is its part. Another graph, S or global batch size is MR_FAILED_PRECONDITION, but
+ * a position at the beginning of an epoch is restored with another S or batch size. */
+typedef struct mr_position_part {
+    const void *bytes; /* borrowed */
+    size_t size;
+} mr_position_part;
+/* *bytes (owned: mr_free) = the whole position of the n parts that all processes saved after the
+ * same step. since 0.2
+ * errors   MR_INVALID_ARGUMENT: parts of different jobs or steps, which names the difference; a
+ *          part is missing, or there twice; damaged ones */
+MR_API mr_code mr_dist_position_join(const mr_position_part *parts, size_t n, void **bytes,
+                                     size_t *size, mr_status *st) MR_NODISCARD;
+/* The bytes are a position, or a part of one, of an elastic job. since 0.2 */
+MR_API bool mr_is_job_position(const void *bytes, size_t size);
 
 MR_API const mr_spec *mr_dist_iterator_spec(const mr_dist_iterator *it); /* borrowed until close */
 /* Steps taken in this pass. */

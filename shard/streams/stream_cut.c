@@ -202,13 +202,20 @@ static mr_dataset *shard(const cutter *k, mr_dataset *input)
     return mr_shard(input, k->opts->streams, k->opts->stream, NULL);
 }
 
+/* Others than sources that skip what other streams have. */
+static bool is_dealt(const cutter *k, const mr_dataset *ds)
+{
+    const mr_op *op = mr_dataset_op(ds);
+    return k->opts->deal && (mr_dataset_n_inputs(ds) || op->role != MR_ROLE_SOURCE || !op->skip);
+}
+
 /* *out = ds, which runs in every stream, and the stream's shard after it. */
 static mr_code cut_after(cutter *k, mr_dataset *ds, mr_dataset **out)
 {
     mr_dataset *seeded = NULL;
     MR_TRY(mr_seed_random_ops(ds, k->opts->seed, &seeded, k->e, k->st));
     mr_dataset_unref(mr_dataset_transform(seeded, find_functions, &k->functions_below));
-    *out = shard(k, seeded);
+    *out = is_dealt(k, ds) ? k->opts->deal(k->opts->deal_ctx, seeded) : shard(k, seeded);
     return MR_OK;
 }
 
@@ -251,6 +258,13 @@ static void path_of(const cutter *k, char *path, size_t size)
     }
 }
 
+static const char *reads_all(const cutter *k, const mr_dataset *ds)
+{
+    return is_dealt(k, ds) ? "each process reads all of them once and deals the records to its "
+                             "streams"
+                           : "every stream reads all of them and keeps its records";
+}
+
 static mr_code cut_reader(cutter *k, mr_dataset *ds, const mr_strs *names, mr_dataset **out)
 {
     char path[256];
@@ -264,9 +278,8 @@ static mr_code cut_reader(cutter *k, mr_dataset *ds, const mr_strs *names, mr_da
         return split_reader(k, ds, names, out);
     }
     MR_TRY(mr_explain(k->e, "sharding", path, k->st,
-                      "%s has %zu files, fewer than the %" PRId64
-                      " streams: every stream reads all of them and keeps its records",
-                      name, names->n, k->opts->streams));
+                      "%s has %zu files, fewer than the %" PRId64 " streams: %s", name, names->n,
+                      k->opts->streams, reads_all(k, ds)));
     return cut_after(k, ds, out);
 }
 
@@ -279,14 +292,40 @@ static mr_code cut_stop(cutter *k, mr_dataset *ds, mr_dataset **out)
     if (mr_dataset_n_inputs(ds))
         MR_TRY(mr_explain(k->e, "sharding", path, k->st,
                           "the shard goes after %s, whose result depends on how many elements came "
-                          "before or on another input: everything below it runs in every stream",
-                          name));
+                          "before or on another input: everything below it %s",
+                          name,
+                          is_dealt(k, ds) ? "runs once in each process and is dealt to its streams"
+                                          : "runs in every stream"));
     else
         MR_TRY(mr_explain(k->e, "sharding", path, k->st,
                           "the shard goes after %s, the source: stream s keeps element s of every "
                           "%" PRId64,
                           name, k->opts->streams));
     return cut_after(k, ds, out);
+}
+
+/* An op above the node on top of the stack reads the files that the node names. */
+static mr_code is_of_names(const cutter *k, bool *out)
+{
+    *out = false;
+    for (size_t i = 0; i + 1 < k->depth && !*out; i++)
+        MR_TRY(mr__stream_reads_files(k->stack[i].node, out, k->st));
+    return MR_OK;
+}
+
+/* ds (taken over) with a buffer of its part of the rows. */
+static mr_dataset *with_buffer(const cutter *k, mr_dataset *ds)
+{
+    mr_value n = {0};
+    if (!k->opts->elastic || mr_dataset_check(ds, NULL) != MR_OK ||
+        !mr__shuffles(ds, MR_OP_REORDERS) ||
+        mr_dataset_param_named(ds, "buffer_size", &n, k->st) != MR_OK || n.kind != MR_V_INT ||
+        n.i < 0)
+        return ds;
+    n.i = n.i / k->opts->streams + (n.i % k->opts->streams != 0);
+    mr_dataset *made = mr_dataset_with_param(ds, "buffer_size", &n);
+    mr_dataset_unref(ds);
+    return made;
 }
 
 /* *out = the replacement of the node on top of the stack; NULL: its inputs must be visited first.
@@ -301,6 +340,11 @@ static mr_code look(cutter *k, mr_dataset *ds, mr_dataset **out)
         return cut_reader(k, ds, names, out);
     if (!passes(ds))
         return cut_stop(k, ds, out);
+    if (k->opts->elastic && mr__shuffles(ds, MR_OP_REORDERS)) {
+        MR_TRY(is_of_names(k, &reads));
+        if (reads)
+            return cut_stop(k, ds, out);
+    }
     MR_TRY(mr__stream_reads_files(ds, &reads, k->st));
     if (!reads)
         return MR_OK;
@@ -310,9 +354,8 @@ static mr_code look(cutter *k, mr_dataset *ds, mr_dataset **out)
     char path[256];
     path_of(k, path, sizeof path);
     MR_TRY(mr_explain(k->e, "sharding", path, k->st,
-                      "%s reads %" PRId64 " files, fewer than the %" PRId64
-                      " streams: every stream reads all of them and keeps its records",
-                      mr_dataset_op(ds)->name, n, k->opts->streams));
+                      "%s reads %" PRId64 " files, fewer than the %" PRId64 " streams: %s",
+                      mr_dataset_op(ds)->name, n, k->opts->streams, reads_all(k, ds)));
     return cut_after(k, ds, out);
 }
 
@@ -361,7 +404,8 @@ static mr_code rebuild(cutter *k)
     path_of(k, path, sizeof path);
     size_t n = f->next;
     f->next = 0; /* the inputs are taken over */
-    return finish(k, with_seed(k, mr_dataset_with_inputs(f->node, f->inputs, n), path));
+    mr_dataset *made = with_buffer(k, mr_dataset_with_inputs(f->node, f->inputs, n));
+    return finish(k, with_seed(k, made, path));
 }
 
 static mr_code step(cutter *k)

@@ -31,6 +31,13 @@ typedef struct mr_stream_cut_opts {
      * MR_UNKNOWN_COUNT. NULL: unknown */
     int64_t (*count_names)(void *ctx, const mr_dataset *source);
     void *ctx;
+    /* For an elastic job: a shuffle of n records becomes one of ceil(n / S) in each stream, and a
+     * shuffle of the names of files that are read above it runs identically in every stream. */
+    bool elastic;
+    /* Returns what takes the place of a shard of `whole` (taken over), which cannot be cut. NULL:
+     * every stream runs it, and keeps its elements. */
+    mr_dataset *(*deal)(void *ctx, mr_dataset *whole);
+    void *deal_ctx;
 } mr_stream_cut_opts;
 
 /* *out = the graph of one stream, owned by the caller; e (may be NULL) receives the decisions.

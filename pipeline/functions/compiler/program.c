@@ -9,6 +9,7 @@
 
 #include "pipeline/functions/compiler/typed_tree.h"
 #include "pipeline/functions/compiler/program_impl.h"
+#include "pipeline/functions/compiler/row_wise_internal.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/graph/fn.h"
 
@@ -588,6 +589,11 @@ static mr_code run_code(const mr_program *p, const mr_block *in, const mr_row_si
         mr_free(constant);
     }
     return rc;
+}
+
+bool mr__program_is_row_wise(const mr_program *p)
+{
+    return p->code && p->code->n_captured == 0 && mr__is_row_wise(p->code->tree);
 }
 
 size_t mr__program_row_bytes(const mr_program *p)

@@ -66,6 +66,9 @@ const char *mr__type_hint(const mr_expr *e);
 /* Numbers the calls that draw, from *n on, in the order in which they run. */
 void mr__type_number_draws(typed *t, uint64_t *n);
 
+/* The tree is of a batch: each row of its value depends on the same row of the batch alone. */
+bool mr__is_row_wise(const typed *t);
+
 /* Settles a weak literal without a neighbour: int64, float32, or float64 for a quotient of
  * integers.
  * */

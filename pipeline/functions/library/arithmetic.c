@@ -176,7 +176,7 @@ static const mr_param single[] = {MR_INPUT(mr_input_numbers, "x", "Numbers."), {
         .doc = says,                                                                               \
         .example = shown,                                                                          \
         .params = pair,                                                                            \
-        .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_FOLDS,                                        \
+        .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_FOLDS | MR_FUNCTION_ELEMENTWISE,              \
         .family = &ident##_rule,                                                                   \
         .type = mr__binary_type,                                                                   \
         .run = mr__binary_run,                                                                     \
@@ -201,7 +201,7 @@ const mr_function mr_function_pow = {
     .doc = "The power, as a ** b. An integer to a negative power fails.",
     .example = "range(3).map(x => pow(x, 2))",
     .params = pair,
-    .props = MR_FUNCTION_CONSTANTS,
+    .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_ELEMENTWISE,
     .family = &power_rule,
     .type = mr__binary_type,
     .run = mr__binary_run,
@@ -213,7 +213,7 @@ const mr_function mr_function_negate = {
     .doc = "The negative; integers wrap around.",
     .example = "range(3).map(x => -x)",
     .params = single,
-    .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_FOLDS,
+    .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_FOLDS | MR_FUNCTION_ELEMENTWISE,
     .family = negate,
     .type = mr__unary_type,
     .run = mr__unary_run,
@@ -224,7 +224,7 @@ const mr_function mr_function_abs = {
     .doc = "The absolute value of each value.",
     .example = "range(3).map(x => abs(x - 1))",
     .params = single,
-    .props = MR_FUNCTION_CONSTANTS,
+    .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_ELEMENTWISE,
     .family = absolute,
     .type = mr__unary_type,
     .run = mr__unary_run,

@@ -39,7 +39,7 @@ const mr_function mr_function_cast = {
     .example = "range(3).map(x => cast(x, \"float32\") / 2)",
     .params = table,
     .params_size = sizeof(struct params),
-    .props = MR_FUNCTION_CONSTANTS,
+    .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_ELEMENTWISE,
     .type = type,
     .run = run,
 };

@@ -137,7 +137,7 @@ const mr_function mr_function_clip = {
     .doc = "Each value clamped to min and max; max if min is greater than max.",
     .example = "range(5).map(x => clip(x, 1, 3))",
     .params = clipped,
-    .props = MR_FUNCTION_CONSTANTS,
+    .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_ELEMENTWISE,
     .type = type_clip,
     .run = run_clip,
 };

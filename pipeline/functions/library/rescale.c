@@ -192,6 +192,7 @@ const mr_function mr_function_rescaling = {
     .example = "range(3).map(x => rescaling(x, 0.5, offset=-1.0))",
     .params = rescaling_table,
     .params_size = sizeof(struct rescaling),
+    .props = MR_FUNCTION_ELEMENTWISE,
     .type = type_floats,
     .run = run_rescaling,
 };

@@ -253,6 +253,7 @@ _call.add_tables({
         ("auto_shard_policy", "string", ""),
         ("deterministic", "bool or unset", ""),
         ("memory_limit", "integer", ""),
+        ("elastic_streams", "integer", ""),
     )),
     "zip": (('*datasets',), ()),
     "distribute": ((), (
@@ -941,6 +942,7 @@ class Methods:
             auto_shard_policy: Literal["AUTO", "FILE", "DATA", "OFF", "HINT", "RANGE"] | None = None,
             deterministic: bool | None = None,
             memory_limit: int = 0,
+            elastic_streams: int = 0,
         ) -> Dataset:
         """Sets options for the whole graph.
 
@@ -951,6 +953,8 @@ class Methods:
                 Default: True.
             memory_limit: Limit of the process's resident bytes: at the limit less is read
                 ahead; 0: none.
+            elastic_streams: Streams of an elastic job, which any number of replicas up to that
+                may share; 0: the job is not elastic.
 
         Order: kept.
         Memory: a block.

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What cannot be cut is read once by each process and dealt to its streams, row i to stream
+ * i mod S:
+ *
+ *     elastic_dealt(number, S, s)     in the graph of stream s, in place of shard(S, s)
+ *     hub                             in the host, for each number: reads the whole
+ *
+ * A stream asks for the rows of an epoch of the whole from some row on: the epochs that it has
+ * begun are counted in its position, and so are the rows. The hub reads on, and keeps for every
+ * stream the rows that it has not asked for yet. It begins again where a stream asks for rows that
+ * it has passed: after a restore, or if it has kept too much for a slow stream.
+ *
+ * Streams run in several threads; the hub runs in the thread that asks first, without other
+ * threads. */
+#include <pthread.h>
+#include <string.h>
+
+#include "pipeline/engine/iterator_internal.h"
+#include "pipeline/engine/op_iterator.h"
+#include "pipeline/memory/alloc.h"
+#include "shard/distribute/elastic_impl.h"
+
+#define MOST_KEPT ((size_t)64 << 20) /* bytes for all streams of a hub */
+enum { ROWS_FOR_EACH = 64 };         /* to read for every stream at once */
+
+/* ---- what is kept for a stream ---- */
+
+/* A place in what a stream gets: its row `row` of an epoch of the whole, after `errors` errors that
+ * stood before that row. */
+typedef struct place {
+    uint64_t epoch, row, errors;
+} place;
+
+typedef enum item_kind { ROWS, FAULT, END } item_kind;
+typedef struct item {
+    struct item *next;
+    place at; /* of its first row */
+    item_kind kind;
+    mr_block rows;
+    size_t used, bytes;
+    mr_status error;
+} item;
+
+typedef struct taker {
+    bool runs;  /* the stream is of this process */
+    place next; /* that the hub will keep for it next */
+    item *first, **last;
+} taker;
+
+struct mr__elastic_hub {
+    pthread_mutex_t lock;
+    mr_dataset *whole; /* owned */
+    const mr_iterator_opts *run;
+    mr__iterator_internal internal;
+    mr_iterator *it;             /* NULL: not open */
+    uint64_t epoch, row, errors; /* where it is; errors: those before that row */
+    mr_block block;
+    int64_t streams;
+    taker *takers;
+    size_t kept; /* bytes */
+};
+
+static bool is_before(place a, place b)
+{
+    if (a.epoch != b.epoch)
+        return a.epoch < b.epoch;
+    return a.row != b.row ? a.row < b.row : a.errors < b.errors;
+}
+
+static void drop_first(mr__elastic_hub *h, taker *t)
+{
+    item *x = t->first;
+    t->first = x->next;
+    if (!t->first)
+        t->last = &t->first;
+    h->kept -= x->bytes;
+    mr_block_reset(&x->rows);
+    mr_free(x);
+}
+
+/* The taker wants `at` next: drops what is before it, or everything if `at` is not kept. */
+static void go_to(mr__elastic_hub *h, taker *t, place at)
+{
+    while (t->first && is_before(t->first->at, at)) {
+        item *x = t->first;
+        size_t n = x->rows.rows;
+        if (x->kind == ROWS && x->at.epoch == at.epoch && at.row < x->at.row + n) {
+            x->used = (size_t)(at.row - x->at.row);
+            if (at.errors == 0)
+                return;
+        }
+        drop_first(h, t);
+    }
+    bool kept = t->first && !is_before(at, t->first->at);
+    if (kept)
+        return;
+    while (t->first)
+        drop_first(h, t);
+    if (is_before(at, t->next) || is_before(t->next, at))
+        t->next = at;
+}
+
+/* A new last item; NULL: out of memory. */
+static item *keep(taker *t, item_kind kind, mr_status *st)
+{
+    item *x = mr_calloc(1, sizeof *x);
+    if (!x) {
+        mr_fail_memory(st, sizeof *x, "rows of a stream");
+        return NULL;
+    }
+    x->kind = kind;
+    x->at = t->next;
+    *t->last = x;
+    t->last = &x->next;
+    return x;
+}
+
+/* ---- reading ---- */
+
+static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
+{
+    mr_iterator_opts run = *h->run;
+    mr_iterator_close(h->it);
+    h->it = NULL;
+    run.internal = &h->internal;
+    run.positions = false;
+    run.has_threads = true;
+    run.threads = 0;
+    run.executor = NULL;
+    run.watch = false;
+    MR_TRY(mr_iterator_open(&h->it, h->whole, &run, st));
+    for (h->epoch = 0; h->epoch < epoch; h->epoch++)
+        MR_TRY(mr_iterator_rewind(h->it, st));
+    h->row = h->errors = 0;
+    return MR_OK;
+}
+
+/* Rows of h->block from `from` on, every S-th. */
+static mr_code pick(const mr__elastic_hub *h, size_t from, mr_block *out, mr_status *st)
+{
+    size_t step = (size_t)h->streams, n = (h->block.rows - from - 1) / step + 1;
+    uint32_t index[ROWS_FOR_EACH];
+    MR_TRY(mr_block_start(out, &h->block, n, st));
+    for (size_t done = 0; done < n;) {
+        size_t k = 0;
+        for (; k < ROWS_FOR_EACH && done < n; k++, done++)
+            index[k] = (uint32_t)(from + done * step);
+        MR_TRY(mr_block_append_rows(out, &h->block, index, k, st));
+    }
+    return MR_OK;
+}
+
+/* Keeps the rows of h->block, which begin at h->row, for a stream that wants them next. */
+static mr_code deal_rows(mr__elastic_hub *h, int64_t s, mr_status *st)
+{
+    taker *t = &h->takers[s];
+    uint64_t streams = (uint64_t)h->streams;
+    size_t from = (size_t)(((uint64_t)s + streams - h->row % streams) % streams);
+    if (from >= h->block.rows || t->next.epoch != h->epoch)
+        return MR_OK;
+    uint64_t first = (h->row + from) / streams; /* the stream's number of its first row here */
+    if (t->next.row > first)
+        from += (size_t)(t->next.row - first) * (size_t)streams;
+    if (t->next.row < first || from >= h->block.rows || (h->kept > MOST_KEPT && t->first))
+        return MR_OK;
+    mr_block rows = MR_BLOCK_EMPTY;
+    mr_code rc = pick(h, from, &rows, st);
+    t->next.errors = 0;
+    item *x = rc == MR_OK ? keep(t, ROWS, st) : NULL;
+    if (x) {
+        x->bytes = mr_block_payload_bytes(&rows);
+        mr_block_move(&x->rows, &rows);
+        h->kept += x->bytes;
+        t->next.row += x->rows.rows;
+    }
+    mr_block_reset(&rows);
+    return rc != MR_OK || x ? rc : MR_RESOURCE_EXHAUSTED;
+}
+
+/* An error before row h->row goes to the stream of that row. */
+static mr_code deal_error(mr__elastic_hub *h, const mr_status *error, mr_status *st)
+{
+    uint64_t streams = (uint64_t)h->streams;
+    taker *t = &h->takers[h->row % streams];
+    const place here = {h->epoch, h->row / streams, h->errors};
+    if (!t->runs || is_before(t->next, here) || is_before(here, t->next))
+        return MR_OK;
+    item *x = keep(t, FAULT, st);
+    if (!x)
+        return MR_RESOURCE_EXHAUSTED;
+    x->error = *error;
+    t->next.errors++;
+    return MR_OK;
+}
+
+static mr_code deal_end(mr__elastic_hub *h, mr_status *st)
+{
+    uint64_t streams = (uint64_t)h->streams;
+    for (int64_t s = 0; s < h->streams; s++) {
+        taker *t = &h->takers[s];
+        /* Its number of rows: those of all before it, and one of the last round. */
+        uint64_t rows = h->row / streams + ((uint64_t)s < h->row % streams);
+        if (!t->runs || t->next.epoch != h->epoch || t->next.row < rows)
+            continue;
+        if (!keep(t, END, st))
+            return MR_RESOURCE_EXHAUSTED;
+        t->next = (place){h->epoch + 1, 0, 0};
+    }
+    return MR_OK;
+}
+
+/* Reads on, and keeps it for the streams. */
+static mr_code read_on(mr__elastic_hub *h, mr_status *st)
+{
+    mr_status why;
+    mr_status_init(&why);
+    mr_code rc = mr_iterator_next(h->it, (size_t)h->streams * ROWS_FOR_EACH, &h->block, &why);
+    if (rc == MR_OK) {
+        for (int64_t s = 0; s < h->streams && rc == MR_OK; s++)
+            if (h->takers[s].runs)
+                rc = deal_rows(h, s, st);
+        h->row += h->block.rows;
+        h->errors = 0;
+        return rc;
+    }
+    if (rc == MR_END) {
+        MR_TRY(deal_end(h, st));
+        h->epoch++;
+        h->row = h->errors = 0;
+        return mr_iterator_rewind(h->it, st);
+    }
+    if (rc == MR_CANCELLED || mr_status_is_of_no_element(&why)) {
+        if (st)
+            *st = why;
+        return rc;
+    }
+    rc = deal_error(h, &why, st);
+    h->errors++;
+    return rc;
+}
+
+/* What stream s wants next was read already. */
+static bool is_behind(const mr__elastic_hub *h, int64_t s)
+{
+    const taker *t = &h->takers[s];
+    uint64_t streams = (uint64_t)h->streams, turn = h->row % streams;
+    const place here = {h->epoch, h->row / streams + ((uint64_t)s < turn),
+                        (uint64_t)s == turn ? h->errors : 0};
+    return is_before(t->next, here);
+}
+
+/* No stream wants more of this epoch. */
+static bool is_epoch_over(const mr__elastic_hub *h)
+{
+    for (int64_t s = 0; s < h->streams; s++)
+        if (h->takers[s].runs && h->takers[s].next.epoch <= h->epoch)
+            return false;
+    return true;
+}
+
+/* Moves the hub to where stream s may get its next rows. */
+static mr_code approach(mr__elastic_hub *h, int64_t s, mr_status *st)
+{
+    if (!h->it || is_behind(h, s))
+        return start_over(h, h->takers[s].next.epoch, st);
+    while (is_epoch_over(h)) {
+        MR_TRY(mr_iterator_rewind(h->it, st));
+        h->epoch++;
+        h->row = h->errors = 0;
+    }
+    return MR_OK;
+}
+
+/* Takes the item that stream s wants, reading until it is there. */
+static mr_code wanted(mr__elastic_hub *h, int64_t s, item **out, mr_status *st)
+{
+    taker *t = &h->takers[s];
+    while (!t->first) {
+        mr_code rc = approach(h, s, st);
+        if (rc == MR_OK)
+            rc = read_on(h, st);
+        if (rc != MR_OK) {
+            if (rc != MR_CANCELLED && h->it && !t->first) { /* what was read is dealt anew */
+                mr_iterator_close(h->it);
+                h->it = NULL;
+            }
+            return rc;
+        }
+    }
+    *out = t->first;
+    return MR_OK;
+}
+
+/* ---- hubs ---- */
+
+mr_code mr__elastic_hub_open(mr__elastic_hub **out, mr_dataset *whole, int64_t streams,
+                             const mr_iterator_opts *run, mr_status *st)
+{
+    mr__elastic_hub *h = mr_calloc(1, sizeof *h);
+    taker *takers = mr_calloc((size_t)streams, sizeof *takers);
+    if (!h || !takers) {
+        mr_free(h);
+        mr_free(takers);
+        return mr_fail_memory(st, (size_t)streams * sizeof *takers, "the streams of a job");
+    }
+    for (int64_t s = 0; s < streams; s++)
+        takers[s].last = &takers[s].first;
+    h->takers = takers;
+    h->streams = streams;
+    h->whole = mr_dataset_ref(whole);
+    h->run = run;
+    h->internal = *mr__iterator_internal_of(run);
+    h->internal.shares_memory = true;
+    h->internal.opened_again = true;
+    h->internal.elastic = NULL;
+    pthread_mutex_init(&h->lock, NULL);
+    *out = h;
+    return MR_OK;
+}
+
+void mr__elastic_hub_close(mr__elastic_hub *h)
+{
+    if (!h)
+        return;
+    for (int64_t s = 0; s < h->streams; s++)
+        while (h->takers[s].first)
+            drop_first(h, &h->takers[s]);
+    mr_iterator_close(h->it);
+    mr_block_reset(&h->block);
+    mr_dataset_unref(h->whole);
+    pthread_mutex_destroy(&h->lock);
+    mr_free(h->takers);
+    mr_free(h);
+}
+
+void mr__elastic_hub_rest(mr__elastic_hub *h)
+{
+    mr_iterator_close(h->it);
+    h->it = NULL;
+}
+
+/* ---- the op ---- */
+
+struct params {
+    int64_t number, streams, stream;
+};
+
+/* Of all iterators of the node. */
+struct shared {
+    uint64_t begun; /* epochs */
+};
+
+struct state {
+    struct shared *shared;
+    mr__elastic_hub *hub;
+    taker *taker;
+    int64_t stream;
+    place at; /* the next row */
+};
+
+static mr_code open(mr_iter *it, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    mr__elastic_host *host = mr__iterator_internal_of(mr_iter_opts(it))->elastic;
+    void *shared;
+    MR_TRY(mr_iter_shared(it, sizeof *s->shared, NULL, NULL, &shared, st));
+    s->shared = shared;
+    s->hub = mr__elastic_hub_of(host, p->number);
+    s->stream = p->stream;
+    s->taker = &s->hub->takers[p->stream];
+    s->at = (place){.epoch = s->shared->begun++};
+    pthread_mutex_lock(&s->hub->lock);
+    s->taker->runs = true;
+    go_to(s->hub, s->taker, s->at);
+    pthread_mutex_unlock(&s->hub->lock);
+    return MR_OK;
+}
+
+static mr_code take(struct state *s, size_t want, mr_block *out, mr_status *st)
+{
+    item *x;
+    MR_TRY(wanted(s->hub, s->stream, &x, st));
+    if (x->kind == END)
+        return MR_END; /* it stays until the next epoch begins */
+    if (x->kind == FAULT) {
+        if (st)
+            *st = x->error;
+        mr_code rc = x->error.code;
+        s->at.errors++;
+        drop_first(s->hub, s->taker);
+        return rc;
+    }
+    size_t left = x->rows.rows - x->used, n = left < want ? left : want;
+    MR_TRY(mr_block_slice(out, &x->rows, x->used, n, st));
+    x->used += n;
+    s->at.row += n;
+    s->at.errors = 0;
+    if (n == left)
+        drop_first(s->hub, s->taker);
+    return MR_OK;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    pthread_mutex_lock(&s->hub->lock);
+    mr_code rc = take(s, want, out, st);
+    pthread_mutex_unlock(&s->hub->lock);
+    return rc;
+}
+
+static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
+{
+    const struct state *s = it->state;
+    MR_TRY(mr_state_put_u64(w, s->at.epoch, st));
+    MR_TRY(mr_state_put_u64(w, s->at.row, st));
+    return mr_state_put_u64(w, s->at.errors, st);
+}
+
+static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
+{
+    struct state *s = it->state;
+    MR_TRY(mr_state_get_u64(r, &s->at.epoch, st));
+    MR_TRY(mr_state_get_u64(r, &s->at.row, st));
+    MR_TRY(mr_state_get_u64(r, &s->at.errors, st));
+    pthread_mutex_lock(&s->hub->lock);
+    go_to(s->hub, s->taker, s->at);
+    pthread_mutex_unlock(&s->hub->lock);
+    return MR_OK;
+}
+
+static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
+{
+    void *shared;
+    MR_TRY(mr_node_shared(node, sizeof(struct shared), NULL, NULL, &shared, st));
+    return mr_state_put_u64(w, ((struct shared *)shared)->begun, st);
+}
+
+static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
+{
+    void *shared;
+    MR_TRY(mr_node_shared(node, sizeof(struct shared), NULL, NULL, &shared, st));
+    return mr_state_get_u64(r, &((struct shared *)shared)->begun, st);
+}
+
+/* The hub runs the input. */
+static void needs(const mr_dataset *self, const void *p, int64_t *copies, int64_t *blocks)
+{
+    (void)self;
+    (void)p;
+    (void)blocks;
+    *copies = 0;
+}
+
+#define NUMBER(f, least, says)                                                                     \
+    MR_PARAM_WITH(struct params, f, MR_P_POSITIONAL, .min.i = least, .max.i = INT32_MAX,           \
+                  .doc = says)
+static const mr_param table[] = {NUMBER(number, 0, "Of the place where the graph is cut."),
+                                 NUMBER(streams, 1, "Streams of the job."),
+                                 NUMBER(stream, 0, "The one that gets these rows."),
+                                 {0}};
+
+static const mr_op elastic_dealt = {
+    .abi = MR_ABI_VERSION,
+    .name = "elastic_dealt",
+    .doc = "The rows of one stream, of an input that each process reads once for its streams.",
+    .params = table,
+    .params_size = sizeof(struct params),
+    .iter_size = sizeof(struct state),
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .role = MR_ROLE_BARRIER,
+    .props = MR_OP_OPENS_INPUTS | MR_OP_OPENS_LATER,
+    .needs = needs,
+    .open = open,
+    .next = next,
+    .save = save,
+    .restore = restore,
+    .save_shared = save_shared,
+    .restore_shared = restore_shared,
+};
+
+mr_dataset *mr__elastic_dealt(mr_dataset *whole, int64_t number, int64_t streams, int64_t stream)
+{
+    const struct params p = {number, streams, stream};
+    return mr_dataset_new(&elastic_dealt, &p, &whole, 1);
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of a distributed iterator that an elastic job does in another way: the rows of each
+ * replica, and positions. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "pipeline/columns/cut_rows_internal.h"
+#include "pipeline/engine/iterator_internal.h"
+#include "pipeline/memory/alloc.h"
+#include "shard/distribute/dist_impl.h"
+#include "shard/distribute/elastic_impl.h"
+
+/* ---- replicas ---- */
+
+/* Rows [from, from + n) of the one batch in b. */
+static mr_code cut(mr_block *out, const mr_block *b, size_t from, size_t n, mr_status *st)
+{
+    MR_TRY(mr_block_prepare(out, b->n_columns, st));
+    for (size_t c = 0; c < b->n_columns; c++) {
+        const mr_array *a = &b->columns[c];
+        mr_array *to = &out->columns[c];
+        if (a->rank == 0) /* the number of the step */
+            mr_array_slice(to, a, 0, 1);
+        else if (a->storage == MR_RAGGED)
+            MR_TRY(mr__cut_ragged(to, a, 0, from, n, st));
+        else
+            mr__cut_dense(to, a, 0, from, n, 1);
+    }
+    out->rows = 1;
+    out->names = b->names;
+    return MR_OK;
+}
+
+mr_code mr__elastic_deal(const mr__elastic_host *h, int64_t first_replica, int64_t all_replicas,
+                         const mr_block *b, mr_block *replicas, bool *has_data, size_t n,
+                         mr_status *st)
+{
+    size_t at = 0;
+    for (size_t r = 0; r < n; r++) {
+        int64_t id = first_replica + (int64_t)r, streams = h->schedule.streams;
+        size_t rows = 0;
+        for (int64_t s = mr__schedule_first_stream(streams, id, all_replicas);
+             s < mr__schedule_first_stream(streams, id + 1, all_replicas); s++)
+            rows += h->v[s].given;
+        MR_TRY(cut(&replicas[r], b, at, rows, st));
+        has_data[r] = rows > 0;
+        at += rows;
+    }
+    return MR_OK;
+}
+
+/* ---- positions ---- */
+
+/* Rows and an error that were looked at but not taken come after the position. */
+static mr_code save_stream(mr__elastic_stream_host *x, struct mr__stream_position *p, mr_status *st)
+{
+    MR_TRY(mr__elastic_rows_left(x)
+               ? mr_iterator_save_at(x->it, &x->block, x->used, &p->bytes, &p->size, st)
+               : mr_iterator_save(x->it, &p->bytes, &p->size, st));
+    return x->has_error ? mr__status_to_bytes(&x->error, &p->error, st) : MR_OK;
+}
+
+static mr_code restore_stream(mr__elastic_stream_host *x, const struct mr__stream_position *p,
+                              mr_status *st)
+{
+    mr_block_clear(&x->block);
+    x->used = 0;
+    x->ended = false;
+    x->has_error = p->error != NULL;
+    if (x->has_error)
+        MR_TRY(mr__status_from_bytes(p->error, &x->error, st));
+    return mr_iterator_restore(x->it, p->bytes, p->size, st);
+}
+
+/* The parts of a position but for the streams. Borrows the live streams. */
+static mr_code begin_position(const mr_dist_dataset *dd, const mr__elastic_host *h,
+                              mr__job_position *p, mr_status *st)
+{
+    const mr__schedule *s = &h->schedule;
+    *p = (mr__job_position){.streams = s->streams,
+                            .batch = s->batch,
+                            .step = s->step,
+                            .has_seed = dd->has_seed,
+                            .seed = dd->seed};
+    p->v = mr_calloc((size_t)s->streams, sizeof *p->v);
+    p->live = mr_malloc((size_t)s->streams * sizeof *p->live);
+    if (!p->v || !p->live)
+        return mr_fail_memory(st, (size_t)s->streams * sizeof *p->v, "a position");
+    memcpy(p->live, s->live, (size_t)s->streams * sizeof *p->live);
+    return mr_dataset_to_text(dd->original, &p->graph, st);
+}
+
+mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
+                         int64_t delivered, int64_t pass, void **bytes, size_t *size, mr_status *st)
+{
+    mr__job_position p;
+    if (h->phase != MR__LOOK && h->phase != MR__SHARE)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "a step failed half way; take the step after the error before saving");
+    mr_code rc = begin_position(dd, h, &p, st);
+    p.delivered = delivered;
+    p.pass = pass;
+    if (rc == MR_OK)
+        rc = mr_iterator_save(steps, &p.steps, &p.steps_size, st);
+    for (int64_t s = h->first; s < h->last && rc == MR_OK; s++)
+        rc = save_stream(&h->v[s], &p.v[s], st);
+    if (rc == MR_OK)
+        rc = mr__job_position_write(&p, bytes, size, st);
+    mr__job_position_reset(&p);
+    return rc;
+}
+
+static mr_code check_same(const mr_dist_dataset *dd, const mr__job_position *p, bool begins,
+                          mr_status *st)
+{
+    char *graph = NULL;
+    MR_TRY(mr_dataset_to_text(dd->original, &graph, st));
+    mr_code rc = MR_OK;
+    if (!begins && p->streams != dd->elastic.streams)
+        rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                     "the position is inside an epoch of %" PRId64
+                     " elastic streams, this job has %" PRId64
+                     "; continue the epoch with the same number, or change it at the start of one",
+                     p->streams, dd->elastic.streams);
+    else if (!begins && p->batch != dd->elastic.batch)
+        rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                     "the position is inside an epoch with the global batch size %" PRId64
+                     ", this job has %" PRId64
+                     "; continue the epoch with the same one, or change it at the start of one",
+                     p->batch, dd->elastic.batch);
+    else if (!begins && strcmp(p->graph, graph) != 0)
+        rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                     "the position is of another graph: %.400s instead of %.400s", p->graph, graph);
+    else if (p->has_seed != dd->has_seed || p->seed != dd->seed)
+        rc = mr_fail(st, MR_FAILED_PRECONDITION,
+                     "the position is of a job with the seed %" PRIu64 ", this one has %" PRIu64
+                     "; give it the same seed",
+                     p->seed, dd->seed);
+    mr_free(graph);
+    return rc;
+}
+
+/* The start of pass `pass`, from a position of streams that were cut in another way. */
+static mr_code restore_start(mr__elastic_host *h, mr_iterator *steps, int64_t pass, mr_status *st)
+{
+    for (int64_t i = 0; i < pass; i++) {
+        h->touched = true;
+        MR_TRY(mr_iterator_rewind(steps, st));
+    }
+    return MR_OK;
+}
+
+static mr_code restore_streams(mr__elastic_host *h, const mr__job_position *p, mr_status *st)
+{
+    h->schedule.n_live = 0;
+    for (int64_t s = 0; s < p->streams; s++) {
+        mr__elastic_stream_host *x = &h->v[s];
+        h->schedule.live[s] = p->live[s];
+        h->schedule.n_live += p->live[s];
+        if (!x->it)
+            continue;
+        mr_code rc = restore_stream(x, &p->v[s], st);
+        if (rc != MR_OK) {
+            mr_status_prefix(st, "stream %" PRId64, s);
+            return rc;
+        }
+    }
+    return MR_OK;
+}
+
+mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
+                            const void *bytes, size_t size, int64_t *delivered, int64_t *pass,
+                            mr_status *st)
+{
+    mr__job_position p;
+    MR_TRY(mr__job_position_read(&p, bytes, size, st));
+    bool begins = p.step == 0 && p.delivered == 0;
+    bool same = p.streams == dd->elastic.streams && p.batch == dd->elastic.batch;
+    mr_code rc = check_same(dd, &p, begins, st);
+    if (rc == MR_OK && !(begins && !same))
+        rc = mr__job_position_is_whole(&p, st);
+    if (rc == MR_OK && begins && !same)
+        rc = restore_start(h, steps, p.pass, st);
+    else if (rc == MR_OK) {
+        h->restoring = true;
+        rc = mr_iterator_restore(steps, p.steps, p.steps_size, st);
+        h->restoring = false;
+        if (rc == MR_OK)
+            rc = restore_streams(h, &p, st);
+        if (rc == MR_OK)
+            mr__elastic_restored(h, p.step);
+    }
+    *delivered = p.delivered;
+    *pass = p.pass;
+    mr__job_position_reset(&p);
+    return rc;
+}
+
+/* ---- resting ---- */
+
+static void rest_hubs(const mr__elastic_host *h)
+{
+    for (size_t i = 0; i < h->n_hubs; i++)
+        mr__elastic_hub_rest(h->hubs[i]);
+}
+
+mr_code mr__elastic_rest(mr__elastic_host *h, mr_status *st)
+{
+    rest_hubs(h);
+    for (int64_t s = 0; s < h->schedule.streams; s++)
+        if (h->v[s].it)
+            MR_TRY(mr_iterator_rest(h->v[s].it, st));
+    return MR_OK;
+}
+
+mr_code mr__elastic_resume(mr__elastic_host *h, mr_status *st)
+{
+    mr_code rc = MR_OK;
+    h->piece = h->piece_used = 0; /* what the batch had collected is lost */
+    rest_hubs(h);
+    for (int64_t s = 0; s < h->schedule.streams && rc == MR_OK; s++) {
+        void *bytes = NULL;
+        size_t size = 0;
+        if (!h->v[s].it)
+            continue;
+        /* Its block stays: the position is after it. */
+        rc = mr_iterator_save(h->v[s].it, &bytes, &size, st);
+        if (rc == MR_OK)
+            rc = mr_iterator_rest(h->v[s].it, st);
+        if (rc == MR_OK)
+            rc = mr_iterator_restore(h->v[s].it, bytes, size, st);
+        mr_free(bytes);
+    }
+    return rc;
+}

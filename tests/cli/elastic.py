@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# tier: plain=full asan=long
+"""Elastic jobs: the same steps for any number of workers and replicas, from any position.
+
+    elastic.py BUILD_DIR [--seed S] [--only NUMBER]
+
+Random graphs, each run by one process for every (workers, replicas), by a process for each worker, and in
+chains of positions with other workers; the rows of steps of simple graphs against a model of the schedule.
+MR_TEST_SEED and MR_TEST_TIER=long set the defaults. TAP goes to $TAP_FILE.
+"""
+import argparse
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+
+import kit
+from kit import Failure, equal
+
+parser = argparse.ArgumentParser()
+parser.add_argument("build")
+parser.add_argument("--seed", type=int, default=int(os.environ.get("MR_TEST_SEED", "1")))
+parser.add_argument("--only", type=int)
+options = parser.parse_args()
+LONG = os.environ.get("MR_TEST_TIER") == "long"
+program = os.path.join(os.path.abspath(options.build), "millrace")
+SIZES = [(1, 1), (1, 4), (2, 1), (2, 3), (3, 2), (5, 1), (7, 1)]
+
+
+def run(folder, *arguments):
+    p = subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, timeout=120)
+    if p.returncode < 0:
+        raise Failure(f"signal {-p.returncode}: millrace {' '.join(arguments)}")
+    return p
+
+
+def steps_of(output):
+    return [json.loads(line)["replicas"] for line in output.splitlines()]
+
+
+def rows_of(value):
+    """The rows of a batch: each as the tuple of its components."""
+    if isinstance(value, dict):
+        return [tuple(row) for row in zip(*(v if isinstance(v, list) else itertools.repeat(v) for v in value.values()))]
+    return [(row if not isinstance(row, list) else json.dumps(row),) for row in value]
+
+
+def joined(replicas):
+    return [row for r in replicas for row in rows_of(r)]
+
+
+def show(folder, graph, streams, workers, replicas, *more, worker=None):
+    one = ["--worker", str(worker)] if worker is not None else []
+    return run(folder, "show", "--replicas", str(replicas), "--workers", str(workers), *one, "--elastic",
+               str(streams), *more, graph)
+
+
+def rows(p, graph):
+    if p.returncode:
+        raise Failure(f"exit status {p.returncode} of {graph}: {p.stderr}")
+    return [joined(step) for step in steps_of(p.stdout)]
+
+
+# ---- graphs ----
+
+def make_files(folder):
+    for n in (1, 2, 3, 9):
+        for i in range(n):
+            with open(os.path.join(folder, f"t{n}-{i}.txt"), "w", encoding="utf-8") as f:
+                f.writelines(f"{100 * i + k}\n" for k in range(0 if i == 1 and n > 2 else 3 + 5 * i))
+    run(folder, "write", "--out", "r", "--shards", "5", "--expr", "range(37).map(x => format('{}', x))")
+    run(folder, "write", "--out", "x", "--shards", "2", "--expr", "range(37).map(x => format('{}', x))")
+    run(folder, "index", "x-*")
+
+
+SOURCES = [
+    lambda d: f"range({d.choice([0, 1, 2, 5, 23, 64, 100])})",
+    lambda d: f"from_tensor_slices([{', '.join(map(str, range(d.randint(1, 30))))}])",
+    lambda d: f"text_line('t{d.choice([1, 2, 3, 9])}-*').map(x => to_number(x, \"int64\"))",
+    lambda d: f"list_files('t{d.choice([2, 3, 9])}-*', shuffle={d.choice(['true', 'false'])}).flat_map(f => text_line(f)).map(x => to_number(x, \"int64\"))",
+    lambda d: f"list_files('t9-*', shuffle=false).shuffle(5).interleave(f => text_line(f), cycle_length={d.randint(1, 4)}).map(x => to_number(x, \"int64\"))",
+    lambda d: f"tfrecord('{d.choice('rx')}-*').map(x => to_number(x, \"int64\"))",
+    lambda d: "tfrecord('x-*').global_shuffle().map(x => to_number(x, \"int64\"))",
+]
+BELOW = [
+    lambda d: f".map(x => x * {d.randint(1, 9)} + {d.randint(0, 9)})",
+    lambda d: f".filter(x => x % {d.randint(2, 4)} != 0)",
+    lambda d: f".shuffle({d.choice([1, 3, 10, 1000])})",
+    lambda d: f".shuffle(7, seed={d.randint(0, 99)})",
+    lambda d: f".take({d.randint(0, 40)})",
+    lambda d: f".skip({d.randint(0, 10)})",
+    lambda d: f".repeat({d.randint(1, 3)})",
+    lambda d: f".concatenate(range({d.randint(0, 9)}))",
+    lambda d: ".flat_map(x => range(x % 4))",
+    lambda d: f".batch({d.randint(1, 4)}).unbatch()",
+    lambda d: ".cache()",
+    lambda d: f".prefetch({d.randint(1, 4)})",
+    lambda d: ".map(x => x + 1, num_parallel_calls=2)",
+    lambda d: ".enumerate().map((i, x) => 1000 * i + x)",
+]
+ABOVE = [
+    lambda d: f".take({d.randint(0, 6)})",
+    lambda d: f".skip({d.randint(0, 2)})",
+    lambda d: ".repeat(2)",
+    lambda d: f".prefetch({d.randint(1, 3)})",
+    lambda d: f".map(x => x * 2 - {d.randint(0, 3)})",
+    lambda d: ".map(x => cast(x, 'float32') / 4)",
+    lambda d: ".with_options(auto_shard_policy='DATA')",
+]
+
+
+def draw_graph(d):
+    graph = d.choice(SOURCES)(d) + "".join(d.choice(BELOW)(d) for _ in range(d.randint(0, 4)))
+    graph += f".batch({d.choice([1, 2, 5, 8, 16, 33])}" + (", drop_remainder=true)" if d.random() < 0.15 else ")")
+    return graph + "".join(d.choice(ABOVE)(d) for _ in range(d.choice([0, 0, 1, 2])))
+
+
+# ---- one graph ----
+
+def restored(folder, d, graph, streams, sizes, want, flags):
+    """A chain of positions, each restored with other workers, gives the steps of one run."""
+    done = 0
+    for link in range(d.randint(1, 10)):
+        w, r = d.choice(sizes)
+        more = d.randint(0, max(len(want) - done, 1))
+        before = ["--restore", "whole"] if link else []
+        save = ["--save-after", str(more), "--state", "part"]
+        if d.random() < 0.5:
+            got = rows(show(folder, graph, streams, w, r, *flags, *before, *save), graph)
+            os.replace(f"{folder}/part", f"{folder}/whole.new")
+        else:
+            lines = []
+            for i in range(w):
+                p = show(folder, graph, streams, w, r, *flags, *before, "--save-after", str(more), "--state", f"part-{i}", worker=i)
+                lines.append(rows(p, graph))
+            got = [sum(step, []) for step in zip(*lines)]
+            p = run(folder, "position", "join", *(f"part-{i}" for i in d.sample(range(w), w)), "--out", "whole.new")
+            equal(p.returncode, 0, f"exit status of join: {p.stderr}")
+        os.replace(f"{folder}/whole.new", f"{folder}/whole")
+        equal(got, want[done:done + more], f"steps {done} and on, {w} x {r}, of {graph}, {streams} streams")
+        done += len(got)
+    w, r = d.choice(sizes)
+    got = rows(show(folder, graph, streams, w, r, *flags, "--restore", "whole"), graph)
+    equal(got, want[done:], f"the rest from step {done}, {w} x {r}, of {graph}, {streams} streams")
+
+
+def try_graph(folder, number):
+    d = random.Random(f"{options.seed} {number}")
+    graph, streams = draw_graph(d), d.choice([1, 4, 7, 64])
+    flags = ["--seed", str(d.randint(0, 99))] + d.choice([[], ["--threads", "0"], ["--threads", "3"]])
+    flags += d.choice([[], ["--block-rows", "1"], ["--block-rows", "3"]])
+    sizes = [(w, r) for w, r in SIZES if w * r <= streams]
+    try:
+        reference = show(folder, graph, streams, 1, 1, *flags)
+        want = rows(reference, graph)
+        for w, r in SIZES:
+            p = show(folder, graph, streams, w, r, *flags)
+            if w * r > streams:
+                equal(p.returncode, 2, f"exit status of {w} x {r} with {streams} streams")
+                continue
+            equal(rows(p, graph), want, f"steps of {w} x {r}")
+        w, r = d.choice(sizes)
+        one_each = [rows(show(folder, graph, streams, w, r, *flags, worker=i), graph) for i in range(w)]
+        equal([sum(step, []) for step in zip(*one_each)], want, f"steps of {w} processes x {r}")
+        restored(folder, d, graph, streams, sizes, want, flags)
+    except Failure as why:
+        raise Failure(f"{why}\n{graph} with {streams} streams, {' '.join(flags)} (--seed {options.seed} --only {number})") from None
+
+
+def graphs(first, n):
+    def test(folder):
+        make_files(folder)
+        for number in range(first, first + n):
+            try_graph(folder, number)
+    test.__name__ = f"graphs_{first}"
+    return test
+
+
+# ---- the schedule ----
+
+def model(streams, batch):
+    """The steps, from the rows of each stream."""
+    at, live, k = [0] * len(streams), list(range(len(streams))), 0
+    most = 2 * -(-batch // len(streams))
+    while live:
+        q, t = divmod(batch, len(live))
+        step = []
+        for j, s in enumerate(live):
+            share = min(q + ((j - k * t) % len(live) < t), most)
+            step += streams[s][at[s]:at[s] + share]
+            at[s] += share
+        live = [s for s in live if at[s] < len(streams[s])]
+        k += 1
+        if step:
+            yield [(x,) for x in step]
+
+
+def steps_are_those_of_the_model(folder):
+    d = random.Random(options.seed)
+    for _ in range(60):
+        n, streams, batch = d.randint(0, 120), d.choice([1, 2, 3, 4, 7, 64]), d.randint(1, 40)
+        keep = d.randint(1, 5)
+        graph = f"range({n}).filter(x => x % {keep} != 1).batch({batch})"
+        parts = [[x for x in range(s, n, streams) if x % keep != 1] for s in range(streams)]
+        equal(rows(show(folder, graph, streams, 1, 1), graph), list(model(parts, batch)), f"steps of {graph}, {streams} streams")
+
+
+def errors_keep_their_place(folder):
+    """All fail the same step with the same message, whichever process has the stream."""
+    for graph in ("range(40).map(x => 10 // (x - 13)).batch(8)", "range(40).map(x => 10 // (x % 20 - 7)).batch(16)",
+                  "range(40).map(x => 10 // (x - 13)).take(30).batch(8)"):
+        want = show(folder, graph, 7, 1, 1)
+        equal(want.returncode, 1, "exit status")
+        if "stream" not in want.stderr:
+            raise Failure(f"not the error of a row of a stream: {want.stderr}")
+        for w, r in SIZES:
+            got = show(folder, graph, 7, w, r)
+            equal([joined(s) for s in steps_of(got.stdout)], [joined(s) for s in steps_of(want.stdout)], f"steps of {w} x {r}")
+            equal(got.stderr, want.stderr, f"message of {w} x {r}")
+
+
+def refusals_say_what_to_do(folder):
+    make_files(folder)
+    for graph, words in (
+        ("range(9)", ["batch"]),
+        ("range(9).batch(2).shuffle(2)", ["shuffle", "below the batch"]),
+        ("range(9).batch(2).filter(x => true)", ["filter"]),
+        ("range(9).batch(2).map(x => sum(x))", ["map", "below the batch"]),
+        ("range(9).batch(2).map(x => x - mean(x))", ["map"]),
+        ("range(9).map(x => x, deterministic=false).batch(2)", ["deterministic=false"]),
+        ("text_line('none-*').batch(2)", ["none-*"]),
+    ):
+        p = show(folder, graph, 4, 1, 2)
+        equal(p.returncode, 1, f"exit status of {graph}: {p.stdout}")
+        for word in words:
+            if word not in p.stderr:
+                raise Failure(f"{graph}: no {word} in {p.stderr}")
+    equal(run(folder, "show", "--elastic", "4", "range(4).batch(2)").returncode, 2, "exit status without --replicas")
+    equal(show(folder, "range(4).batch(2)", 4, 1, 1, "--from-function").returncode, 2, "exit status of a function")
+
+
+def positions_of_others_are_refused(folder):
+    graph = "range(100).shuffle(10).batch(8)"
+    save = ["--save-after", "3", "--state"]
+    for i in range(2):
+        show(folder, graph, 4, 2, 1, *save, f"p{i}", worker=i)
+    show(folder, graph, 4, 2, 1, "--save-after", "4", "--state", "later", worker=1)
+    show(folder, graph, 4, 2, 1, "--seed", "5", *save, "seeded", worker=1)
+    show(folder, "range(90).shuffle(10).batch(8)", 4, 2, 1, *save, "graph", worker=1)
+    show(folder, graph, 8, 2, 1, *save, "streams", worker=1)
+    show(folder, "range(100).shuffle(10).batch(9)", 4, 2, 1, *save, "batch", worker=1)
+    for other, word in (("later", "step"), ("seeded", "seed"), ("graph", "graph"), ("streams", "streams"),
+                        ("batch", "graph"), ("p0", "earlier part")):
+        p = run(folder, "position", "join", "p0", other, "--out", "no")
+        equal((p.returncode, word in p.stderr), (1, True), f"join with {other}: {p.stderr}")
+    p = run(folder, "position", "join", "p0", "--out", "no")
+    equal((p.returncode, "stream 2" in p.stderr), (1, True), f"join without a part: {p.stderr}")
+    equal(run(folder, "position", "join", "p1", "p0", "--out", "whole").returncode, 0, "exit status of join")
+    for arguments, word in (((graph, 8, 1, 1), "streams"), (("range(100).shuffle(10).batch(9)", 4, 1, 1), "batch size"),
+                            (("range(90).shuffle(10).batch(8)", 4, 1, 1), "graph"), ((graph, 4, 1, 1, "--seed", "5"), "seed")):
+        p = show(folder, *arguments, "--restore", "whole")
+        equal((p.returncode, word in p.stderr), (1, True), f"restored in {arguments}: {p.stderr}")
+    p = run(folder, "show", "--replicas", "1", "--restore", "whole", graph)
+    equal((p.returncode, "elastic" in p.stderr), (1, True), f"restored by a job that is not elastic: {p.stderr}")
+    p = show(folder, graph, 4, 1, 1, "--restore", "p0")
+    equal((p.returncode, "join" in p.stderr), (1, True), f"a part restored: {p.stderr}")
+
+
+def an_epoch_may_begin_with_other_streams(folder):
+    graph, epochs = "range(30).shuffle(10).batch(8)", ["--epochs", "3"]
+    first = rows(show(folder, graph, 4, 1, 1), graph)
+    show(folder, graph, 4, 2, 1, *epochs, "--save-after", str(len(first)), "--state", "end")
+    got = rows(show(folder, graph, 4, 1, 3, *epochs, "--restore", "end"), graph)
+    equal(got, rows(show(folder, graph, 4, 1, 1, *epochs), graph)[len(first):], "the epochs after the first")
+    show(folder, graph, 4, 2, 1, "--save-after", "0", "--state", "start")
+    for other, streams in ((graph, 7), ("range(30).shuffle(10).batch(5)", 4)):
+        equal(rows(show(folder, other, streams, 1, 1, "--restore", "start"), other),
+              rows(show(folder, other, streams, 1, 1), other), "an epoch with other streams")
+
+
+COUNT, EACH = (2000, 100) if LONG else (300, 50)
+if options.only is not None:
+    TESTS = [graphs(options.only, 1)]
+else:
+    TESTS = [steps_are_those_of_the_model, errors_keep_their_place, refusals_say_what_to_do,
+             positions_of_others_are_refused, an_epoch_may_begin_with_other_streams]
+    TESTS += [graphs(first, EACH) for first in range(0, COUNT, EACH)]
+kit.main("elastic", TESTS)

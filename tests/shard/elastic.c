@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elastic jobs in C. tests/cli/elastic.py has random graphs. */
+#include "pipeline/bytes.h"
+#include "pipeline/formats/crc32c.h"
+#include "pipeline/ops/sources.h"
+#include "shard/distribute/elastic_schedule.h"
+#include "shard/streams/stream_cut.h"
+#include "tests/fault.h"
+#include "tests/shard/steps.h"
+
+#include <pthread.h>
+
+enum { STREAMS = 7 };
+
+typedef struct job {
+    mr_dist_dataset *dd;
+    mr_dist_iterator *it;
+} job;
+
+static job open_job(const char *expr, mr_distribute_opts o, const mr_dist_iterator_opts *run)
+{
+    mr_status st;
+    job j = {0};
+    mr_dataset *ds = mr_test_graph(expr);
+    if (!o.elastic_streams)
+        o.elastic_streams = STREAMS;
+    mr_ok(mr_distribute_dataset(ds, &o, &j.dd, &st), &st);
+    mr_dataset_unref(ds);
+    mr_ok(mr_dist_iterator_open(&j.it, j.dd, run, &st), &st);
+    return j;
+}
+
+static void close_job(job *j)
+{
+    mr_dist_iterator_close(j->it);
+    mr_dist_dataset_free(j->dd);
+}
+
+static const mr_dist_iterator_opts quiet = {.run = {.has_threads = true, .positions = true}};
+
+/* ---- the schedule ---- */
+
+MR_TEST(each_stream_has_one_replica_and_each_step_its_rows)
+{
+    for (int64_t streams = 1; streams <= 40; streams++)
+        for (int64_t n = 1; n <= streams; n++) {
+            mr_eq_i64(mr__schedule_first_stream(streams, 0, n), 0);
+            mr_eq_i64(mr__schedule_first_stream(streams, n, n), streams);
+            for (int64_t r = 0; r < n; r++)
+                for (int64_t s = mr__schedule_first_stream(streams, r, n);
+                     s < mr__schedule_first_stream(streams, r + 1, n); s++)
+                    mr_eq_i64(s * n / streams, r);
+        }
+    for (int64_t batch = 1; batch < 50; batch += 3)
+        for (int64_t live = 1; live <= 10; live++)
+            for (int64_t step = 0; step < 25; step++) {
+                mr__schedule s = {.streams = 10, .batch = batch, .step = step, .n_live = live};
+                int64_t all = 0, most = 2 * ((batch + 9) / 10), even = (batch + live - 1) / live;
+                for (int64_t j = 0; j < live; j++)
+                    all += mr__schedule_share(&s, j);
+                if (even <= most)
+                    mr_eq_i64(all, batch);
+                else
+                    mr_eq_i64(all, live * most);
+            }
+}
+
+MR_TEST(every_stream_gives_equally_often)
+{
+    int64_t rows[10] = {0};
+    mr__schedule s = {.streams = 10, .batch = 7, .n_live = 10};
+    for (; s.step < 100; s.step++)
+        for (int64_t j = 0; j < 10; j++)
+            rows[j] += mr__schedule_share(&s, j);
+    for (int j = 0; j < 10; j++)
+        mr_eq_i64(rows[j], 70);
+}
+
+MR_TEST(a_stream_shuffles_its_part_of_the_buffer)
+{
+    mr_status st;
+    mr_dataset *ds = mr_test_graph("range(40).shuffle(10).map(x => x)"), *cut;
+    char *text;
+    mr_ok(mr_cut_stream(ds, &(mr_stream_cut_opts){.streams = 4, .elastic = true}, &cut, NULL, NULL,
+                        &st),
+          &st);
+    mr_ok(mr_dataset_to_text(cut, &text, &st), &st);
+    mr_eq_str(text, "range(40).shard(4, 0).shuffle(3).map(x => x)");
+    mr_free(text);
+    mr_dataset_unref(cut);
+    mr_dataset_unref(ds);
+}
+
+/* ---- processes ---- */
+
+typedef struct cluster {
+    pthread_barrier_t barrier;
+    pthread_mutex_t lock;
+    int64_t sum;
+} cluster;
+
+static mr_code add_up(void *ctx, int64_t n_local, int64_t *n_global, mr_status *st)
+{
+    cluster *c = ctx;
+    (void)st;
+    pthread_mutex_lock(&c->lock);
+    c->sum += n_local;
+    pthread_mutex_unlock(&c->lock);
+    pthread_barrier_wait(&c->barrier);
+    *n_global = c->sum;
+    if (pthread_barrier_wait(&c->barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
+        c->sum = 0;
+    pthread_barrier_wait(&c->barrier);
+    return MR_OK;
+}
+
+typedef struct process {
+    pthread_t thread;
+    cluster *cluster;
+    const char *expr;
+    int64_t worker, workers, limit;
+    mr_position_part from, part; /* from: where it begins; part: where it stopped */
+    steps_text text;
+} process;
+
+static void *run_process(void *ctx)
+{
+    process *p = ctx;
+    mr_status st;
+    void *bytes;
+    const mr_dist_iterator_opts run = {.run = quiet.run, .agree = add_up, .agree_ctx = p->cluster};
+    job j = open_job(p->expr, (mr_distribute_opts){.num_workers = p->workers, .worker = p->worker},
+                     &run);
+    if (p->from.bytes)
+        mr_ok(mr_dist_iterator_restore(j.it, p->from.bytes, p->from.size, &st), &st);
+    mr_code rc = steps_run(j.it, p->limit, &p->text, &st);
+    mr_check(rc == MR_OK || rc == MR_END);
+    mr_ok(mr_dist_iterator_save(j.it, &bytes, &p->part.size, &st), &st);
+    p->part.bytes = bytes;
+    close_job(&j);
+    return NULL;
+}
+
+/* Adds `limit` steps of the workers to *t, side by side; from = the position after them. */
+static void run_processes(const char *expr, int64_t workers, int64_t limit, mr_position_part *from,
+                          steps_text *t)
+{
+    static process p[STREAMS];
+    cluster c = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    mr_position_part parts[STREAMS];
+    mr_status st;
+    void *whole;
+    mr_check(pthread_barrier_init(&c.barrier, NULL, (unsigned)workers) == 0);
+    for (int64_t i = 0; i < workers; i++) {
+        p[i] = (process){.cluster = &c,
+                         .expr = expr,
+                         .worker = i,
+                         .workers = workers,
+                         .limit = limit,
+                         .from = *from};
+        mr_check(pthread_create(&p[i].thread, NULL, run_process, &p[i]) == 0);
+    }
+    const char *at[STREAMS];
+    for (int64_t i = 0; i < workers; i++) {
+        pthread_join(p[i].thread, NULL);
+        parts[i] = p[i].part;
+        at[i] = p[i].text.v;
+    }
+    while (*at[0])
+        for (int64_t i = 0; i < workers; i++) {
+            size_t n = strcspn(at[i], "\n");
+            steps_put(t, at[i], n);
+            steps_put(t, i + 1 < workers ? " " : "\n", 1);
+            at[i] += n + 1;
+        }
+    mr_free((void *)(uintptr_t)from->bytes);
+    mr_ok(mr_dist_position_join(parts, (size_t)workers, &whole, &from->size, &st), &st);
+    from->bytes = whole;
+    for (int64_t i = 0; i < workers; i++)
+        mr_free((void *)(uintptr_t)parts[i].bytes);
+    pthread_barrier_destroy(&c.barrier);
+}
+
+/* The rows of each step on a line, without brackets. */
+static void flatten(steps_text *t)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        char c = t->v[i] == ' ' ? ',' : t->v[i];
+        bool again = c == ',' && (n == 0 || t->v[n - 1] == ',' || t->v[n - 1] == '\n');
+        if (strchr("[]_", c) || again)
+            continue;
+        if (c == '\n' && n && t->v[n - 1] == ',')
+            n--;
+        t->v[n++] = c;
+    }
+    t->v[n] = 0;
+    t->n = n;
+}
+
+MR_TEST(processes_agree_and_continue_as_other_numbers_of_them)
+{
+    static const char *const exprs[] = {"range(103).shuffle(20).batch(8)",
+                                        "range(40).filter(x => x % 7 != 2).batch(5)",
+                                        "range(60).filter(x => x % 7 > 4).batch(16)",
+                                        "range(60).batch(16, drop_remainder=true)",
+                                        "range(30).batch(8).take(6).repeat(2)",
+                                        "range(0).batch(3)"};
+    for (size_t e = 0; e < sizeof exprs / sizeof *exprs; e++) {
+        mr_status st;
+        static steps_text one, many;
+        mr_position_part at = {0};
+        job j = open_job(exprs[e], (mr_distribute_opts){0}, &quiet);
+        one.n = many.n = 0;
+        one.v[0] = many.v[0] = 0;
+        mr_code_is(steps_run(j.it, -1, &one, &st), MR_END, &st);
+        close_job(&j);
+        for (int64_t workers = 1; workers <= 5; workers++)
+            run_processes(exprs[e], workers, workers == 5 ? -1 : 1, &at, &many);
+        flatten(&one);
+        flatten(&many);
+        mr_eq_str(many.v, one.v);
+        mr_free((void *)(uintptr_t)at.bytes);
+    }
+}
+
+/* ---- one process ---- */
+
+static void steps_from(job *j, int64_t limit, steps_text *t)
+{
+    mr_status st;
+    t->n = 0;
+    t->v[0] = 0;
+    (void)steps_run(j->it, limit, t, &st);
+}
+
+MR_TEST(passes_draw_anew_and_rests_change_nothing)
+{
+    static steps_text first, second, again;
+    mr_status st;
+    const char *expr = "range(40).shuffle(10).batch(16)";
+    job j = open_job(expr, (mr_distribute_opts){.replicas = 2}, &quiet);
+    steps_from(&j, -1, &first);
+    mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+    steps_from(&j, -1, &second);
+    mr_check(strcmp(first.v, second.v) != 0);
+    close_job(&j);
+    j = open_job(expr, (mr_distribute_opts){.replicas = 2}, &quiet);
+    steps_from(&j, 1, &again);
+    mr_ok(mr_dist_iterator_rest(j.it, &st), &st);
+    mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+    steps_from(&j, -1, &again);
+    mr_eq_str(again.v, second.v);
+    close_job(&j);
+}
+
+MR_TEST(a_cancelled_step_is_resumed)
+{
+    static steps_text want, got;
+    mr_status st;
+    mr_step s;
+    const char *expr = "range(40).shuffle(10).batch(16)";
+    job j = open_job(expr, (mr_distribute_opts){.replicas = 3}, &quiet);
+    steps_from(&j, -1, &want);
+    close_job(&j);
+    j = open_job(expr, (mr_distribute_opts){.replicas = 3}, &quiet);
+    got.n = 0;
+    for (mr_code rc = MR_OK; rc != MR_END;) {
+        mr_dist_iterator_cancel(j.it);
+        mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_CANCELLED, &st);
+        mr_ok(mr_dist_iterator_resume(j.it, &st), &st);
+        rc = mr_dist_iterator_next(j.it, NULL, &s, &st);
+        if (rc == MR_OK)
+            steps_put_step(&got, &s);
+    }
+    mr_eq_str(got.v, want.v);
+    close_job(&j);
+}
+
+/* The error of a row that was looked at is still the stream's next row after a restore. */
+MR_TEST(an_error_looked_at_stays_in_the_position)
+{
+    static steps_text t;
+    mr_status st, want;
+    mr_step s;
+    void *bytes;
+    size_t size;
+    const char *expr = "range(14).map(x => 10 // (x - 10)).batch(2)";
+    job j = open_job(expr, (mr_distribute_opts){0}, &quiet);
+    mr_code rc;
+    int64_t steps = 0;
+    while ((rc = mr_dist_iterator_next(j.it, NULL, &s, &want)) == MR_OK)
+        steps++;
+    mr_code_is(rc, MR_INVALID_ARGUMENT, &want);
+    mr_check(strstr(want.message, "stream 3"));
+    close_job(&j);
+    for (int64_t n = 0; n <= steps; n++) {
+        j = open_job(expr, (mr_distribute_opts){0}, &quiet);
+        mr_code_is(steps_run(j.it, n, &t, &st), MR_OK, &st);
+        mr_ok(mr_dist_iterator_save(j.it, &bytes, &size, &st), &st);
+        close_job(&j);
+        j = open_job(expr, (mr_distribute_opts){0}, &quiet);
+        mr_ok(mr_dist_iterator_restore(j.it, bytes, size, &st), &st);
+        for (int64_t k = n; k < steps; k++)
+            mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+        mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_INVALID_ARGUMENT, &st);
+        mr_eq_str(st.message, want.message);
+        mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+        mr_free(bytes);
+        close_job(&j);
+    }
+}
+
+MR_TEST(damaged_positions_are_refused)
+{
+    mr_status st;
+    void *bytes, *whole;
+    size_t size, n;
+    mr_step s;
+    job j = open_job("range(40).shuffle(10).batch(16)", (mr_distribute_opts){0}, &quiet);
+    mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+    mr_ok(mr_dist_iterator_save(j.it, &bytes, &size, &st), &st);
+    mr_check(mr_is_job_position(bytes, size));
+    unsigned char *p = bytes;
+    for (size_t i = 0; i < size; i++)
+        for (int sum = 0; sum < 2; sum++) { /* with the checksum of before, and its own */
+            uint32_t crc = (uint32_t)mr__load_le(p + 4, 4);
+            p[i] ^= 0x40;
+            if (sum && i >= 8)
+                mr__store_le(p + 4, mr_crc32c(p + 8, size - 8), 4);
+            mr_code rc = mr_dist_position_join(&(mr_position_part){p, size}, 1, &whole, &n, &st);
+            mr_check(rc == MR_INVALID_ARGUMENT || (sum && (rc == MR_OK || i < 8)));
+            if (rc == MR_OK)
+                mr_free(whole);
+            p[i] ^= 0x40;
+            mr__store_le(p + 4, crc, 4);
+        }
+    for (size_t cut = 0; cut < size; cut++) {
+        mr_code rc = mr_dist_iterator_restore(j.it, bytes, cut, &st);
+        mr_check(rc == MR_INVALID_ARGUMENT);
+    }
+    mr_ok(mr_dist_iterator_restore(j.it, bytes, size, &st), &st);
+    mr_free(bytes);
+    close_job(&j);
+}
+
+MR_TEST(options_are_checked)
+{
+    mr_status st;
+    mr_dist_dataset *dd;
+    mr_dataset *ds = mr_test_graph("range(8).batch(4).with_options(elastic_streams=3)");
+    mr_ok(mr_distribute_dataset(ds, NULL, &dd, &st), &st);
+    mr_eq_i64(mr_dist_dataset_elastic_streams(dd), 3);
+    mr_eq_i64(mr_dist_dataset_cardinality(dd), MR_UNKNOWN_COUNT);
+    mr_dist_dataset_free(dd);
+    const mr_distribute_opts bad[] = {
+        {.elastic_streams = -1}, {.elastic_streams = 65537}, {.elastic_streams = 3, .replicas = 4}};
+    for (size_t i = 0; i < 3; i++)
+        mr_code_is(mr_distribute_dataset(ds, &bad[i], &dd, &st), MR_INVALID_ARGUMENT, &st);
+    mr_dataset_unref(ds);
+    mr_code_is(mr_distribute_from_text("range(3)", 8, &(mr_distribute_opts){.elastic_streams = 2},
+                                       &dd, &st),
+               MR_INVALID_ARGUMENT, &st);
+}
+
+/* ---- faults ---- */
+
+MR_TEST(allocation_failures_are_reported)
+{
+    const char *expr = "range(20).shuffle(3).map(x => x + 1).batch(8).map(x => x * 2)";
+    mr_fault_each_allocation(n)
+    {
+        mr_status st;
+        mr_dataset *ds = NULL;
+        mr_dist_dataset *dd = NULL;
+        mr_dist_iterator *it = NULL;
+        mr_step s;
+        void *bytes = NULL, *whole = NULL;
+        size_t size = 0, all = 0;
+        int64_t rows = 0;
+        const mr_distribute_opts o = {.replicas = 2, .elastic_streams = 3};
+        mr_code rc = mr_fault_expect(mr_dataset_from_text(expr, strlen(expr), NULL, &ds, &st), &st);
+        if (rc == MR_OK)
+            rc = mr_fault_expect(mr_distribute_dataset(ds, &o, &dd, &st), &st);
+        if (rc == MR_OK)
+            rc = mr_fault_expect(mr_dist_iterator_open(&it, dd, &quiet, &st), &st);
+        bool opened = rc == MR_OK;
+        for (int tries = 0; opened && rc != MR_END && tries < 20; tries++) {
+            rc = mr_fault_expect(mr_dist_iterator_next(it, NULL, &s, &st), &st);
+            for (size_t r = 0; rc == MR_OK && r < s.n_replicas; r++)
+                rows += s.has_data[r] ? s.replicas[r].columns[0].shape[0] : 0;
+        }
+        if (rc == MR_END) /* a lack of memory loses no row, but for those of a batch that failed */
+            mr_check(rows == 20 || mr_fault_seen());
+        if (rc == MR_END)
+            rc = mr_fault_expect(mr_dist_iterator_save(it, &bytes, &size, &st), &st);
+        if (rc == MR_OK && bytes)
+            rc = mr_fault_expect(
+                mr_dist_position_join(&(mr_position_part){bytes, size}, 1, &whole, &all, &st), &st);
+        if (rc == MR_OK && whole)
+            (void)mr_fault_expect(mr_dist_iterator_restore(it, whole, all, &st), &st);
+        mr_free(whole);
+        mr_free(bytes);
+        mr_dist_iterator_close(it);
+        mr_dist_dataset_free(dd);
+        mr_dataset_unref(ds);
+    }
+}
