@@ -281,12 +281,52 @@ class Jobs(unittest.TestCase):
             (TypeError, "policy", lambda: wrong(ds, 1, ALONE, policy=3)),
             (TypeError, "replicas is a number", lambda: wrong(ds, 2.0, ALONE)),
             (TypeError, "expected a Dataset", lambda: wrong([1], 1, ALONE)),
-            (NotImplementedError, "elastic", lambda: wrong(ds, 1, ALONE, elastic=True)),
+            (mr.InvalidArgument, "at least 1, not 0", lambda: wrong(ds, 1, ALONE, elastic=0)),
+            (TypeError, "elastic is a number", lambda: wrong(ds, 1, ALONE, elastic="8")),
+            (mr.InvalidArgument, "3 replicas cannot share 2", lambda: wrong(ds, 3, ALONE, elastic=2)),
             (mr.NotFound, "reads no list of files", lambda: wrong(ds, 1, job(2, 0), policy="file")),
             (mr.FailedPrecondition, "batch", lambda: wrong(mr.range(4), 2, ALONE)),
         ):
             with self.subTest(message=message), self.assertRaisesRegex(kind, message):
                 call()
+
+    def test_an_elastic_job_continues_with_other_workers(self) -> None:
+        ds = mr.range(50).shuffle(20).batch(8)
+
+        def begin(workers: int, replicas: int = 1) -> list[Any]:
+            jobs = [job(workers, i) if workers > 1 else ALONE for i in range(workers)]
+            return [iter(mr.distribute_dataset(ds, replicas, c, elastic=12)) for c in jobs]
+
+        def rows(its: list[Any]) -> list[int]:
+            return [int(x) for it in its for batch in next(it) for x in batch]
+
+        (alone,) = begin(1)
+        want = [[int(x) for x in step[0]] for step in alone]
+        self.assertEqual(sorted(sum(want, [])), list(range(50)))
+        got, its = [], begin(4)
+        for workers, replicas in ((2, 3), (1, 1), (3, 2), (1, 12), (5, 1)):
+            got.append(rows(its))
+            state = mr.join_states(json.loads(json.dumps([it.state_dict() for it in its])))
+            its = begin(workers, replicas)
+            for it in its:
+                it.load_state_dict(state)
+        while len(got) < len(want):
+            got.append(rows(its))
+        self.assertEqual(got, want)
+        with self.assertRaises(StopIteration):
+            next(its[0])
+
+    def test_states_of_different_steps_are_not_joined(self) -> None:
+        ds = mr.range(50).batch(8)
+        first, second = (iter(mr.distribute_dataset(ds, 1, job(2, i), elastic=4)) for i in range(2))
+        next(first)
+        states = [first.state_dict(), second.state_dict()]
+        for bad, message in ((states, "step"), (states[:1], "no stream 2 of 4"), ([], "no states")):
+            with self.subTest(message=message), self.assertRaisesRegex(mr.InvalidArgument, message):
+                mr.join_states(bad)
+        plain = iter(mr.distribute_dataset(ds, 1, ALONE))
+        with self.assertRaisesRegex(mr.FailedPrecondition, "elastic"):
+            plain.load_state_dict(states[0])
 
     def test_the_environment_is_read(self) -> None:
         program = (

@@ -129,7 +129,7 @@ mr_code mr_input_context_check(const mr_input_context *c, mr_status *st);
 mr_code mr_input_context_get_per_replica_batch_size(const mr_input_context *c, int64_t global_batch_size, int64_t *out,
     mr_status *st);
 typedef struct mr_distribute_opts { int64_t num_workers, worker, num_local_workers, replicas; const mr_cluster *cluster;
-    mr_shard_policy policy; bool has_policy; uint64_t seed; bool has_seed; ...; } mr_distribute_opts;
+    mr_shard_policy policy; bool has_policy; uint64_t seed; bool has_seed; int64_t elastic_streams; ...; } mr_distribute_opts;
 typedef struct mr_dist_dataset mr_dist_dataset;
 typedef struct mr_dist_iterator mr_dist_iterator;
 typedef mr_code (*mr_input_fn)(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st);
@@ -160,6 +160,8 @@ mr_code mr_dist_iterator_rest(mr_dist_iterator *it, mr_status *st);
 mr_code mr_dist_iterator_resume(mr_dist_iterator *it, mr_status *st);
 mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **bytes, size_t *size, mr_status *st);
 mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *bytes, size_t size, mr_status *st);
+typedef struct mr_position_part { const void *bytes; size_t size; ...; } mr_position_part;
+mr_code mr_dist_position_join(const mr_position_part *parts, size_t n, void **bytes, size_t *size, mr_status *st);
 mr_iterator *mr_dist_iterator_worker(mr_dist_iterator *it, size_t local);
 void mr_dist_iterator_cancel(mr_dist_iterator *it);
 void mr_dist_iterator_close(mr_dist_iterator *it);

@@ -33,6 +33,7 @@ from ._distribute import ValueContext as ValueContext
 from ._distribute import distribute_dataset as distribute_dataset
 from ._distribute import distribute_datasets_from_function as distribute_datasets_from_function
 from ._distribute import distribute_values_from_function as distribute_values_from_function
+from ._distribute import join_states as join_states
 from ._errors import Aborted as Aborted
 from ._errors import AlreadyExists as AlreadyExists
 from ._errors import Cancelled as Cancelled

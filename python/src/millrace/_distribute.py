@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, cast
 
 from . import _fast
 from ._dataset import Dataset, dataset_at
-from ._errors import Cancelled, InvalidArgument, Unimplemented, check, text_of
+from ._errors import Cancelled, InvalidArgument, check, text_of
 from ._ffi import ffi, lib
 from ._formats import arrow_maker
-from ._iterator import CANCEL, CHANGE, Iterator, Ledger, Options, Shared, _address, _engines
+from ._iterator import CANCEL, CHANGE, Iterator, Ledger, Options, Shared, _address, _engines, parse_state
 from ._python import fail
 from ._report import stats_of
 from ._types import plan_of, spec_of
@@ -131,10 +132,9 @@ class _Job:
         policy: str | None,
         elastic: Any,
     ) -> None:
-        if elastic is not None:
-            raise Unimplemented(
-                "elastic is not supported yet: a job has the workers that it began with; leave it None"
-            )
+        self.elastic = 0 if elastic is None else _count("elastic", elastic)
+        if elastic is not None and self.elastic < 1:
+            raise InvalidArgument(f"elastic is the number of streams of the job, at least 1, not {elastic}")
         st = ffi.new("mr_status *")
         worker = None if worker is None else _count("worker", worker)
         self.cluster = _cluster(cluster, worker)
@@ -160,6 +160,7 @@ class _Job:
         opts.cluster = self.cluster
         opts.num_workers, opts.worker = self.workers, self.worker
         opts.replicas = self.replicas
+        opts.elastic_streams = self.elastic
         if self.policy is not None:
             opts.has_policy, opts.policy = True, self.policy
         if seed is not None:
@@ -332,7 +333,7 @@ def distribute_dataset(
     cluster: Mapping[str, Any] | None = None,
     worker: int | None = None,
     policy: str | None = None,
-    elastic: None = None,
+    elastic: int | None = None,
 ) -> DistributedDataset:
     """Divides the batches of a dataset among replicas, as tf.distribute's
     experimental_distribute_dataset does.
@@ -352,7 +353,11 @@ def distribute_dataset(
             the cluster says.
         policy: how workers share the data: "auto", "file", "data", "off", "hint" or "range"; None:
             what the graph's with_options says, else "auto".
-        elastic: not supported yet.
+        elastic: cuts the data into this number of streams, which any number of replicas up to that may share.
+            The rows of each step are then the same for any number of workers and replicas, and a
+            position continues with another number: join the states of all workers (`mr.join_states`)
+            and load the result on each. The policy has no effect. None: what the graph's
+            `with_options(elastic_streams=...)` says, else the job is not elastic.
 
     Every worker takes the same number of steps; a replica without data gets a batch of no rows.
 
@@ -364,12 +369,48 @@ def distribute_dataset(
     return DistributedDataset(ds, None, _Job(replicas, cluster, worker, policy, elastic))
 
 
+def join_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The state of an elastic job, of those that all of its workers returned after the same step.
+
+        >>> import millrace as mr
+        >>> def begin(workers):
+        ...     cluster = {"cluster": {"worker": [f"host:{i}" for i in range(workers)]}}
+        ...     ds = mr.range(12).batch(6)
+        ...     return [iter(mr.distribute_dataset(ds, 1, cluster, i, elastic=6)) for i in range(workers)]
+        >>> two, three = begin(2), begin(3)
+        >>> print([next(it)[0].tolist() for it in two])
+        [[0, 1, 2], [3, 4, 5]]
+        >>> state = mr.join_states([it.state_dict() for it in two])
+        >>> for it in three:
+        ...     it.load_state_dict(state)
+        >>> print([next(it)[0].tolist() for it in three])
+        [[6, 7], [8, 9], [10, 11]]
+
+    Raises InvalidArgument for states of different jobs or steps, and if one is missing.
+    """
+    if not states:
+        raise InvalidArgument("there are no states to join")
+    parsed = [parse_state(state) for state in states]
+    epochs = {epoch for epoch, _ in parsed}
+    if len(epochs) > 1:
+        raise InvalidArgument(f"the states are of different epochs, {sorted(epochs)}; join those of one step")
+    parts = ffi.new("mr_position_part[]", len(parsed))
+    alive = [ffi.from_buffer(position) for _, position in parsed]
+    for part, position in zip(parts, alive, strict=True):
+        part.bytes, part.size = position, len(position)
+    out, size, st = ffi.new("void **"), ffi.new("size_t *"), ffi.new("mr_status *")
+    check(lib.mr_dist_position_join(parts, len(parsed), out, size, st), st)
+    whole = bytes(ffi.buffer(out[0], size[0]))
+    lib.mr_free(out[0])
+    return {**states[0], "position": f"{parsed[0][0]}:{base64.b64encode(whole).decode()}"}
+
+
 def distribute_datasets_from_function(
     fn: Callable[[InputContext], Dataset],
     replicas: int = 1,
     cluster: Mapping[str, Any] | None = None,
     worker: int | None = None,
-    elastic: None = None,
+    elastic: int | None = None,
 ) -> DistributedDataset:
     """The dataset that a function makes for each worker, batched by the size of a replica's batch.
     Nothing is added to it: it shards by itself.
@@ -386,7 +427,8 @@ def distribute_datasets_from_function(
     Args:
         fn: is called with an `mr.InputContext` and returns a Dataset. It may be called again, also
             for other workers, to learn how many steps they take.
-        replicas, cluster, worker, elastic: as for `distribute_dataset`.
+        replicas, cluster, worker: as for `distribute_dataset`.
+        elastic: must be None: an input function shards by itself.
 
     What fn raises is raised here.
     """

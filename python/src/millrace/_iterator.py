@@ -402,7 +402,7 @@ class Iterator(_fast.Iterator):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes to a position that `state_dict` returned. Later iterators of the Dataset are the epochs
         that follow."""
-        epoch, position = _parse_state(state)
+        epoch, position = parse_state(state)
         self._locked(lambda: self._load(epoch, position), CHANGE)
 
     def _load(self, epoch: int, position: bytes) -> None:
@@ -482,7 +482,7 @@ class Iterator(_fast.Iterator):
         return f"<{state}millrace.Iterator of {self.dataset}>"
 
 
-def _parse_state(state: Any) -> tuple[int, bytes]:
+def parse_state(state: Any) -> tuple[int, bytes]:
     if not isinstance(state, dict) or "position" not in state or "version" not in state:
         raise InvalidArgument(f"not what state_dict() returns: {state!r:.80}")
     if state["version"] != VERSION:
