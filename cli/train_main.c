@@ -36,7 +36,7 @@ static const cli_command command = {
         "    [--replicas N | --devices LIST] [--epochs N] [--steps N] [--metrics NAME...]\n"
         "    [--weighted-metrics NAME...]\n"
         "    [--strategy S] [--from-function] [--auto-shard POLICY] [--check-replicas]\n"
-        "    [--init DIR] [--save DIR] [--resume-changed] [--trace FILE]",
+        "    [--init DIR] [--save DIR] [--resume-changed] [--restart-epoch] [--trace FILE]",
     .details =
         "--data yields (features, labels), batched with the global batch size. --steps alone\n"
         "passes over the data as often as needed, --epochs alone stops after that many; with\n"
@@ -67,7 +67,7 @@ typedef struct train_opts {
     bool has_replicas, json, bar;
     bool silent; /* the chief prints */
     bool check_replicas, keep_servers, any_user, from_function, mixed_precision;
-    bool no_cuda_graph, resume_changed;
+    bool no_cuda_graph, resume_changed, restart_epoch;
 } train_opts;
 
 static mr_code evaluate(const train_opts *o, mr_strategy *s, mr_model *m, mr_dataset *ds,
@@ -239,7 +239,8 @@ static mr_code open_named(const train_opts *o, parts *p, const mr_strategy_opts 
                                  {"list of callbacks", callbacks},
                                  {"evaluation", o->eval ? o->eval : "none"},
                                  {"precision", o->mixed_precision ? "mixed" : "float32"},
-                                 {"check of replicas", o->check_replicas ? "on" : "off"}};
+                                 {"check of replicas", o->check_replicas ? "on" : "off"},
+                                 {"restart of the epoch", o->restart_epoch ? "on" : "off"}};
     const mr_workers_opts workers = {.cluster = &o->cluster,
                                      .facts = facts,
                                      .n_facts = sizeof facts / sizeof *facts,
@@ -347,7 +348,7 @@ static void say_overlap(mr_collective *c, int64_t steps)
                100 * (1 - t.exposed_seconds / t.seconds));
 }
 
-static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
+static int run_parts(train_opts *o, parts *p)
 {
     mr_status st;
     if (open_strategy(o, p, &st) != MR_OK)
@@ -387,11 +388,13 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
                         .print = train_progress_print,
                         .print_ctx = &at,
                         .seed = o->run.opts.seed,
+                        .ledger = o->ledger,
                         .iterator = &read_opts,
                         .mixed_precision = o->mixed_precision,
                         .check_replicas = o->check_replicas,
                         .no_cuda_graph = o->no_cuda_graph,
-                        .resume_changed = o->resume_changed};
+                        .resume_changed = o->resume_changed,
+                        .restart_epoch = o->restart_epoch};
     if (o->from_function) {
         opts.input = make_data;
         opts.input_ctx = o;
@@ -419,14 +422,12 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
         rc = mr_collective_measure(sums, &st);
     stop_on_termination(p, &opts);
     train_progress_start(&at, p->data, &read_opts);
-    read_opts.ledger = ledger;
     read_opts.trace_spans = o->trace ? BENCH_TRACE_SPANS : 0;
     if (rc == MR_OK)
         rc = mr_fit(p->strategy, p->model, p->data, p->loss, p->optimizer, &opts, &r, &st);
     else
         mr_strategy_abandon(p->strategy, &st);
     read_opts.on_read = NULL;
-    read_opts.ledger = NULL;
     read_opts.trace_spans = 0;
     if (rc == MR_OK && r.stopped)
         return cli_flush(128 + SIGTERM);
@@ -446,15 +447,6 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
         return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
     }
     return cli_flush(at.failed ? CLI_FAILED : CLI_OK);
-}
-
-static int run_parts(train_opts *o, parts *p)
-{
-    mr_ledger *ledger;
-    int status = cli_ledger_open(o->ledger, true, &ledger);
-    if (status < 0)
-        status = cli_ledger_close(ledger, run_with(o, p, ledger));
-    return status;
 }
 
 /* The cluster, if this process is part of one. Returns -1, or an exit status. */
@@ -674,6 +666,11 @@ static int train(int argc, char **argv)
          .help = "continue from a backup of a run with another seed or other settings of the "
                  "model, the "
                  "loss or the optimizer, with the new ones"},
+        {.name = "restart-epoch",
+         .kind = CLI_SWITCH,
+         .value = &o.restart_epoch,
+         .help = "begin the epoch in which a backup was made again from its first step: where "
+                 "other processes, replicas, data or seeds cannot continue in it"},
         {.name = "init",
          .kind = CLI_TEXT,
          .value = &o.init,
