@@ -348,13 +348,22 @@ static void say_overlap(mr_collective *c, int64_t steps)
                100 * (1 - t.exposed_seconds / t.seconds));
 }
 
+/* The exit status after an error. */
+static int status_of(const train_opts *o, const parts *p, const mr_status *st)
+{
+    bool lost = p->strategy ? mr_strategy_lost_peer(p->strategy)
+                            : wants_workers(o) && st->code == MR_UNAVAILABLE;
+    return lost ? CLI_AGAIN : CLI_FAILED;
+}
+
 static int run_parts(train_opts *o, parts *p)
 {
     mr_status st;
     if (open_strategy(o, p, &st) != MR_OK)
         return cli_interrupted()
                    ? CLI_INTERRUPTED
-                   : cli_fail(&st, st.code == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
+                   : cli_fail(&st,
+                              st.code == MR_INVALID_ARGUMENT ? CLI_USAGE : status_of(o, p, &st));
     if (is_evaluator(o)) {
         if (follow_training(o, p, &st) == MR_OK)
             return cli_flush(CLI_OK);
@@ -444,7 +453,7 @@ static int run_parts(train_opts *o, parts *p)
     if (rc != MR_OK) {
         if (o->bar)
             putchar('\n');
-        return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
+        return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, status_of(o, p, &st));
     }
     return cli_flush(at.failed ? CLI_FAILED : CLI_OK);
 }
