@@ -21,10 +21,12 @@
 #include "cli.h"
 #include "ledger_flag.h"
 #include "train.h"
+#include "train_processes.h"
 #include "train_progress.h"
 #include "train_trace.h"
 
 static int train(int argc, char **argv);
+static char **as_started; /* the words of the command line; lists in argv are cut in place */
 
 static const cli_command command = {
     .name = "train",
@@ -36,6 +38,7 @@ static const cli_command command = {
         "    [--replicas N | --devices LIST] [--epochs N] [--steps N] [--metrics NAME...]\n"
         "    [--weighted-metrics NAME...]\n"
         "    [--strategy S] [--from-function] [--auto-shard POLICY] [--check-replicas]\n"
+        "    [--processes P [--restarts N] [--min-processes M]]\n"
         "    [--init DIR] [--save DIR] [--resume-changed] [--restart-epoch] [--trace FILE]",
     .details =
         "--data yields (features, labels), batched with the global batch size. --steps alone\n"
@@ -64,6 +67,7 @@ typedef struct train_opts {
     size_t n_weights, n_added; /* metrics that are weighted(...) of weighted_metrics */
     cli_texts metrics, weighted_metrics, callbacks;
     mr_cluster cluster;
+    train_processes processes;
     bool has_replicas, json, bar;
     bool silent; /* the chief prints */
     bool check_replicas, keep_servers, any_user, from_function, mixed_precision;
@@ -458,6 +462,38 @@ static int run_parts(train_opts *o, parts *p)
     return cli_flush(at.failed ? CLI_FAILED : CLI_OK);
 }
 
+/* Of --processes. */
+static int check_processes(const train_opts *o)
+{
+    const train_processes *p = &o->processes;
+    if (!p->has_n && (p->has_restarts || p->has_least))
+        return cli_usage(&command, "--restarts and --min-processes need --processes");
+    if (p->has_least && p->least > p->n)
+        return cli_usage(&command, "--min-processes is more than --processes");
+    if (p->has_least && !p->has_restarts)
+        return cli_usage(&command, "--min-processes needs --restarts");
+    if (p->has_n && (o->strategy && strcmp(o->strategy, "multi_worker_mirrored") != 0))
+        return cli_usage(&command, "--processes needs the strategy multi_worker_mirrored");
+    return -1;
+}
+
+/* The parent of --processes: the graph was parsed, so errors of usage were reported once. */
+static int run_processes(train_opts *o, const parts *p)
+{
+    bool backed_up = false;
+    for (size_t i = 0; i < p->n_callbacks; i++)
+        backed_up = backed_up || p->callbacks[i].backs_up;
+    if (o->cluster.has_task)
+        return cli_usage(&command, "--processes starts a new job, but this process is one "
+                                   "of a cluster already");
+    if (o->processes.restarts > 0 && !backed_up)
+        return cli_usage(
+            &command, "--restarts needs --callback 'backup_and_restore(\"DIR\")', from which the "
+                      "job continues");
+    o->processes.peer_timeout = o->peer_timeout;
+    return train_run_processes(&o->processes, as_started);
+}
+
 /* The cluster, if this process is part of one. Returns -1, or an exit status. */
 static int find_cluster(train_opts *o)
 {
@@ -602,6 +638,31 @@ static int train(int argc, char **argv)
          .what = "POLICY",
          .words = policies,
          .help = "how processes share the data: auto, file, data, off, hint or range"},
+        {.name = "processes",
+         .kind = CLI_INT,
+         .value = &o.processes.n,
+         .given = &o.processes.has_n,
+         .what = "P",
+         .min = 1,
+         .max = 1024,
+         .help = "start P processes on this host, with the replicas of --replicas each, and wait "
+                 "for them"},
+        {.name = "restarts",
+         .kind = CLI_INT,
+         .value = &o.processes.restarts,
+         .given = &o.processes.has_restarts,
+         .what = "N",
+         .max = 1000000,
+         .help = "start them again up to N times if one of them is lost; needs backup_and_restore"},
+        {.name = "min-processes",
+         .kind = CLI_INT,
+         .value = &o.processes.least,
+         .given = &o.processes.has_least,
+         .what = "M",
+         .min = 1,
+         .max = 1024,
+         .help =
+             "start again with P less those that died by a signal, but at least M (default: P)"},
         {.name = "connect-timeout",
          .kind = CLI_INT,
          .value = &o.connect_timeout,
@@ -727,6 +788,8 @@ static int train(int argc, char **argv)
         o.n_added = o.weighted_metrics.n;
         status = missing(&o);
     }
+    if (status < 0)
+        status = check_processes(&o);
     if (status < 0) {
         o.json = o.log && strcmp(o.log, "json") == 0;
         if (o.json)
@@ -736,7 +799,9 @@ static int train(int argc, char **argv)
     }
     if (status < 0) {
         o.bar = !o.json && !o.silent && isatty(STDOUT_FILENO);
-        status = parse_parts(&o, &p, &st) == MR_OK ? run_parts(&o, &p) : cli_fail(&st, CLI_USAGE);
+        status = parse_parts(&o, &p, &st) != MR_OK ? cli_fail(&st, CLI_USAGE)
+                 : o.processes.has_n               ? run_processes(&o, &p)
+                                                   : run_parts(&o, &p);
     }
     mr_model_free(p.model);
     mr_loss_free(p.loss);
@@ -766,6 +831,7 @@ const cli_program cli_this = {.add_ops = mr_service_register_ops};
 int main(int argc, char **argv)
 {
     cli_start(argv);
+    as_started = train_copy_arguments(argv);
     argc = cli_load_plugins(argc, argv);
     static const cli_command *const others[] = {&cli_devices, &cli_export,  &cli_evaluate,
                                                 &cli_adapt,   &cli_predict, &cli_checkpoints,
@@ -773,5 +839,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc > 0 && i < sizeof others / sizeof *others; i++)
         if (strcmp(argv[0], others[i]->name) == 0)
             return others[i]->run(argc, argv);
-    return train(argc, argv);
+    int status = train(argc, argv);
+    mr_free(as_started);
+    return status;
 }

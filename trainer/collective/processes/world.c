@@ -192,7 +192,8 @@ void mr__world_abort(mr__world *w, const mr_status *why, bool names_all)
     mr_status theirs = *why;
     char us[256];
     name_of(w, w->group.rank, us, sizeof us);
-    if (!names_all) /* only a lost peer is unavailable to them, not what this process could not reach */
+    /* Only a lost peer is unavailable to them, not what this process could not reach. */
+    if (!names_all)
         mr_fail(&theirs, why->code == MR_UNAVAILABLE ? MR_ABORTED : why->code,
                 "%s failed at step %" PRId64 ": %.400s", us, mr__world_step(w), why->message);
     pthread_mutex_lock(&w->lock);
