@@ -25,6 +25,7 @@ ROW = 'map(s => ([cast(decode_raw(s, "uint8"), "float32") / 64.0], [1.0]))'
 FILES = f'text_line("part-*").shuffle(20).{ROW}.batch(6)'  # of 6 files with 8 lines
 NUMBERS = 'range(48).shuffle(20).map(i => ([cast(i, "float32") / 48.0], [1.0])).batch(6)'
 CACHED = NUMBERS.replace(".map(", ".cache().map(").replace(".batch", ".shuffle(7).batch")
+RECORDS = FILES.replace('text_line("part-*")', 'tfrecord("rec-*")')
 HINTED = NUMBERS.replace("range(48)", "range(48).shard(-1, 0)")
 FUNCTION = ('range(48).shard(num_input_pipelines, input_pipeline_id).shuffle(20)'
             '.map(i => ([cast(i, "float32") / 48.0], [1.0])).batch(per_replica_batch_size(6))')
@@ -168,9 +169,9 @@ def test_others_are_refused_and_begin_again():
     for policy, data, before, after in (
             ("file", FILES, (2, 1), (1, 1)), ("file", FILES, (1, 1), (2, 1)), ("file", FILES, (2, 1), (2, 2)),
             ("auto", FILES, (3, 1), (2, 1)), ("hint", HINTED, (2, 1), (1, 1)), ("hint", HINTED, (1, 1), (3, 1)),
-            ("function", FUNCTION, (2, 1), (1, 1)), ("function", FUNCTION, (1, 1), (1, 2))):
+            ("range", RECORDS, (2, 1), (3, 1)), ("function", FUNCTION, (2, 1), (1, 1)), ("function", FUNCTION, (1, 1), (1, 2))):
         done = cut(3, data, policy, *before)
-        check_refused([f"from {before[0]} processes", f"has {after[0]} and"], data, policy, *after)
+        check_refused([f"from {before[0]} process", f"has {after[0]} and"], data, policy, *after)
         check_begins_again(done, 0, data, policy, *after)
 
 
@@ -186,7 +187,8 @@ def test_one_process_continues_under_every_policy():
 
 
 def test_the_same_numbers_continue_under_every_policy():
-    for policy, data in ("file", FILES), ("data", FILES), ("auto", FILES), ("off", NUMBERS), ("hint", HINTED), ("function", FUNCTION):
+    for policy, data in (("file", FILES), ("data", FILES), ("auto", FILES), ("range", RECORDS), ("off", NUMBERS),
+                         ("hint", HINTED), ("function", FUNCTION)):
         codes, err, _ = job(data, policy, 2, 1)
         assert codes == [0, 0], err
         whole = ledger()
@@ -300,6 +302,36 @@ def test_steps_per_epoch_within_a_pass():
         assert ledger() == whole[:8] + whole[5:], after
 
 
+def test_data_that_cannot_be_read_again_are_refused():
+    data = NUMBERS.replace(".map(", ".map(", 1).replace("])).batch", "]), num_parallel_calls=2, deterministic=false).batch")
+    done = cut(3, data, "data", 1, 1)
+    check_refused(["cannot be read a second time"], data, "data", 1, 2)
+    check_begins_again(done, 0, data, "data", 1, 2)
+
+
+def test_a_backup_that_does_not_say_how_its_data_were_shared():
+    """Of an earlier version."""
+    def forget():
+        with open("backup/backup/state.json") as f:
+            state = json.load(f)
+        state["format"] = 1
+        del state["data"], state["crc32c"], state["checksums"]
+        with open("backup/backup/state.json", "w") as f:
+            json.dump(state, f)
+    done = cut(11, NUMBERS, "data", 2, 1, more=SEED)
+    forget()
+    check_refused(["an earlier version wrote it"], NUMBERS, "data", 1, 1, more=SEED)
+    check_begins_again(done, 1, NUMBERS, "data", 1, 1, more=SEED)
+    done = cut(11, NUMBERS, "data", 2, 1, more=SEED)
+    forget()
+    codes, err, _ = go_on(NUMBERS, "data", 2, 1, more=SEED)
+    assert codes == [0, 0], err
+    steps = ledger()
+    assert steps[:11] == done and len(steps) == 8 * EPOCHS
+    for k in range(EPOCHS):
+        assert counts(steps[8 * k:8 * k + 8]) == all_rows(steps)
+
+
 def test_a_ledger_is_refused_if_it_is_not_the_jobs():
     cut(3, NUMBERS, "data", 1, 1)
     kept = open("ledger", "rb").read()
@@ -319,7 +351,7 @@ def test_a_ledger_is_refused_if_it_is_not_the_jobs():
         f.write(kept)
     codes, err, _ = go_on(NUMBERS, "data", 1, 1)
     assert codes == [0], err
-    assert sorted(os.listdir(".")) == sorted(["ledger", "saved"] + [f"part-{i}" for i in range(6)])
+    assert not [x for x in os.listdir(".") if "partial" in x or x == "backup"]
 
 
 def main():
@@ -332,6 +364,10 @@ def main():
         for i in range(6):
             with open(f"part-{i}", "w") as f:
                 f.write("".join(chr(65 + i) + chr(65 + k) + "\n" for k in range(8)))
+        lines = [MILLRACE, "write", "--out", "rec", "--shards", "3", "--expr", 'text_line("part-*")']
+        subprocess.run(lines, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run([MILLRACE, "index", *(f"rec-0000{i}-of-00003.tfrecord" for i in range(3))], stdout=subprocess.DEVNULL,
+                       check=True)
         for i, (name, fn) in enumerate(tests, 1):
             try:
                 fn()

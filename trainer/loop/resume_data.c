@@ -117,10 +117,11 @@ static mr_code check_numbers(const mr_train_event *e, const mr__train_state *s, 
     if (!why)
         return MR_OK;
     return mr_fail(st, MR_FAILED_PRECONDITION,
-                   "it is from %" PRId64 " processes and %" PRId64
-                   " replicas, this run has %zu and %zu, and it %s: the rest of the epoch would "
+                   "it is from %" PRId64 " process%s and %" PRId64
+                   " replica%s, this run has %zu and %zu, and it %s: the rest of the epoch would "
                    "have other records. Use the numbers that it has, %s",
-                   s->workers, s->replicas, mr_strategy_num_workers(e->strategy),
+                   s->workers, s->workers == 1 ? "" : "es", s->replicas,
+                   s->replicas == 1 ? "" : "s", mr_strategy_num_workers(e->strategy),
                    mr_strategy_num_replicas_in_sync(e->strategy), why, or_again);
 }
 
