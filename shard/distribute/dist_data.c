@@ -63,7 +63,7 @@ MR_API mr_code mr__dist_data_of(const mr_dist_dataset *dd, mr__dist_data *out, m
     out->draws = mr__any_wants_seed(dd->original);
     out->repeats = !(props & (MR_OP_MAY_BLOCK | MR_OP_NO_REPLAY | MR_OP_OUTSIDE)) &&
                    !has_disorder(dd->original);
-    out->remembers = props & MR_OP_REMEMBERS;
+    out->passes = props & (MR_OP_REMEMBERS | MR_OP_OPENS_INPUTS | MR_OP_OPENS_LATER);
     MR_TRY(mr__graph_short_signature(dd->original, &out->graph, st));
     mr_code rc = hash_files(dd->original, &out->files, st);
     if (rc != MR_OK)

@@ -12,9 +12,10 @@ typedef struct mr__dist_data {
                             known */
     bool has_seed;  /* random ops without a seed draw from `seed` */
     uint64_t seed;
-    bool draws;     /* some do */
-    bool repeats;   /* a pass can be read again: no outside producer, nothing without an order */
-    bool remembers; /* the first pass has effects on later ones (cache) */
+    bool draws;   /* some do */
+    bool repeats; /* a pass can be read again: no outside producer, nothing without an order */
+    bool passes;  /* what a pass reads depends on whether earlier ones were read: of ops that open
+                       their inputs while they run, or remember them */
 } mr__dist_data;
 
 /* Looks at the files too. */

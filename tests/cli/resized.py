@@ -26,6 +26,12 @@ FILES = f'text_line("part-*").shuffle(20).{ROW}.batch(6)'  # of 6 files with 8 l
 NUMBERS = 'range(48).shuffle(20).map(i => ([cast(i, "float32") / 48.0], [1.0])).batch(6)'
 CACHED = NUMBERS.replace(".map(", ".cache().map(").replace(".batch", ".shuffle(7).batch")
 RECORDS = FILES.replace('text_line("part-*")', 'tfrecord("rec-*")')
+TAIL = '.map(i => ([cast(i, "float32") / 48.0], [1.0])).batch(6)'
+GRAPHS = [  # that draw when they open their inputs
+    "range(48).shuffle(9).take(30).concatenate(range(18).shuffle(5))" + TAIL,
+    "range(16).shuffle(16).repeat(3).shuffle(7)" + TAIL,
+    'list_files("part-*").flat_map(f => text_line(f).shuffle(4)).' + ROW + ".batch(6)",
+]
 HINTED = NUMBERS.replace("range(48)", "range(48).shard(-1, 0)")
 FUNCTION = ('range(48).shard(num_input_pipelines, input_pipeline_id).shuffle(20)'
             '.map(i => ([cast(i, "float32") / 48.0], [1.0])).batch(per_replica_batch_size(6))')
@@ -130,7 +136,7 @@ def test_data_continues_with_any_numbers():
 
 
 def test_data_continue_in_the_order_of_the_uninterrupted_job():
-    for data in FILES, NUMBERS, CACHED:
+    for data in FILES, NUMBERS, CACHED, *GRAPHS:
         codes, err, out = job(data, "data", 1, 1, SEED)
         assert codes == [0], err
         whole, losses = ledger(), [json.loads(x) for x in out.splitlines()]

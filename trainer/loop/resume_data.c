@@ -174,12 +174,13 @@ static mr_code read_pass(const mr_train_event *e, mr__feed *f, mr_status *st)
     return rc == MR_END ? MR_OK : rc;
 }
 
-/* The beginning of a pass. Only caches depend on what earlier passes read. */
+/* The beginning of a pass. Ops that open their inputs while they run count the openings, from which
+ * shuffles draw: then earlier passes must be read too. */
 static mr_code go_to_pass(const mr_train_event *e, int64_t pass, mr_status *st)
 {
     mr__feed *f = &e->loop->run.feed;
     while (f->at.pass < pass) {
-        if (f->at.pass == 0 && f->data.remembers)
+        if (f->data.passes)
             MR_TRY(read_pass(e, f, st));
         MR_TRY(mr__feed_rewind(f, st));
     }
