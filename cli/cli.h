@@ -12,7 +12,8 @@
 #include <millrace/pipeline/graph/dataset.h>
 #include <millrace/pipeline/params/spec.h>
 
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_INTERRUPTED = 130 };
+/* CLI_AGAIN: EX_TEMPFAIL of sysexits.h, for launchers that start a job again. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_AGAIN = 75, CLI_INTERRUPTED = 130 };
 
 typedef enum cli_kind {
     CLI_SWITCH, /* bool */

@@ -21,10 +21,12 @@
 #include "cli.h"
 #include "ledger_flag.h"
 #include "train.h"
+#include "train_processes.h"
 #include "train_progress.h"
 #include "train_trace.h"
 
 static int train(int argc, char **argv);
+static char **as_started; /* the words of the command line; lists in argv are cut in place */
 
 static const cli_command command = {
     .name = "train",
@@ -36,7 +38,8 @@ static const cli_command command = {
         "    [--replicas N | --devices LIST] [--epochs N] [--steps N] [--metrics NAME...]\n"
         "    [--weighted-metrics NAME...]\n"
         "    [--strategy S] [--from-function] [--auto-shard POLICY] [--check-replicas]\n"
-        "    [--init DIR] [--save DIR] [--resume-changed] [--trace FILE]",
+        "    [--processes P [--restarts N] [--min-processes M]]\n"
+        "    [--init DIR] [--save DIR] [--resume-changed] [--restart-epoch] [--trace FILE]",
     .details =
         "--data yields (features, labels), batched with the global batch size. --steps alone\n"
         "passes over the data as often as needed, --epochs alone stops after that many; with\n"
@@ -64,10 +67,11 @@ typedef struct train_opts {
     size_t n_weights, n_added; /* metrics that are weighted(...) of weighted_metrics */
     cli_texts metrics, weighted_metrics, callbacks;
     mr_cluster cluster;
+    train_processes processes;
     bool has_replicas, json, bar;
     bool silent; /* the chief prints */
     bool check_replicas, keep_servers, any_user, from_function, mixed_precision;
-    bool no_cuda_graph, resume_changed;
+    bool no_cuda_graph, resume_changed, restart_epoch;
 } train_opts;
 
 static mr_code evaluate(const train_opts *o, mr_strategy *s, mr_model *m, mr_dataset *ds,
@@ -239,7 +243,8 @@ static mr_code open_named(const train_opts *o, parts *p, const mr_strategy_opts 
                                  {"list of callbacks", callbacks},
                                  {"evaluation", o->eval ? o->eval : "none"},
                                  {"precision", o->mixed_precision ? "mixed" : "float32"},
-                                 {"check of replicas", o->check_replicas ? "on" : "off"}};
+                                 {"check of replicas", o->check_replicas ? "on" : "off"},
+                                 {"restart of the epoch", o->restart_epoch ? "on" : "off"}};
     const mr_workers_opts workers = {.cluster = &o->cluster,
                                      .facts = facts,
                                      .n_facts = sizeof facts / sizeof *facts,
@@ -347,13 +352,22 @@ static void say_overlap(mr_collective *c, int64_t steps)
                100 * (1 - t.exposed_seconds / t.seconds));
 }
 
-static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
+/* The exit status after an error. */
+static int status_of(const train_opts *o, const parts *p, const mr_status *st)
+{
+    bool lost = p->strategy ? mr_strategy_lost_peer(p->strategy)
+                            : wants_workers(o) && st->code == MR_UNAVAILABLE;
+    return lost ? CLI_AGAIN : CLI_FAILED;
+}
+
+static int run_parts(train_opts *o, parts *p)
 {
     mr_status st;
     if (open_strategy(o, p, &st) != MR_OK)
         return cli_interrupted()
                    ? CLI_INTERRUPTED
-                   : cli_fail(&st, st.code == MR_INVALID_ARGUMENT ? CLI_USAGE : CLI_FAILED);
+                   : cli_fail(&st,
+                              st.code == MR_INVALID_ARGUMENT ? CLI_USAGE : status_of(o, p, &st));
     if (is_evaluator(o)) {
         if (follow_training(o, p, &st) == MR_OK)
             return cli_flush(CLI_OK);
@@ -387,11 +401,13 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
                         .print = train_progress_print,
                         .print_ctx = &at,
                         .seed = o->run.opts.seed,
+                        .ledger = o->ledger,
                         .iterator = &read_opts,
                         .mixed_precision = o->mixed_precision,
                         .check_replicas = o->check_replicas,
                         .no_cuda_graph = o->no_cuda_graph,
-                        .resume_changed = o->resume_changed};
+                        .resume_changed = o->resume_changed,
+                        .restart_epoch = o->restart_epoch};
     if (o->from_function) {
         opts.input = make_data;
         opts.input_ctx = o;
@@ -419,14 +435,12 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
         rc = mr_collective_measure(sums, &st);
     stop_on_termination(p, &opts);
     train_progress_start(&at, p->data, &read_opts);
-    read_opts.ledger = ledger;
     read_opts.trace_spans = o->trace ? BENCH_TRACE_SPANS : 0;
     if (rc == MR_OK)
         rc = mr_fit(p->strategy, p->model, p->data, p->loss, p->optimizer, &opts, &r, &st);
     else
         mr_strategy_abandon(p->strategy, &st);
     read_opts.on_read = NULL;
-    read_opts.ledger = NULL;
     read_opts.trace_spans = 0;
     if (rc == MR_OK && r.stopped)
         return cli_flush(128 + SIGTERM);
@@ -443,18 +457,41 @@ static int run_with(train_opts *o, parts *p, mr_ledger *ledger)
     if (rc != MR_OK) {
         if (o->bar)
             putchar('\n');
-        return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, CLI_FAILED);
+        return cli_interrupted() ? CLI_INTERRUPTED : cli_fail(&st, status_of(o, p, &st));
     }
     return cli_flush(at.failed ? CLI_FAILED : CLI_OK);
 }
 
-static int run_parts(train_opts *o, parts *p)
+/* Of --processes. */
+static int check_processes(const train_opts *o)
 {
-    mr_ledger *ledger;
-    int status = cli_ledger_open(o->ledger, true, &ledger);
-    if (status < 0)
-        status = cli_ledger_close(ledger, run_with(o, p, ledger));
-    return status;
+    const train_processes *p = &o->processes;
+    if (!p->has_n && (p->has_restarts || p->has_least))
+        return cli_usage(&command, "--restarts and --min-processes need --processes");
+    if (p->has_least && p->least > p->n)
+        return cli_usage(&command, "--min-processes is more than --processes");
+    if (p->has_least && !p->has_restarts)
+        return cli_usage(&command, "--min-processes needs --restarts");
+    if (p->has_n && (o->strategy && strcmp(o->strategy, "multi_worker_mirrored") != 0))
+        return cli_usage(&command, "--processes needs the strategy multi_worker_mirrored");
+    return -1;
+}
+
+/* The parent of --processes: the graph was parsed, so errors of usage were reported once. */
+static int run_processes(train_opts *o, const parts *p)
+{
+    bool backed_up = false;
+    for (size_t i = 0; i < p->n_callbacks; i++)
+        backed_up = backed_up || p->callbacks[i].backs_up;
+    if (o->cluster.has_task)
+        return cli_usage(&command, "--processes starts a new job, but this process is one "
+                                   "of a cluster already");
+    if (o->processes.restarts > 0 && !backed_up)
+        return cli_usage(
+            &command, "--restarts needs --callback 'backup_and_restore(\"DIR\")', from which the "
+                      "job continues");
+    o->processes.peer_timeout = o->peer_timeout;
+    return train_run_processes(&o->processes, as_started);
 }
 
 /* The cluster, if this process is part of one. Returns -1, or an exit status. */
@@ -601,6 +638,31 @@ static int train(int argc, char **argv)
          .what = "POLICY",
          .words = policies,
          .help = "how processes share the data: auto, file, data, off, hint or range"},
+        {.name = "processes",
+         .kind = CLI_INT,
+         .value = &o.processes.n,
+         .given = &o.processes.has_n,
+         .what = "P",
+         .min = 1,
+         .max = 1024,
+         .help = "start P processes on this host, with the replicas of --replicas each, and wait "
+                 "for them"},
+        {.name = "restarts",
+         .kind = CLI_INT,
+         .value = &o.processes.restarts,
+         .given = &o.processes.has_restarts,
+         .what = "N",
+         .max = 1000000,
+         .help = "start them again up to N times if one of them is lost; needs backup_and_restore"},
+        {.name = "min-processes",
+         .kind = CLI_INT,
+         .value = &o.processes.least,
+         .given = &o.processes.has_least,
+         .what = "M",
+         .min = 1,
+         .max = 1024,
+         .help =
+             "start again with P less those that died by a signal, but at least M (default: P)"},
         {.name = "connect-timeout",
          .kind = CLI_INT,
          .value = &o.connect_timeout,
@@ -674,6 +736,11 @@ static int train(int argc, char **argv)
          .help = "continue from a backup of a run with another seed or other settings of the "
                  "model, the "
                  "loss or the optimizer, with the new ones"},
+        {.name = "restart-epoch",
+         .kind = CLI_SWITCH,
+         .value = &o.restart_epoch,
+         .help = "begin the epoch in which a backup was made again from its first step: where "
+                 "other processes, replicas, data or seeds cannot continue in it"},
         {.name = "init",
          .kind = CLI_TEXT,
          .value = &o.init,
@@ -721,6 +788,8 @@ static int train(int argc, char **argv)
         o.n_added = o.weighted_metrics.n;
         status = missing(&o);
     }
+    if (status < 0)
+        status = check_processes(&o);
     if (status < 0) {
         o.json = o.log && strcmp(o.log, "json") == 0;
         if (o.json)
@@ -730,7 +799,9 @@ static int train(int argc, char **argv)
     }
     if (status < 0) {
         o.bar = !o.json && !o.silent && isatty(STDOUT_FILENO);
-        status = parse_parts(&o, &p, &st) == MR_OK ? run_parts(&o, &p) : cli_fail(&st, CLI_USAGE);
+        status = parse_parts(&o, &p, &st) != MR_OK ? cli_fail(&st, CLI_USAGE)
+                 : o.processes.has_n               ? run_processes(&o, &p)
+                                                   : run_parts(&o, &p);
     }
     mr_model_free(p.model);
     mr_loss_free(p.loss);
@@ -760,6 +831,7 @@ const cli_program cli_this = {.add_ops = mr_service_register_ops};
 int main(int argc, char **argv)
 {
     cli_start(argv);
+    as_started = train_copy_arguments(argv);
     argc = cli_load_plugins(argc, argv);
     static const cli_command *const others[] = {&cli_devices, &cli_export,  &cli_evaluate,
                                                 &cli_adapt,   &cli_predict, &cli_checkpoints,
@@ -767,5 +839,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; argc > 0 && i < sizeof others / sizeof *others; i++)
         if (strcmp(argv[0], others[i]->name) == 0)
             return others[i]->run(argc, argv);
-    return train(argc, argv);
+    int status = train(argc, argv);
+    mr_free(as_started);
+    return status;
 }

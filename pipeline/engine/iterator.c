@@ -31,6 +31,7 @@
 #include "pipeline/engine/watch.h"
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/functions/compiler/draws.h"
+#include "pipeline/graph/graph_internal.h"
 #include "pipeline/log.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/wait/cancel_internal.h"
@@ -489,15 +490,18 @@ static mr_code shorten(const char *text, size_t n, char **out, mr_status *st)
     return MR_OK;
 }
 
-static mr_code sign(mr_iterator *it, mr_status *st)
+mr_code mr__graph_short_signature(const mr_dataset *ds, char **out, mr_status *st)
 {
     char *text = NULL;
-    if (it->signature)
-        return MR_OK;
-    MR_TRY(mr__graph_signature(it->run.graph, &text, st));
-    mr_code rc = shorten(text, strlen(text), &it->signature, st);
+    MR_TRY(mr__graph_signature(ds, &text, st));
+    mr_code rc = shorten(text, strlen(text), out, st);
     mr_free(text);
     return rc;
+}
+
+static mr_code sign(mr_iterator *it, mr_status *st)
+{
+    return it->signature ? MR_OK : mr__graph_short_signature(it->run.graph, &it->signature, st);
 }
 
 /* b NULL: skip `rows` rows after the state; else deliver the rows of b from `rows` on before it. */

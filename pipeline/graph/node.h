@@ -11,6 +11,7 @@
  *
  * thread   any */
 #include "op.h"
+#include "pipeline/graph/graph_internal.h"
 
 /* The distinct nodes of a graph in topological order, each after its inputs; ds is the last. Does
  * not include datasets within parameters. */
@@ -37,9 +38,8 @@ mr_dataset *mr__dataset_instance(const mr_dataset *ds);
 uint64_t mr__dataset_n_sources(const mr_dataset *ds);
 /* Their number in the inputs before input i. */
 uint64_t mr__dataset_sources_before(const mr_dataset *ds, size_t i);
-/* The props of its op and of all ops below, or-ed, and: */
-#define MR__OPENS_RANDOM (UINT32_C(1) << 31) /* an op opens a random op more than once */
-uint32_t mr__dataset_all_props(const mr_dataset *ds);
+/* In mr__dataset_all_props: an op opens a random op more than once. */
+#define MR__OPENS_RANDOM (UINT32_C(1) << 31)
 /* The number of elements that the graph alone determines. Not known where files were counted, which
  * may have changed by the time when they are read, or where it is asserted: an iterator learns the
  * truth from the end only. */

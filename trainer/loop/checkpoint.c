@@ -12,6 +12,7 @@
 #include "trainer/exchange/saved_model_impl.h"
 #include "trainer/files/json_file.h"
 #include "trainer/loop/fit_loop.h"
+#include "trainer/loop/resume_data.h"
 #include "trainer/loop/run_settings.h"
 #include "trainer/loop/worker_bytes.h"
 #include "trainer/model/model_impl.h"
@@ -194,23 +195,31 @@ static bool add_slots_from(const mr_train_event *e, json_t *root)
     return from == 0 || json_object_set_new(root, "slots_from", json_integer(from)) == 0;
 }
 
+/* The name of the job whose ledger has the steps; false: out of memory. */
+static bool add_ledger(const mr__fit_loop *x, json_t *root)
+{
+    return !x->job[0] || json_object_set_new(root, "ledger", json_string(x->job)) == 0;
+}
+
 /* sums: checksums of the positions. */
 static mr_code save_state(const mr_train_event *e, const char *directory, const part *all,
                           size_t workers, json_t *sums, mr_status *st)
 {
     const mr__fit_loop *x = e->loop;
-    json_t *callbacks, *settings;
+    json_t *callbacks = NULL, *settings, *data = NULL;
     MR_TRY(mr__run_settings_json(e->opts, &settings, st));
-    mr_code rc = mr__remember(e->opts, e->model, directory, &callbacks, st);
+    mr_code rc = mr__data_json(e, &data, st);
+    if (rc == MR_OK)
+        rc = mr__remember(e->opts, e->model, directory, &callbacks, st);
     if (rc != MR_OK) {
         json_decref(settings);
+        json_decref(data);
         return rc;
     }
     double loss = x->rows > 0 ? x->loss_sum / (double)x->rows : 0;
     json_t *root = json_pack(
         "{s:i, s:s, s:I, s:I, s:I, s:b, s:b, s:b, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, s:I, "
-        "s:I, "
-        "s:I, s:o, s:o, s:o, s:o}",
+        "s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
         "format", (int)MR__SAVED_FORMAT, "millrace", MR_VERSION, "epoch", (json_int_t)e->epoch,
         "epoch_step", (json_int_t)e->epoch_step, "step", (json_int_t)e->step, "epoch_over",
         (int)x->between, "pass_over", (int)x->pass_over, "scheduled",
@@ -222,9 +231,10 @@ static mr_code save_state(const mr_train_event *e, const char *directory, const 
         "loss_sum", mr__json_number(x->loss_sum), "loss", mr__json_number(loss), "rows",
         (json_int_t)x->rows, "workers", (json_int_t)workers, "replicas",
         (json_int_t)mr_strategy_num_replicas_in_sync(e->strategy), "metrics", values_json(e),
-        "metric_totals", totals_json(e, all, workers), "callbacks", callbacks, "settings",
-        settings);
-    rc = add_output_sums(x, root) && add_slots_from(e, root) && mr__add_checksums(root, sums)
+        "metric_totals", totals_json(e, all, workers), "callbacks", callbacks, "settings", settings,
+        "data", data);
+    rc = add_output_sums(x, root) && add_slots_from(e, root) && add_ledger(x, root) &&
+                 mr__add_checksums(root, sums)
              ? mr__save_json(directory, state_name, root, st)
              : mr_fail_memory(st, 0, state_name);
     json_decref(root);
@@ -310,8 +320,11 @@ static mr_code save_of_all(const mr_train_event *e, const char *path, mr_status 
         if (!(all = mr_calloc(workers, sizeof *all)))
             rc = mr_fail_memory(st, workers * sizeof *all, "positions");
         if (rc == MR_OK)
-            rc = mr__worker_bytes_exchange(mr__strategy_world(e->strategy), workers, &own, all, st);
+            rc = mr__worker_bytes_exchange(mr__strategy_world(e->strategy), MR__CHANNEL_RESULTS,
+                                           workers, &own, all, st);
     }
+    if (rc == MR_OK && e->loop->run.records)
+        rc = mr__step_records_sync(e->loop->run.records, st);
     if (rc == MR_OK && mr_strategy_worker(e->strategy) == 0)
         rc = save(e, path, all ? all : &own, workers, st);
     for (size_t i = 0; all && i < workers; i++)
@@ -340,6 +353,7 @@ typedef struct restoring {
     mr__run_changes changes;
     void *position; /* NULL: not available for these numbers of processes and replicas */
     size_t position_size;
+    bool again; /* the interrupted epoch begins again */
 } restoring;
 
 static mr_code load_position(const mr_train_event *e, restoring *x, mr_status *st)
@@ -412,22 +426,12 @@ static mr_code check_settings(const mr_train_event *e, restoring *x, mr_status *
     return rc;
 }
 
-/* Data that another seed shuffles have no such position. */
-static mr_code restore_position(const mr_train_event *e, restoring *x, mr_status *st)
-{
-    mr_code rc = mr__feed_restore(&e->loop->run.feed, x->position, x->position_size, st);
-    if (rc != MR_INVALID_ARGUMENT || !x->changes.seed)
-        return rc;
-    mr_free(x->position);
-    x->position = NULL;
-    return MR_OK;
-}
-
 /* Detects all errors before anything is changed. */
 static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
 {
     int rank;
     const int64_t *shape;
+    bool within = !x->state.epoch_over && !e->opts->restart_epoch; /* it continues in an epoch */
     MR_TRY(check_settings(e, x, st));
     if (!mr_model_is_built(e->model)) {
         mr_saved_input_shape(x->saved, &rank, &shape);
@@ -439,27 +443,26 @@ static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
     mr_code rc = mr__check_weights(mr__saved_weights(x->saved), e->model, st);
     if (rc == MR_OK)
         rc = check_optimizer(e, x, st);
-    if (rc == MR_OK && !x->state.epoch_over && x->state.n_metrics != (int64_t)e->n_metrics)
+    if (rc == MR_OK && within && x->state.n_metrics != (int64_t)e->n_metrics)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
                      "the checkpoint is inside an epoch and has %" PRId64
                      " metrics of it, but this run has %zu",
                      x->state.n_metrics, e->n_metrics);
     size_t sums = json_array_size(x->state.output_sums);
-    if (rc == MR_OK && !x->state.epoch_over &&
-        sums != (e->loop->run.n_outputs > 1 ? e->loop->run.n_outputs : 0))
+    if (rc == MR_OK && within && sums != (e->loop->run.n_outputs > 1 ? e->loop->run.n_outputs : 0))
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
                      "the checkpoint is inside an epoch and has losses of %zu outputs, but the "
                      "model has %zu",
                      sums > 0 ? sums : 1, e->loop->run.n_outputs);
-    for (size_t i = 0; i < e->n_metrics && rc == MR_OK && !x->state.epoch_over; i++)
+    for (size_t i = 0; i < e->n_metrics && rc == MR_OK && within; i++)
         if (!has_totals(e, x, i))
             rc = mr_fail(st, MR_INVALID_ARGUMENT,
                          "the checkpoint is inside an epoch and has another metric instead of %s",
                          mr_metric_name(e->metrics[i]));
     if (rc == MR_OK)
         rc = mr__recalled_load(&x->recalled, mr_saved_path(x->saved), x->root, e->model, st);
-    if (rc == MR_OK && x->position)
-        rc = restore_position(e, x, st);
+    if (rc == MR_OK)
+        rc = mr__data_resume(e, x->root, &x->state, x->position, x->position_size, &x->again, st);
     if (rc != MR_OK)
         mr_status_at(st, mr_saved_path(x->saved), -1, -1);
     return rc;
@@ -547,29 +550,6 @@ static mr_code write_totals(const mr_train_event *e, const restoring *x, mr_stat
     return rc;
 }
 
-/* Without a position: skips the finished batches of the epoch. */
-static mr_code skip(const mr_train_event *e, const restoring *x, mr_status *st)
-{
-    if (x->position || x->state.epoch_over)
-        return MR_OK;
-    if (x->changes.seed)
-        mr_log(MR_LOG_WARNING,
-               "another seed gives the data another order: the first %" PRId64
-               " batches of the epoch are read in that order and dropped",
-               x->state.epoch_step);
-    else
-        mr_log(MR_LOG_WARNING,
-               "the checkpoint is from %" PRId64 " processes and %" PRId64 " replicas: the %" PRId64
-               " batches of its epoch are read again and dropped",
-               x->state.workers, x->state.replicas, x->state.epoch_step);
-    mr_code rc = mr__feed_skip(&e->loop->run.feed, x->state.epoch_step, st);
-    if (rc != MR_END)
-        return rc;
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "the checkpoint is at step %" PRId64 " of an epoch, which the data do not reach",
-                   x->state.epoch_step);
-}
-
 static mr_code apply(const mr_train_event *e, restoring *x, mr_status *st)
 {
     mr__fit_loop *loop = e->loop;
@@ -581,15 +561,17 @@ static mr_code apply(const mr_train_event *e, restoring *x, mr_status *st)
     mr__optimizer_set_iterations(e->optimizer, s->iterations);
     if (!s->scheduled && !x->changes.learning_rate)
         mr_optimizer_set_learning_rate(e->optimizer, s->learning_rate);
-    loop->now->epoch = s->epoch;
+    loop->now->epoch = s->epoch - x->again;
     loop->now->step = s->step;
     loop->now->epoch_step = s->epoch_step;
-    loop->pass_over = s->pass_over && x->position;
-    loop->resumed = !s->epoch_over;
+    loop->pass_over = s->pass_over && !x->again;
+    loop->resumed = !s->epoch_over && !x->again;
+    const char *job = json_string_value(json_object_get(x->root, "ledger"));
+    snprintf(loop->job, sizeof loop->job, "%s", job && e->opts->ledger ? job : "");
     mr__recalled_drop(&loop->recalled);
     loop->recalled = x->recalled;
     x->recalled = (mr__recalled){0};
-    if (s->epoch_over)
+    if (!loop->resumed)
         return MR_OK;
     loop->loss_sum = s->loss_sum;
     for (size_t k = 0; k < json_array_size(s->output_sums) && k < MR_MAX_OUTPUTS; k++)
@@ -607,8 +589,6 @@ mr_code mr_checkpoint_restore(const mr_train_event *e, const char *path, mr_stat
     mr_code rc = load(e, path, &x, st);
     if (rc == MR_OK)
         rc = check(e, &x, st);
-    if (rc == MR_OK)
-        rc = skip(e, &x, st);
     if (rc == MR_OK)
         rc = apply(e, &x, st);
     mr_saved_close(x.saved);

@@ -13,8 +13,11 @@
  * Checkpoints are written atomically. The file `checkpoint` in the same directory names the latest.
  *
  * A checkpoint of N replicas can be restored on M, under another strategy or none. With the same
- * numbers of processes and replicas training continues bit for bit. With others the finished
- * batches of the epoch are read again and skipped, and sums are computed in another order.
+ * numbers of processes and replicas training continues bit for bit. With others sums are computed
+ * in another order, and within an epoch the data must have the same order: under the policies DATA
+ * and OFF, and in one process, the finished batches of the epoch are read again and skipped;
+ * otherwise mr_fit_opts.restart_epoch begins the epoch again. A checkpoint between epochs can be
+ * restored with any numbers.
  *
  * thread   inside callbacks
  * since    0.1 */
@@ -33,7 +36,8 @@ MR_API mr_code mr_checkpoint_save(const mr_train_event *e, const char *path,
 /* In train_begin: continues from this checkpoint, or the latest in a directory of them. Names,
  * shapes and sizes are compared first: if they differ, nothing is changed.
  * errors   those of mr_saved_open and mr_saved_load · MR_INVALID_ARGUMENT: another optimizer, other
- *          data · MR_FAILED_PRECONDITION: in another callback */
+ *          data · MR_FAILED_PRECONDITION: in another callback; the rest of the epoch would have
+ *          other records */
 MR_API mr_code mr_checkpoint_restore(const mr_train_event *e, const char *path,
                                      mr_status *st) MR_NODISCARD;
 

@@ -5,14 +5,32 @@
  * shard/distribute distributes the dataset over workers and replicas; workers agree on the number
  * of rows of each step, and on the end. An error of the pipeline is reported after the batches
  * before it. */
-#include "shard/distribute/distribute.h"
+#include "shard/distribute/dist_data_internal.h"
 #include "trainer/loop/fit.h"
 #include "trainer/strategy/staging.h"
+
+/* How far the data were read. */
+typedef struct mr__feed_place {
+    int64_t pass; /* number of earlier passes */
+    int64_t step; /* taken in this pass */
+    int64_t rows; /* of them, of all workers; -1: not known */
+} mr__feed_place;
 
 typedef struct mr__feed {
     mr_dist_dataset *dd;
     mr_dist_iterator *it;
     mr__staging *ring;
+    mr__feed_place at;
+    /* What dd and `it` are made of. */
+    mr_dataset *ds; /* owned; NULL: the input function makes it */
+    mr_input_fn input;
+    void *input_ctx;
+    mr_distribute_opts how;
+    mr_dist_iterator_opts run;
+    int64_t slots; /* taken from the iterator */
+    bool seed_given;
+    mr__dist_data data;               /* with positions */
+    struct mr__step_records *records; /* set after the opening; NULL: there is no ledger */
     bool ahead; /* a batch, an end or an error was fetched and not yet taken */
     mr_code rc; /* of the fetch */
     size_t slot;
@@ -28,7 +46,8 @@ typedef struct mr__feed {
 } mr__feed;
 
 /* ds NULL: opts->input makes it, also later; its context must outlive the feed. positions:
- * mr__feed_save will be called. */
+ * mr__feed_save will be called; random ops of a single process then have a seed too, so that
+ * another number of processes can continue. */
 mr_code mr__feed_open(mr__feed *f, mr_strategy *s, mr_dataset *ds, const mr_fit_opts *opts,
                       bool positions, mr_status *st) MR_NODISCARD;
 /* *out (owned) = the data of this process: ds, or if that is NULL the result of opts->input.
@@ -46,6 +65,9 @@ mr_code mr__feed_save(mr__feed *f, void **bytes, size_t *size, mr_status *st) MR
 mr_code mr__feed_restore(mr__feed *f, const void *bytes, size_t size, mr_status *st) MR_NODISCARD;
 /* Takes n batches and discards them. */
 mr_code mr__feed_skip(mr__feed *f, int64_t n, mr_status *st) MR_NODISCARD;
+/* Begins again, with a seed for random ops that have none; NULL: each draws its own. given: random
+ * functions draw from it too. Only before the first take, and if this run's user gave none. */
+mr_code mr__feed_reseed(mr__feed *f, const uint64_t *seed, bool given, mr_status *st) MR_NODISCARD;
 /* Starts the next pass. */
 mr_code mr__feed_rewind(mr__feed *f, mr_status *st) MR_NODISCARD;
 #endif

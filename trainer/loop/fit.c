@@ -545,6 +545,8 @@ static mr_code train_epochs(mr__fit_loop *x, mr_train_event *e, mr_fit_result *r
     int64_t epochs = o->epochs > 0 ? o->epochs : o->steps > 0 ? INT64_MAX : 1;
     MR_TRY(call(x, TRAIN_BEGIN, e, st));
     MR_TRY(recall(x, st));
+    if (x->run.records)
+        MR_TRY(mr__step_records_begin(x->run.records, o->ledger, x->job, e->step, st));
     int64_t steps = e->step, before = e->epoch - x->resumed;
     mr__timeline_here.step = steps;
     x->stop = x->stop || (o->steps > 0 && e->step >= o->steps);
@@ -670,6 +672,7 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     static const mr_fit_opts none;
     mr__fit_loop x = {.run = {.s = s, .m = m, .loss = loss, .o = o, .opts = opts ? opts : &none}};
     mr_fit_result made = {0};
+    mr_status ignored;
     mr_dataset *own, *weighed = NULL;
     MR_TRY(check_opts(x.run.opts, st));
     MR_TRY(mr__strategy_ready(s, st));
@@ -695,6 +698,8 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     if (made.stopped)
         mr__strategy_pause(s);
     mr__run_close(&x.run);
+    mr_code closed = mr__step_records_close(x.run.records, rc == MR_OK ? st : &ignored);
+    rc = rc == MR_OK ? closed : rc;
     mr__recalled_drop(&x.recalled);
     if (rc == MR_OK && result)
         *result = made;

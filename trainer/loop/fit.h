@@ -170,6 +170,12 @@ typedef struct mr_fit_opts {
     bool has_auto_shard; /* with several workers: use auto_shard instead of the graph's policy */
     mr_shard_policy auto_shard;
     size_t staging_depth; /* number of batches on their way to the devices; at least 2 */
+    /* mr_fit only: the name of a ledger (pipeline/formats/ledger/ledger.h) of the records of each
+     * step, numbered from the beginning of the job, which the first worker writes for all: in the
+     * order of the rows of the global batch. It has the steps that were trained, those of a
+     * checkpoint are durable before the checkpoint is published, and a run that restores the
+     * checkpoint continues it after the checkpoint's step. NULL: none. since 0.2 */
+    const char *ledger;
 
     /* ---- loss and metrics ---- */
     /* A weight for each class, by which the losses of its examples are multiplied, in addition to
@@ -206,6 +212,13 @@ typedef struct mr_fit_opts {
      * model, loss or optimizer, and logs them: training continues with the new ones. Otherwise it
      * is refused. */
     bool resume_changed;
+    /* mr_checkpoint_restore of a checkpoint within an epoch begins that epoch again from its first
+     * step, with the weights of the checkpoint: the records of the steps that were done are trained
+     * on a second time. Steps are counted on, and losses and metrics of the epoch begin anew.
+     * Needed where the data cannot continue in the order of the interrupted epoch: with another
+     * number of processes or replicas under most policies, other data, or another seed. since 0.2
+     */
+    bool restart_epoch;
 
     /* ---- the model, if it is not built yet ---- */
     uint64_t seed;        /* mr_model_opts.seed */

@@ -26,6 +26,7 @@ typedef struct mr__fit_loop {
     double began;         /* mr_iter_now */
     int64_t resumed_rows; /* of the resumed epoch, counted before the resumption */
     mr_train_event *now;
-    mr__recalled recalled; /* state of callbacks from a checkpoint */
+    mr__recalled recalled;    /* state of callbacks from a checkpoint */
+    char job[MR__LEDGER_JOB]; /* whose ledger is written; "": none */
 } mr__fit_loop;
 #endif

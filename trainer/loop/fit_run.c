@@ -393,17 +393,40 @@ static mr_code prepare_input(void *ctx, const mr_input_context *c, mr_dataset **
 static mr_code open_feed(mr__run *x, mr_dataset *ds, bool positions, mr_status *st)
 {
     mr_fit_opts opts = *x->opts;
+    mr_iterator_opts read = opts.iterator ? *opts.iterator : (mr_iterator_opts){0};
     mr_dataset *prepared = NULL;
+    if (x->records) {
+        read.ledger = mr__step_records_names(x->records);
+        opts.iterator = &read;
+    }
     opts.input = prepare_input;
     opts.input_ctx = x;
     if (ds || !x->opts->input)
         MR_TRY(prepare(x, ds, &prepared, st));
     mr_code rc = mr__feed_open(&x->feed, x->s, prepared, &opts, positions, st);
+    x->feed.records = x->records;
     mr_dataset_unref(prepared);
     return rc;
 }
 
 static const mr__stepper own_replicas;
+
+/* If the first worker writes a ledger, all give it their records. */
+static mr_code open_records(mr__run *x, mr_status *st)
+{
+    double own = x->o && x->opts->ledger, all[MR_MAX_REPLICAS] = {own};
+    size_t workers = mr_strategy_num_workers(x->s);
+    if (own > 0 && mr__strategy_remote(x->s)->self)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the workers of parameter servers read the data by themselves, so there is "
+                       "no ledger of their steps");
+    if (x->o && mr__strategy_world(x->s) && workers > 1) {
+        if (workers > MR_MAX_REPLICAS)
+            return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too many workers for a ledger");
+        MR_TRY(mr__world_exchange(mr__strategy_world(x->s), MR__CHANNEL_RESULTS, &own, 1, all, st));
+    }
+    return all[0] > 0 ? mr__step_records_new(&x->records, x->s, st) : MR_OK;
+}
 
 mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
 {
@@ -422,6 +445,7 @@ mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
     bool positions = false;
     for (size_t i = 0; i < x->opts->n_callbacks && x->o; i++)
         positions = positions || x->opts->callbacks[i].saves;
+    MR_TRY(open_records(x, st));
     MR_TRY(open_feed(x, ds, positions, st));
     x->steps_in_pass = mr_dist_dataset_cardinality(x->feed.dd);
     if (x->o) {
@@ -854,6 +878,8 @@ static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st
         return undone == MR_OK ? rc : undone;
     }
     mr__strategy_settle(x->s, s->strategy_step);
+    if (x->records)
+        MR_TRY(mr__step_records_trained(x->records, st));
     return x->loss ? add_up(x, s, st) : MR_OK;
 }
 

@@ -10,6 +10,7 @@
  *
  * thread   one */
 #include "trainer/loop/feed.h"
+#include "trainer/loop/step_records.h"
 #include "trainer/loop/fit.h"
 #include "trainer/device/completion.h"
 #include "trainer/device/math.h"
@@ -57,6 +58,7 @@ typedef struct mr__run {
     mr_optimizer *o; /* NULL: no training */
     const mr_fit_opts *opts;
     mr__feed feed;
+    mr__step_records *records; /* of a ledger; closed by the caller after the run. NULL: none */
     size_t n_replicas;
     size_t n_outputs;
     mr__term terms[MR_MAX_OUTPUTS];

@@ -355,7 +355,8 @@ mr_code mr_loop_save(const mr_loop_state *s, const char *path, mr_status *st)
         if (!(all = mr_calloc(workers, sizeof *all)))
             rc = mr_fail_memory(st, workers * sizeof *all, "positions");
         if (rc == MR_OK)
-            rc = mr__worker_bytes_exchange(mr__strategy_world(s->strategy), workers, &own, all, st);
+            rc = mr__worker_bytes_exchange(mr__strategy_world(s->strategy), MR__CHANNEL_RESULTS,
+                                           workers, &own, all, st);
     }
     if (rc == MR_OK && mr_strategy_worker(s->strategy) == 0) {
         mr__new_directory d;

@@ -146,7 +146,6 @@ static void note(void *ctx, const char *name, const char *now, const char *befor
     d->n++;
     d->changes->learning_rate =
         d->changes->learning_rate || strcmp(name, rate_name) == 0 || strcmp(name, "optimizer") == 0;
-    d->changes->seed = d->changes->seed || strcmp(name, "seed") == 0;
     if (d->e->opts->resume_changed) {
         mr_log(MR_LOG_WARNING, "training continues with another setting: %s", one);
         return;

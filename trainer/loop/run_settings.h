@@ -14,7 +14,6 @@
 typedef struct mr__run_changes {
     bool learning_rate; /* the optimizer's, or its schedule */
     bool slots;         /* the optimizer remembers other values */
-    bool seed;
 } mr__run_changes;
 
 /* *out (owned) = the object "settings". */

@@ -45,14 +45,14 @@ mr_code mr__workers_agree(mr_strategy *s, const char *what, mr_code rc, bool fou
 enum { BYTES_A_NUMBER = 4 };
 
 /* Each number sent holds four bytes. */
-mr_code mr__worker_bytes_exchange(mr__world *w, size_t workers, const mr__worker_bytes *own,
-                                  mr__worker_bytes *all, mr_status *st)
+mr_code mr__worker_bytes_exchange(mr__world *w, uint32_t channel, size_t workers,
+                                  const mr__worker_bytes *own, mr__worker_bytes *all, mr_status *st)
 {
     double sizes[MR_MAX_REPLICAS], mine = (double)own->size;
     size_t most = 0;
     if (workers > MR_MAX_REPLICAS)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too many workers for a checkpoint");
-    MR_TRY(mr__world_exchange(w, MR__CHANNEL_RESULTS, &mine, 1, sizes, st));
+    MR_TRY(mr__world_exchange(w, channel, &mine, 1, sizes, st));
     for (size_t i = 0; i < workers; i++) {
         all[i].size = (size_t)sizes[i];
         most = all[i].size > most ? all[i].size : most;
@@ -73,7 +73,7 @@ mr_code mr__worker_bytes_exchange(mr__world *w, size_t workers, const mr__worker
                        own->size - from < BYTES_A_NUMBER ? own->size - from : BYTES_A_NUMBER);
             numbers[i] = (double)word;
         }
-        rc = mr__world_exchange(w, MR__CHANNEL_RESULTS, numbers, (uint32_t)n, theirs, st);
+        rc = mr__world_exchange(w, channel, numbers, (uint32_t)n, theirs, st);
         for (size_t k = 0; k < workers && rc == MR_OK; k++)
             for (size_t i = 0; i < n && at + i * BYTES_A_NUMBER < all[k].size; i++) {
                 uint32_t word = (uint32_t)theirs[k * n + i];

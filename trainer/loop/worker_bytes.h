@@ -15,7 +15,9 @@ typedef struct mr__worker_bytes {
  * if only some found a state, or if their versions differ, so that no worker continues alone. */
 mr_code mr__workers_agree(mr_strategy *s, const char *what, mr_code rc, bool found,
                           uint32_t version, mr_status *st) MR_NODISCARD;
-/* all[0..workers) = those of every worker, owned; also after a failure. Each worker calls it. */
-mr_code mr__worker_bytes_exchange(mr__world *w, size_t workers, const mr__worker_bytes *own,
-                                  mr__worker_bytes *all, mr_status *st) MR_NODISCARD;
+/* all[0..workers) = those of every worker, owned; also after a failure. Each worker calls it.
+ * channel: as of mr__world_exchange. */
+mr_code mr__worker_bytes_exchange(mr__world *w, uint32_t channel, size_t workers,
+                                  const mr__worker_bytes *own, mr__worker_bytes *all,
+                                  mr_status *st) MR_NODISCARD;
 #endif

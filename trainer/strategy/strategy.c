@@ -510,6 +510,11 @@ void mr_strategy_abandon(mr_strategy *s, const mr_status *why)
         mr__world_abort(s->world, why, false);
 }
 
+bool mr_strategy_lost_peer(const mr_strategy *s)
+{
+    return s && s->world && s->forks == mr__forks() && mr__world_has_lost(s->world);
+}
+
 bool mr__strategy_is_central(const mr_strategy *s)
 {
     return s->kind == MR__CENTRAL_STORAGE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/ledger/ledger.h"
+#include "pipeline/formats/ledger/job_ledger_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 enum { LEVEL = 3 };
 
 struct mr_ledger {
-    int fd;
+    int fd; /* -1: there is no file, only names are kept */
     bool steps;
     char *path;
     pthread_mutex_t lock; /* guards the rest */
@@ -105,8 +105,9 @@ static mr_code put_name(mr_ledger *l, const mr_identity *of, const char *name)
     const mr__ledger_file *f;
     size_t size = strnlen(name, MR__LEDGER_NAME);
     mr_code rc = mr__ledger_names_add(&l->names, of->source, of->file, name, size, &f, &l->error);
-    if (rc == MR_OK)
-        rc = put_number(l, 0);
+    if (rc != MR_OK || l->fd < 0)
+        return rc;
+    rc = put_number(l, 0);
     if (rc == MR_OK)
         rc = put_number(l, of->source);
     if (rc == MR_OK)
@@ -129,7 +130,8 @@ static void release(mr_ledger *l)
     if (l->fd >= 0)
         mr__sys->close(l->fd);
     mr__ledger_names_reset(&l->names);
-    mr__zstd.ZSTD_freeCCtx(l->zstd);
+    if (l->zstd)
+        mr__zstd.ZSTD_freeCCtx(l->zstd);
     pthread_mutex_destroy(&l->lock);
     mr_free(l->path);
     mr_free(l->text);
@@ -147,9 +149,8 @@ static mr_code begin(mr_ledger *l)
     return write_all(l, header, sizeof header);
 }
 
-mr_code mr_ledger_create(const char *path, bool steps, mr_ledger **out, mr_status *st)
+static mr_code new_ledger(bool steps, mr_ledger **out, mr_status *st)
 {
-    MR_TRY(mr__zstd_need(st));
     mr_ledger *l = mr_calloc(1, sizeof *l);
     if (!l)
         return mr_fail_memory(st, sizeof *l, "a ledger");
@@ -158,6 +159,20 @@ mr_code mr_ledger_create(const char *path, bool steps, mr_ledger **out, mr_statu
     l->last.ordinal = UINT64_MAX;
     mr_status_init(&l->error);
     pthread_mutex_init(&l->lock, NULL);
+    *out = l;
+    return MR_OK;
+}
+
+MR_API mr_code mr__ledger_of_names(mr_ledger **out, mr_status *st)
+{
+    return new_ledger(true, out, st);
+}
+
+mr_code mr_ledger_create(const char *path, bool steps, mr_ledger **out, mr_status *st)
+{
+    mr_ledger *l;
+    MR_TRY(mr__zstd_need(st));
+    MR_TRY(new_ledger(steps, &l, st));
     l->chunk_room = MR__LEDGER_CHUNK + mr__zstd.ZSTD_compressBound(MR__LEDGER_TEXT);
     l->path = mr_memdup(path, strlen(path) + 1);
     l->text = mr_malloc(MR__LEDGER_TEXT);
@@ -189,7 +204,7 @@ mr_code mr_ledger_add(mr_ledger *l, const mr_identity *ids, size_t n, mr_status 
                        "an entry of a ledger has at most %d records, not %zu", MR__LEDGER_RECORDS,
                        n);
     pthread_mutex_lock(&l->lock);
-    if (l->error.code == MR_OK)
+    if (l->error.code == MR_OK && l->fd >= 0)
         (void)put_entry(l, ids, n);
     mr_code rc = result(l, st);
     pthread_mutex_unlock(&l->lock);
@@ -214,13 +229,25 @@ const char *mr_ledger_name_set(mr_ledger *l, const mr_identity *of)
     return name;
 }
 
+MR_API mr_code mr__ledger_sync(mr_ledger *l, mr_status *st)
+{
+    pthread_mutex_lock(&l->lock);
+    if (l->error.code == MR_OK && l->n)
+        (void)write_chunk(l);
+    if (l->error.code == MR_OK && mr__fsync_again(l->fd) != 0 && errno != EINVAL && errno != EROFS)
+        (void)mr_fail_errno(&l->error, errno, "%s: cannot write the ledger", l->path);
+    mr_code rc = result(l, st);
+    pthread_mutex_unlock(&l->lock);
+    return rc;
+}
+
 mr_code mr_ledger_close(mr_ledger *l, mr_status *st)
 {
     if (!l)
         return MR_OK;
     if (l->error.code == MR_OK && l->n)
         (void)write_chunk(l);
-    if (l->error.code == MR_OK)
+    if (l->error.code == MR_OK && l->fd >= 0)
         (void)write_chunk(l);
     mr_code rc = result(l, st);
     release(l);

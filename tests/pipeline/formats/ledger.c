@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/ledger/ledger.h"
+#include "pipeline/formats/ledger/job_ledger_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -261,4 +261,152 @@ MR_TEST(names_of_files_that_cannot_be_opened)
     mr_check(!l && !r);
     mr_ok(mr_ledger_close(NULL, &st), &st);
     mr_ledger_reader_close(NULL);
+}
+
+/* ---- of a job ---- */
+
+static char job[MR__LEDGER_JOB];
+
+/* Entry i has i records, of file i. */
+static mr_code add_entries(mr_ledger *l, uint64_t from, uint64_t to, mr_status *st)
+{
+    mr_identity ids[64];
+    char name[16];
+    for (uint64_t i = from; i < to; i++) {
+        for (uint64_t k = 0; k < i; k++)
+            ids[k] = (mr_identity){.file = i, .ordinal = k};
+        snprintf(name, sizeof name, "file-%d", (int)i);
+        if (i > 0)
+            MR_TRY(mr_ledger_name(l, ids, name, st));
+        MR_TRY(mr_ledger_add(l, ids, i, st));
+    }
+    return MR_OK;
+}
+
+/* A job that was killed after 9 entries, of which 5 are durable, or more. */
+static mr_code leave_job(mr_status *st)
+{
+    mr_ledger *l = NULL;
+    MR_TRY(mr__ledger_create_job(file_name(), job, &l, st));
+    mr_code rc = add_entries(l, 0, 5, st);
+    if (rc == MR_OK)
+        rc = mr__ledger_sync(l, st);
+    if (rc == MR_OK)
+        rc = add_entries(l, 5, 9, st);
+    mr_status why;
+    mr_code ended = mr_ledger_close(l, rc == MR_OK ? st : &why);
+    return rc == MR_OK ? ended : rc;
+}
+
+static mr_code continue_job(int64_t entries, mr_status *st)
+{
+    mr_ledger *l = NULL;
+    MR_TRY(mr__ledger_continue_job(file_name(), job, entries, &l, st));
+    mr_code rc = add_entries(l, (uint64_t)entries, 9, st);
+    mr_status why;
+    mr_code ended = mr_ledger_close(l, rc == MR_OK ? st : &why);
+    return rc == MR_OK ? ended : rc;
+}
+
+static void expect_nine(void)
+{
+    mr_ledger_reader *r = NULL;
+    mr_ledger_entry e;
+    mr_status st;
+    char name[16];
+    mr_ok(mr_ledger_open(file_name(), &r, &st), &st);
+    for (int i = 0; i < 9; i++) {
+        mr_ok(mr_ledger_next(r, &e, &st), &st);
+        mr_eq_i64((int64_t)e.n, i);
+        snprintf(name, sizeof name, "file-%d", i);
+        for (size_t k = 0; k < e.n; k++) {
+            mr_check(e.ids[k].file == (uint64_t)i && e.ids[k].ordinal == k);
+            mr_eq_str(mr_ledger_name_of(r, &e.ids[k]), name);
+        }
+    }
+    mr_code_is(mr_ledger_next(r, &e, &st), MR_END, &st);
+    mr_ledger_reader_close(r);
+}
+
+MR_TEST(a_job_continues_its_ledger_after_any_entry)
+{
+    mr_status st;
+    for (int64_t n = 1; n <= 9; n++) {
+        mr_ok(leave_job(&st), &st);
+        mr_ok(continue_job(n, &st), &st);
+        expect_nine();
+        mr_ok(continue_job(n, &st), &st); /* a second time */
+        expect_nine();
+    }
+}
+
+MR_TEST(what_was_synced_is_there)
+{
+    mr_ledger *l = NULL;
+    mr_ledger_reader *r = NULL;
+    mr_ledger_entry e;
+    mr_status st;
+    mr_ok(mr__ledger_create_job(file_name(), job, &l, &st), &st);
+    mr_ok(add_entries(l, 0, 5, &st), &st);
+    mr_ok(mr__ledger_sync(l, &st), &st);
+    mr_ok(mr_ledger_open(file_name(), &r, &st), &st);
+    for (int i = 0; i < 5; i++)
+        mr_ok(mr_ledger_next(r, &e, &st), &st);
+    mr_code_is(mr_ledger_next(r, &e, &st), MR_DATA_LOSS, &st); /* it has no end yet */
+    mr_ledger_reader_close(r);
+    mr_ok(mr_ledger_close(l, &st), &st);
+}
+
+MR_TEST(another_ledger_is_not_continued)
+{
+    unsigned char bytes[8192], after[8192];
+    mr_ledger *l = NULL;
+    mr_status st;
+    mr_ok(leave_job(&st), &st);
+    size_t n = read_all(bytes, sizeof bytes);
+    mr_code_is(mr__ledger_continue_job(file_name(), job, 10, &l, &st), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "9 steps");
+    mr_has_str(st.message, "step 10");
+    mr_code_is(mr__ledger_continue_job(file_name(), "0123456789abcdef", 3, &l, &st),
+               MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "another job");
+    mr_check(read_all(after, sizeof after) == n && memcmp(bytes, after, n) == 0);
+    l = create(true); /* of no job */
+    mr_ok(add_entries(l, 0, 5, &st), &st);
+    mr_ok(mr_ledger_close(l, &st), &st);
+    mr_code_is(mr__ledger_continue_job(file_name(), job, 3, &l, &st), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "another job");
+    mr_check(remove(file_name()) == 0);
+    mr_code_is(mr__ledger_continue_job(file_name(), job, 3, &l, &st), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "step 3");
+}
+
+MR_TEST(names_are_kept_without_a_file)
+{
+    const mr_identity of = {.source = 1, .file = 2};
+    mr_ledger *l = NULL;
+    mr_status st;
+    mr_ok(mr__ledger_of_names(&l, &st), &st);
+    mr_check(mr_ledger_takes_steps(l) && !mr_ledger_name_set(l, &of));
+    mr_ok(mr_ledger_name(l, &of, "a file", &st), &st);
+    mr_ok(mr_ledger_add(l, &of, 1, &st), &st);
+    mr_eq_str(mr_ledger_name_set(l, &of), "a file");
+    mr_ok(mr_ledger_close(l, &st), &st);
+}
+
+/* The ledger remains, or the copy is there. */
+MR_TEST(failures_while_a_job_continues)
+{
+    mr_fault_each_allocation(n)
+    {
+        mr_status st;
+        if (mr_fault_expect(leave_job(&st), &st) == MR_OK)
+            (void)mr_fault_expect(continue_job(4, &st), &st);
+    }
+    mr_fault_each(n, MR_FAULT_SYSTEM_CALL, EIO, false)
+    {
+        mr_status st;
+        if (mr_fault_expect(leave_job(&st), &st) == MR_OK)
+            (void)mr_fault_expect(continue_job(4, &st), &st);
+    }
 }

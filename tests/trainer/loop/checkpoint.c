@@ -322,6 +322,8 @@ MR_TEST(each_callback_gets_its_own_memory_back)
 static mr_code train_and_go_on(char *path, mr_status *status)
 {
     const mr_iterator_opts here = {.has_threads = true};
+    char ledger[500];
+    snprintf(ledger, sizeof ledger, "%s", mr_test_path("steps.ledger"));
     for (int second = 0; second < 2; second++) {
         parts p;
         mr_callback list[2] = {{.ctx = path,
@@ -332,11 +334,13 @@ static mr_code train_and_go_on(char *path, mr_status *status)
         if (rc == MR_OK)
             rc = mr_callback_parse(&list[1], stopping, status);
         if (rc == MR_OK)
-            rc = mr_fit(
-                p.s, p.m, p.ds, p.loss, p.o,
-                &(mr_fit_opts){
-                    .epochs = 1 + second, .callbacks = list, .n_callbacks = 2, .iterator = &here},
-                NULL, status);
+            rc = mr_fit(p.s, p.m, p.ds, p.loss, p.o,
+                        &(mr_fit_opts){.epochs = 1 + second,
+                                       .callbacks = list,
+                                       .n_callbacks = 2,
+                                       .iterator = &here,
+                                       .ledger = ledger},
+                        NULL, status);
         mr_callback_reset(&list[1]);
         parts_drop(&p);
         MR_TRY(rc);

@@ -32,7 +32,7 @@ typedef struct job {
     const char *callbacks[MAX_CALLBACKS];
     int64_t epochs, steps, steps_per_epoch, steps_per_execution;
     uint64_t seed;
-    bool validates, resume_changed, seeds_data;
+    bool validates, resume_changed, restart_epoch, seeds_data;
     /* Interrupted when the batch after this step is fetched; ended by an error before anything is
      * saved, in batch_end of a step or in epoch_end. 0: not. */
     int64_t stop_at, fail_at, fail_epoch;
@@ -95,6 +95,7 @@ static mr_code train(job *j, mr_fit_result *r, float *weights)
                            .validation = j->validates ? p.ds : NULL,
                            .seed = j->seed ? j->seed : 7,
                            .resume_changed = j->resume_changed,
+                           .restart_epoch = j->restart_epoch,
                            .iterator = &here,
                            .stopping = stops,
                            .stopping_ctx = j};
@@ -646,6 +647,26 @@ MR_TEST(a_backup_of_another_run_is_refused_with_each_difference)
     mr_ok(train(&j, NULL, NULL), &st);
 }
 
+/* Steps 1 to 5 are the first epoch. */
+MR_TEST(another_order_of_the_data_is_refused_or_begins_the_epoch_again)
+{
+    job j = {.optimizer = "sgd(0.01)", .backup = plain.backup, .epochs = 3, .seed = 7};
+    leave_backup(&j);
+    int64_t done = j.step - 5; /* of the second epoch */
+    mr_check(done > 0 && done < 5);
+    j.seed = 8;
+    j.seeds_data = j.resume_changed = true;
+    mr_code_is(train(&j, NULL, NULL), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "the seed 3");
+    mr_has_str(st.message, "--restart-epoch");
+    j.last_epoch = 1;
+    j.restart_epoch = true;
+    mr_ok(train(&j, NULL, NULL), &st);
+    mr_eq_i64(j.step, 15 + done);
+    mr_eq_i64(j.last_epoch, 3);
+    leave("one");
+}
+
 MR_TEST(a_changed_run_goes_on_with_the_new_values_if_asked_to)
 {
     static const struct {
@@ -672,7 +693,6 @@ MR_TEST(a_changed_run_goes_on_with_the_new_values_if_asked_to)
         j.model = cases[i].model;
         j.optimizer = cases[i].optimizer;
         j.seed = cases[i].seed;
-        j.seeds_data = j.seed == 8; /* the order of its data is another one */
         j.resume_changed = true;
         warnings = 0;
         mr_log_set(count_warning, (void *)(uintptr_t)cases[i].logged, MR_LOG_WARNING);

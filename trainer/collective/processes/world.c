@@ -96,6 +96,7 @@ struct mr__world {
     announcement announcements[ANNOUNCEMENTS];
     round *said;            /* announcements being sent, and earlier ones */
     mr_status failure;      /* for this process */
+    bool lost;              /* by a peer that died, hangs or cannot be reached */
     mr_status for_the_rest; /* the same, worded for the others */
     struct {
         void (*fn)(void *ctx); /* NULL: not registered */
@@ -172,6 +173,13 @@ static void fail(mr__world *w, const mr_status *mine, const mr_status *theirs)
     wake_loop(w);
 }
 
+/* A peer died, hangs or cannot be reached: another try may succeed. Call with the lock held. */
+static void fail_of_lost(mr__world *w, const mr_status *why)
+{
+    w->lost = w->lost || w->failure.code == MR_OK;
+    fail(w, why, why);
+}
+
 static void fail_both(mr__world *w, const mr_status *why)
 {
     pthread_mutex_lock(&w->lock);
@@ -184,9 +192,10 @@ void mr__world_abort(mr__world *w, const mr_status *why, bool names_all)
     mr_status theirs = *why;
     char us[256];
     name_of(w, w->group.rank, us, sizeof us);
+    /* Only a lost peer is unavailable to them, not what this process could not reach. */
     if (!names_all)
-        mr_fail(&theirs, why->code, "%s failed at step %" PRId64 ": %.400s", us, mr__world_step(w),
-                why->message);
+        mr_fail(&theirs, why->code == MR_UNAVAILABLE ? MR_ABORTED : why->code,
+                "%s failed at step %" PRId64 ": %.400s", us, mr__world_step(w), why->message);
     pthread_mutex_lock(&w->lock);
     fail(w, why, &theirs);
     pthread_mutex_unlock(&w->lock);
@@ -211,6 +220,14 @@ static uint32_t first_gone(const mr__world *w)
     while (i < w->group.world && !w->peers[i].gone)
         i++;
     return i;
+}
+
+bool mr__world_has_lost(mr__world *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool lost = w->lost;
+    pthread_mutex_unlock(&w->lock);
+    return lost;
 }
 
 bool mr__world_is_short(const mr__world *w)
@@ -243,7 +260,7 @@ mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status 
     name_of(w, rank, who, sizeof who);
     mr_fail(&why, MR_UNAVAILABLE, "the connection for values with %s broke at step %" PRId64 ": %s",
             who, mr__world_step(w), what);
-    fail(w, &why, &why); /* if no better cause is known */
+    fail_of_lost(w, &why); /* if no better cause is known */
     if (st)
         *st = w->failure;
     mr_code rc = w->failure.code;
@@ -583,6 +600,29 @@ static void peer_failed(peer *p, mr_code code, const char *what)
     fail_both(p->w, &why);
 }
 
+static void peer_lost(peer *p, const char *what)
+{
+    char who[256];
+    mr_status why;
+    name_of(p->w, p->rank, who, sizeof who);
+    mr_fail(&why, MR_UNAVAILABLE, "%s %.300s", who, what);
+    pthread_mutex_lock(&p->w->lock);
+    fail_of_lost(p->w, &why);
+    pthread_mutex_unlock(&p->w->lock);
+}
+
+/* It had an error, or lost a peer. */
+static void peer_aborts(peer *p, const mr_status *why)
+{
+    mr__world *w = p->w;
+    pthread_mutex_lock(&w->lock);
+    if (why->code == MR_UNAVAILABLE && first_gone(w) == w->group.world)
+        fail_of_lost(w, why);
+    else
+        fail(w, why, why);
+    pthread_mutex_unlock(&w->lock);
+}
+
 /* Wakes the waiters for its numbers. */
 static void leave(peer *p)
 {
@@ -639,7 +679,7 @@ static void take(peer *p)
         mr_status_init(&why);
         if (mr__read_abort(p->payload, p->bytes, &why, &bad) != MR_OK)
             why = bad;
-        fail_both(p->w, &why);
+        peer_aborts(p, &why);
         p->left = true;
         return;
     default:
@@ -707,7 +747,7 @@ static void closed(mr__socket *s, const mr_status *why)
                  "is lost at step %" PRId64 ": %.150s; it was killed or crashed, or the network "
                  "failed",
                  mr__world_step(w), why->message);
-    peer_failed(p, MR_UNAVAILABLE, text);
+    peer_lost(p, text);
 }
 
 static const mr__socket_class class_ = {opened, room, received, closed};
@@ -792,7 +832,7 @@ static void beat(mr__timer *t)
                  "gave no sign of life for %g s, at step %" PRId64
                  "; it hangs, or the network between us failed",
                  w->timeout_s, mr__world_step(w));
-        peer_failed(p, MR_UNAVAILABLE, text);
+        peer_lost(p, text);
         mr__socket_close(&p->socket); /* it would not read the last message */
     }
     w->last_beat_ns = now;

@@ -45,6 +45,8 @@ void mr__world_abort(mr__world *w, const mr_status *why, bool names_all);
  * learn the cause, else ends the world with this error. Returns the failure. */
 mr_code mr__world_lost(mr__world *w, uint32_t rank, const char *what, mr_status *st);
 
+/* Whether the world ended because a peer died, hangs or cannot be reached, and not by an error. */
+bool mr__world_has_lost(mr__world *w);
 /* Whether another rank has said good-bye; cheap. */
 bool mr__world_is_short(const mr__world *w);
 /* Called by a waiter that needs all ranks, `seconds` after it saw that one has left: ends the world
