@@ -37,7 +37,8 @@ static const cli_command command = {
         "    [--validation-steps N] [--class-weights WEIGHTS] [--callback CALL...]\n"
         "    [--replicas N | --devices LIST] [--epochs N] [--steps N] [--metrics NAME...]\n"
         "    [--weighted-metrics NAME...]\n"
-        "    [--strategy S] [--from-function] [--auto-shard POLICY] [--check-replicas]\n"
+        "    [--strategy S] [--from-function] [--auto-shard POLICY | --elastic S] "
+        "[--check-replicas]\n"
         "    [--processes P [--restarts N] [--min-processes M]]\n"
         "    [--init DIR] [--save DIR] [--resume-changed] [--restart-epoch] [--trace FILE]",
     .details =
@@ -61,7 +62,7 @@ typedef struct train_opts {
     const char *strategy, *communication, *cross_device_ops, *auto_shard, *init, *save,
         *partitioner, *ledger, *trace;
     int64_t replicas, epochs, steps, steps_per_epoch, validation_steps, connect_timeout,
-        peer_timeout;
+        peer_timeout, elastic;
     const char *class_weights;
     double *weights;           /* of the classes */
     size_t n_weights, n_added; /* metrics that are weighted(...) of weighted_metrics */
@@ -215,12 +216,14 @@ static void join(const cli_texts *t, char *out, size_t size)
 static mr_code open_named(const train_opts *o, parts *p, const mr_strategy_opts *opts,
                           mr_status *st)
 {
-    char seed[24] = "none", epochs[24], steps[24], per_epoch[24], metrics[512], callbacks[4096];
+    char seed[24] = "none", epochs[24], streams[24], steps[24], per_epoch[24], metrics[512],
+         callbacks[4096];
     char validation_steps[24];
     join(&o->metrics, metrics, sizeof metrics);
     join(&o->callbacks, callbacks, sizeof callbacks);
     if (o->run.opts.has_seed)
         snprintf(seed, sizeof seed, "%" PRIu64, o->run.opts.seed);
+    snprintf(streams, sizeof streams, "%" PRId64, o->elastic);
     snprintf(epochs, sizeof epochs, "%" PRId64, o->epochs);
     snprintf(steps, sizeof steps, "%" PRId64, o->steps);
     snprintf(per_epoch, sizeof per_epoch, "%" PRId64, o->steps_per_epoch);
@@ -229,6 +232,7 @@ static mr_code open_named(const train_opts *o, parts *p, const mr_strategy_opts 
                                  {"data", o->data},
                                  {"kind of data", o->from_function ? "a function" : "a dataset"},
                                  {"policy of sharding", o->auto_shard ? o->auto_shard : "none"},
+                                 {"elastic streams", streams},
                                  {"model", o->model},
                                  {"loss", mr_loss_text(p->loss)},
                                  {"optimizer", o->optimizer},
@@ -408,6 +412,7 @@ static int run_parts(train_opts *o, parts *p)
                         .no_cuda_graph = o->no_cuda_graph,
                         .resume_changed = o->resume_changed,
                         .restart_epoch = o->restart_epoch};
+    opts.elastic_streams = o->elastic;
     if (o->from_function) {
         opts.input = make_data;
         opts.input_ctx = o;
@@ -638,6 +643,14 @@ static int train(int argc, char **argv)
          .what = "POLICY",
          .words = policies,
          .help = "how processes share the data: auto, file, data, off, hint or range"},
+        {.name = "elastic",
+         .kind = CLI_INT,
+         .value = &o.elastic,
+         .what = "S",
+         .min = 1,
+         .max = 65536,
+         .help = "cut the data into S streams, so that a backup continues with any number of "
+                 "processes and replicas up to S"},
         {.name = "processes",
          .kind = CLI_INT,
          .value = &o.processes.n,

@@ -190,8 +190,9 @@ static int evaluate(int argc, char **argv)
     use_opts o = {0};
     use_parts p = {0};
     mr_status st;
+    int64_t elastic = 0;
     cli_flag run_flags[CLI_RUN_FLAGS],
-        flags[SHARED_FLAGS + 4] = {
+        flags[SHARED_FLAGS + 5] = {
             [SHARED_FLAGS] = {.name = "loss",
                               .kind = CLI_TEXT,
                               .value = &o.loss,
@@ -207,7 +208,14 @@ static int evaluate(int argc, char **argv)
                                   .kind = CLI_TEXT,
                                   .value = &o.loss_weights,
                                   .what = "WEIGHTS",
-                                  .help = "loss weights other than those of training"}};
+                                  .help = "loss weights other than those of training"},
+            [SHARED_FLAGS + 3] = {.name = "elastic",
+                                  .kind = CLI_INT,
+                                  .value = &elastic,
+                                  .what = "S",
+                                  .min = 1,
+                                  .max = 65536,
+                                  .help = "cut the data into S streams, as in training"}};
     shared_flags(&o, flags);
     o.metrics.v = cli_words(argc);
     cli_run_flags(&o.run, run_flags, false);
@@ -215,7 +223,7 @@ static int evaluate(int argc, char **argv)
     if (status < 0)
         status = check_words(&o);
     if (status < 0) {
-        mr_fit_opts opts = {.iterator = &o.run.opts};
+        mr_fit_opts opts = {.iterator = &o.run.opts, .elastic_streams = elastic};
         status = evaluate_parts(&o, &p, &opts, &st) == MR_OK ? cli_flush(CLI_OK) : end(&st);
     }
     reset(&p);

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# One epoch with 4 workers, then 2, then 3: each run continues where the one before it stopped, in the
-# middle of the epoch, and together they read every record exactly once.
+# Trains with 4 processes, then with 2, then with 3: each job continues where the one before it was ended,
+# in the middle of an epoch, and the ledger shows that every record of every epoch was trained on once.
 #   examples/elastic.sh [MILLRACE]      default: build/millrace
 case ${1:-} in -h | --help)
     sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
@@ -11,25 +11,25 @@ esac
 set -euo pipefail
 millrace=$(realpath "${1:-$(dirname "$0")/../build/millrace}")
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+trap 'jobs -p | xargs -r kill 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
-"$millrace" write --out records --shards 24 --expr 'range(1000).map(i => format("{}", i))' 2>/dev/null
-graph='tfrecord("records-*").shuffle(240).batch(32)'
 
-# run WORKERS STEPS: each worker takes the steps of its streams, and saves its part of the position.
-run() {
-    local w=$1 steps=$2 i parts=()
-    for ((i = 0; i < w; i++)); do
-        "$millrace" show --seed 7 --replicas 1 --workers "$w" --worker $i --elastic 24 ${whole:+--restore whole} \
-            --save-after "$steps" --state part-$i "$graph" 2>/dev/null >>trained &
+# train PROCESSES STEP: as so many processes, until the step is printed (0: to the end)
+train() {
+    "$millrace" train --processes "$1" --elastic 12 --epochs 2 --seed 7 --ledger ledger --log json \
+        --callback 'backup_and_restore("backup", save_freq=1)' \
+        --data 'range(1200).shuffle(300).map(i => ([cast(i % 10, "float32") / 10.0], [cast(i % 10, "float32") / 5.0])).batch(24)' \
+        --model 'input(1).dense(1)' --loss mse --optimizer 'sgd(learning_rate=0.1)' >lines 2>err &
+    until [ "$2" -gt 0 ] && grep -q "\"step\": $2," lines; do
+        kill -0 $! 2>/dev/null || break # it has ended
+        sleep 0.05
     done
-    wait
-    for ((i = 0; i < w; i++)); do parts+=("part-$i"); done
-    "$millrace" position join "${parts[@]}" --out whole
-    whole=yes
-    echo "$w workers: $(grep -o '"[0-9]*"' trained | wc -l) records so far"
+    [ "$2" = 0 ] || kill -TERM $! 2>/dev/null || true
+    wait $! || true
+    echo "$1 processes: $(grep -c '"step"' lines) steps, the last one $(grep -o '"step": [0-9]*' lines | tail -1 | tr -dc 0-9)" >&2
 }
-run 4 10
-run 2 10
-run 3 100 # to the end
-echo "records read: $(grep -o '"[0-9]*"' trained | sort -u | wc -l) different ones of 1000, $(grep -o '"[0-9]*"' trained | sort | uniq -d | wc -l) twice"
+train 4 30
+train 2 60
+train 3 0
+"$millrace" why ledger 2>/dev/null | grep -o '"ordinal": [0-9]*' | sort | uniq -c |
+    awk '{ times[$1]++ } END { for (n in times) print times[n] " records were trained on " n " times in 2 epochs" }'

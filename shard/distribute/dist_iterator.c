@@ -414,12 +414,8 @@ static mr_code next_elastic(mr_dist_iterator *it, mr_step *out, mr_status *st)
     }
     MR_TRY(mr__elastic_deal(&it->host, dd->worker * dd->replicas, dd->workers * dd->replicas,
                             &it->pulled, it->replicas, it->has_data, it->n_replicas, st));
-    if (it->run.ledger && mr_ledger_takes_steps(it->run.ledger)) {
-        const mr_identities *ids = &it->pulled.ids;
-        size_t n = !ids->ids ? 0 : ids->offsets ? ids->offsets[1] - ids->offsets[0] : 1;
-        MR_TRY(mr_ledger_add(it->run.ledger, ids->offsets ? ids->ids + ids->offsets[0] : ids->ids,
-                             n, st));
-    }
+    if (it->run.ledger && mr_ledger_takes_steps(it->run.ledger))
+        MR_TRY(enter_step(it, st));
     mr_block_clear(&it->pulled);
     *out = (mr_step){it->step++, it->n_replicas, it->replicas, it->has_data};
     return MR_OK;

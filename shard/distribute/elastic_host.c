@@ -48,7 +48,7 @@ static mr_code open_stream(mr__elastic_host *h, const mr_dist_dataset *dd, mr__m
     mr_iterator_opts run = opts->run;
     mr__iterator_internal internal = *mr__iterator_internal_of(&opts->run);
     internal.shares_memory = true;
-    internal.seed_made_up = !dd->seed_given;
+    internal.seed_made_up = internal.seed_made_up || !dd->seed_given;
     internal.elastic = h;
     run.internal = &internal;
     run.has_seed = true;
@@ -108,6 +108,7 @@ void mr__elastic_host_close(mr__elastic_host *h)
     mr_free(h->hubs);
     for (size_t i = 0; i < h->pieces_room; i++)
         mr_block_reset(&h->pieces[i]);
+    mr_block_reset(&h->sample);
     mr_free(h->pieces);
     mr_free(h->v);
     mr_free(h->schedule.live);
@@ -177,17 +178,17 @@ static mr_code look(mr__elastic_stream_host *x, int64_t want, mr_status *st)
     return MR_OK;
 }
 
-/* Keeps rows [x->used, x->used + n) of the block for the step. */
-static mr_code keep(mr__elastic_host *h, mr__elastic_stream_host *x, size_t n, mr_status *st)
+/* Rows [from, from + n) of b are part of the step. */
+static mr_code add_piece(mr__elastic_host *h, const mr_block *b, size_t from, size_t n,
+                         mr_status *st)
 {
     size_t before = h->pieces_room;
     MR_TRY(MR_GROW(h->pieces, h->pieces_room, h->n_pieces + 1, SIZE_MAX / sizeof *h->pieces,
                    "the rows of a step", st));
     if (h->pieces_room > before)
         memset(h->pieces + before, 0, (h->pieces_room - before) * sizeof *h->pieces);
-    MR_TRY(mr_block_slice(&h->pieces[h->n_pieces], &x->block, x->used, n, st));
+    MR_TRY(mr_block_slice(&h->pieces[h->n_pieces], b, from, n, st));
     h->n_pieces++;
-    x->rows += n;
     return MR_OK;
 }
 
@@ -201,9 +202,8 @@ static mr_code take_share(mr__elastic_host *h, int64_t s, mr_status *st)
             size_t n =
                 mr__elastic_rows_left(x) < (size_t)left ? mr__elastic_rows_left(x) : (size_t)left;
             if (is_own(h, s))
-                MR_TRY(keep(h, x, n, st));
-            else
-                x->rows += n;
+                MR_TRY(add_piece(h, &x->block, x->used, n, st));
+            x->rows += n;
             x->used += n;
             x->taken += (int64_t)n;
         } else if (x->has_error) {
@@ -358,6 +358,19 @@ mr_code mr__elastic_gather(mr__elastic_host *h, size_t *rows, mr_status *st)
     for (int64_t s = h->first; s < h->last; s++)
         *rows += h->v[s].rows;
     return MR_OK;
+}
+
+mr_code mr__elastic_show_sample(mr__elastic_host *h, bool *any, mr_status *st)
+{
+    for (int64_t s = h->first; s < h->last && !h->sample.rows; s++) {
+        mr__elastic_stream_host *x = &h->v[s];
+        if (h->schedule.live[s])
+            MR_TRY(look(x, 1, st));
+        if (mr__elastic_rows_left(x))
+            MR_TRY(mr_block_slice(&h->sample, &x->block, x->used, 1, st));
+    }
+    *any = h->sample.rows > 0;
+    return *any ? add_piece(h, &h->sample, 0, 1, st) : MR_OK;
 }
 
 mr_code mr__elastic_take(mr__elastic_host *h, size_t want, mr_block *out, mr_status *st)

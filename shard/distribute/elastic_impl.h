@@ -116,6 +116,7 @@ typedef struct mr__elastic_host {
     mr_block *pieces; /* rows of own streams, in their order */
     size_t n_pieces, pieces_room, piece;
     size_t piece_used;
+    mr_block sample; /* a row of an own stream: the shape of rows in steps without any */
 } mr__elastic_host;
 
 static inline mr__elastic_hub *mr__elastic_hub_of(const mr__elastic_host *h, int64_t number)
@@ -133,6 +134,9 @@ mr_code mr__elastic_gather(mr__elastic_host *h, size_t *rows, mr_status *st) MR_
 /* The gathered rows, at most `want`; MR_END after the last. */
 mr_code mr__elastic_take(mr__elastic_host *h, size_t want, mr_block *out,
                          mr_status *st) MR_NODISCARD;
+/* In a step without own rows: *any = mr__elastic_take returns a row of another step, for its shape.
+ * errors   of the streams, as mr__elastic_gather */
+mr_code mr__elastic_show_sample(mr__elastic_host *h, bool *any, mr_status *st) MR_NODISCARD;
 /* The step was delivered, or has failed. */
 void mr__elastic_step_over(mr__elastic_host *h);
 /* Its streams were restored to where `step` begins. */
@@ -147,6 +151,9 @@ mr_code mr__elastic_begin_pass(mr__elastic_host *h, mr_status *st) MR_NODISCARD;
 
 /* ---- an iterator (elastic_iterator.c) ---- */
 
+/* out = rows [from, from + n) of the one batch in b, without identities. */
+mr_code mr__elastic_cut(mr_block *out, const mr_block *b, size_t from, size_t n,
+                        mr_status *st) MR_NODISCARD;
 /* Cuts the last step, whose rows in this process are the one batch in b, for the n local
  * replicas. */
 mr_code mr__elastic_deal(const mr__elastic_host *h, int64_t first_replica, int64_t all_replicas,

@@ -12,8 +12,7 @@
 
 /* ---- replicas ---- */
 
-/* Rows [from, from + n) of the one batch in b. */
-static mr_code cut(mr_block *out, const mr_block *b, size_t from, size_t n, mr_status *st)
+mr_code mr__elastic_cut(mr_block *out, const mr_block *b, size_t from, size_t n, mr_status *st)
 {
     MR_TRY(mr_block_prepare(out, b->n_columns, st));
     for (size_t c = 0; c < b->n_columns; c++) {
@@ -31,18 +30,40 @@ static mr_code cut(mr_block *out, const mr_block *b, size_t from, size_t n, mr_s
     return MR_OK;
 }
 
+/* The records that rows [from, from + n) of `rows` are made of; all of them, if there is not one
+ * for each row and the part is the first. */
+static mr_code cut_identities(mr_block *out, const mr_identities *ids, size_t from, size_t n,
+                              size_t rows, mr_status *st)
+{
+    if (!ids->ids)
+        return MR_OK;
+    size_t first = ids->offsets ? ids->offsets[0] : 0;
+    size_t all = ids->offsets ? ids->offsets[1] - first : 1;
+    const mr_identities flat = {.ids = ids->ids + first + (all == rows ? from : 0),
+                                .owner = ids->owner};
+    const mr_identities none = {.ids = ids->ids, .offsets = (const uint64_t[]){0, 0}};
+    if (all == rows && n)
+        return mr_identities_group(&out->ids, &flat, n, n, st);
+    if (all != rows && from == 0 && n)
+        return mr_identities_group(&out->ids, &flat, all, all, st);
+    return mr_identities_ungroup(&out->ids, &none, 0, 1, st);
+}
+
 mr_code mr__elastic_deal(const mr__elastic_host *h, int64_t first_replica, int64_t all_replicas,
                          const mr_block *b, mr_block *replicas, bool *has_data, size_t n,
                          mr_status *st)
 {
-    size_t at = 0;
+    size_t at = 0, all = 0;
+    for (int64_t s = h->first; s < h->last; s++)
+        all += h->v[s].given;
     for (size_t r = 0; r < n; r++) {
         int64_t id = first_replica + (int64_t)r, streams = h->schedule.streams;
         size_t rows = 0;
         for (int64_t s = mr__schedule_first_stream(streams, id, all_replicas);
              s < mr__schedule_first_stream(streams, id + 1, all_replicas); s++)
             rows += h->v[s].given;
-        MR_TRY(cut(&replicas[r], b, at, rows, st));
+        MR_TRY(mr__elastic_cut(&replicas[r], b, at, rows, st));
+        MR_TRY(cut_identities(&replicas[r], &b->ids, at, rows, all, st));
         has_data[r] = rows > 0;
         at += rows;
     }

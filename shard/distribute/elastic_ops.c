@@ -100,13 +100,28 @@ static void drain(mr_iter *it)
     mr_block_reset(&rest);
 }
 
+/* A batch without rows, whose other dimensions are those of rows where a stream has one. */
+static mr_code empty_step(mr_iter *it, mr_block *out, mr_status *st)
+{
+    bool any = false;
+    mr_block one = MR_BLOCK_EMPTY;
+    MR_TRY(mr__elastic_show_sample(host_of(it), &any, st));
+    if (!any)
+        return mr__zero_size_batch(it->spec, out, st);
+    mr_code rc = mr_iter_pull(it, 0, 1, &one, st);
+    if (rc == MR_OK)
+        rc = mr__elastic_cut(out, &one, 0, 0, st);
+    mr_block_reset(&one);
+    return rc;
+}
+
 static mr_code next_step(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     mr__elastic_host *h = host_of(it);
     size_t rows = 0;
     (void)want;
     MR_TRY(mr__elastic_gather(h, &rows, st));
-    mr_code rc = rows ? mr_iter_pull(it, 0, 1, out, st) : mr__zero_size_batch(it->spec, out, st);
+    mr_code rc = rows ? mr_iter_pull(it, 0, 1, out, st) : empty_step(it, out, st);
     if (rc == MR_CANCELLED)
         return rc;
     if (rc != MR_OK)

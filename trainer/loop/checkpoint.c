@@ -241,24 +241,50 @@ static mr_code save_state(const mr_train_event *e, const char *directory, const 
     return rc;
 }
 
+static mr_code save_position(const char *directory, size_t worker, const void *bytes, size_t size,
+                             json_t *sums, mr_status *st)
+{
+    char name[MR__POSITION_NAME];
+    mr__position_name(name, worker);
+    char *path = mr__path_in(directory, name);
+    if (!path)
+        return mr_fail_memory(st, strlen(directory), "a file name");
+    mr_code rc = mr__write_in_place(path, bytes, size, st);
+    if (rc == MR_OK && !mr__add_checksum(sums, name, bytes, size))
+        rc = mr_fail_memory(st, sizeof name, "a checksum");
+    mr_free(path);
+    return rc;
+}
+
+/* An elastic job has one position, which any number of workers continue from. */
+static mr_code save_whole_position(const char *directory, const part *all, size_t workers,
+                                   size_t first, json_t *sums, mr_status *st)
+{
+    void *whole = NULL;
+    size_t size = 0;
+    mr_position_part *parts = mr_calloc(workers, sizeof *parts);
+    if (!parts)
+        return mr_fail_memory(st, workers * sizeof *parts, "a position");
+    for (size_t w = 0; w < workers; w++)
+        parts[w] = (mr_position_part){all[w].bytes + first, all[w].size - first};
+    mr_code rc = mr_dist_position_join(parts, workers, &whole, &size, st);
+    if (rc == MR_OK)
+        rc = save_position(directory, 0, whole, size, sums, st);
+    mr_free(whole);
+    mr_free(parts);
+    return rc;
+}
+
 static mr_code save_positions(const mr_train_event *e, const char *directory, const part *all,
                               size_t workers, json_t *sums, mr_status *st)
 {
     size_t first = totals_bytes(e);
-    for (size_t w = 0; w < workers; w++) {
-        char name[MR__POSITION_NAME];
-        mr__position_name(name, w);
-        char *path = all[w].size > first ? mr__path_in(directory, name) : NULL;
-        if (all[w].size <= first)
-            continue;
-        if (!path)
-            return mr_fail_memory(st, strlen(directory), "a file name");
-        mr_code rc = mr__write_in_place(path, all[w].bytes + first, all[w].size - first, st);
-        if (rc == MR_OK && !mr__add_checksum(sums, name, all[w].bytes + first, all[w].size - first))
-            rc = mr_fail_memory(st, sizeof name, "a checksum");
-        mr_free(path);
-        MR_TRY(rc);
-    }
+    if (all[0].size > first && mr_is_job_position(all[0].bytes + first, all[0].size - first))
+        return save_whole_position(directory, all, workers, first, sums, st);
+    for (size_t w = 0; w < workers; w++)
+        if (all[w].size > first)
+            MR_TRY(
+                save_position(directory, w, all[w].bytes + first, all[w].size - first, sums, st));
     return MR_OK;
 }
 
@@ -361,12 +387,13 @@ static mr_code load_position(const mr_train_event *e, restoring *x, mr_status *s
     char name[MR__POSITION_NAME];
     bool same = x->state.workers == (int64_t)mr_strategy_num_workers(e->strategy) &&
                 x->state.replicas == (int64_t)mr_strategy_num_replicas_in_sync(e->strategy);
-    mr__position_name(name, mr_strategy_worker(e->strategy));
+    bool elastic = mr_dist_dataset_elastic_streams(e->loop->run.feed.dd) > 0;
+    mr__position_name(name, elastic ? 0 : mr_strategy_worker(e->strategy));
     char *path = mr__path_in(mr_saved_path(x->saved), name);
     if (!path)
         return mr_fail_memory(st, sizeof name, "a file name");
     mr_code rc = MR_OK;
-    if (same && mr__is_there(path))
+    if ((same || elastic) && mr__is_there(path))
         rc = mr_file_read(path, &mr__of_saved, &x->position, &x->position_size, st);
     if (rc == MR_OK && x->position)
         rc = mr__check_bytes(x->root, mr_saved_path(x->saved), name, x->position, x->position_size,

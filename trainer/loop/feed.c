@@ -95,6 +95,8 @@ static void set_opts(mr__feed *f, const mr_fit_opts *opts, bool positions)
         f->how.has_policy = true;
         f->how.policy = opts->auto_shard;
     }
+    if (opts)
+        f->how.elastic_streams = opts->elastic_streams;
     if (opts) {
         f->input = opts->input;
         f->input_ctx = opts->input_ctx;

@@ -780,6 +780,11 @@ mr_code mr_predict(mr_strategy *s, mr_model *m, mr_dataset *ds,
     MR_TRY(check_opts(x.opts, st));
     MR_TRY(mr__strategy_ready(s, st));
     mr_code rc = mr__run_open(&x, ds, st);
+    if (rc == MR_OK && mr_dist_dataset_elastic_streams(x.feed.dd))
+        rc =
+            mr_fail(st, MR_FAILED_PRECONDITION,
+                    "predictions are in the order of the data, which an elastic job has in another "
+                    "one; leave out elastic_streams");
     if (rc == MR_OK)
         rc = predict(&x, &(receiver){fn, ctx}, st);
     abandon(s, rc, st);

@@ -7,21 +7,31 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/loop/fit_loop.h"
 
-static const char of_function[] = "function";
+static const char of_function[] = "function", elastic[] = "elastic";
 
 /* ---- saving ---- */
 
-static const char *policy_now(const mr__feed *f)
+enum { POLICY_NAME = 32 };
+
+/* "DATA", "elastic 64", ... */
+static const char *policy_now(const mr__feed *f, char name[POLICY_NAME])
 {
-    return f->ds ? mr_shard_policy_name(mr_dist_dataset_policy(f->dd)) : of_function;
+    int64_t streams = mr_dist_dataset_elastic_streams(f->dd);
+    if (streams)
+        snprintf(name, POLICY_NAME, "%s %" PRId64, elastic, streams);
+    else
+        snprintf(name, POLICY_NAME, "%s",
+                 f->ds ? mr_shard_policy_name(mr_dist_dataset_policy(f->dd)) : of_function);
+    return name;
 }
 
 mr_code mr__data_json(const mr_train_event *e, json_t **out, mr_status *st)
 {
     const mr__feed *f = &e->loop->run.feed;
     const mr__dist_data *d = &f->data;
+    char policy[POLICY_NAME];
     *out = json_pack("{s:s*, s:I, s:s, s:o, s:b, s:I, s:I, s:I}", "graph", d->graph, "files",
-                     (json_int_t)d->files, "policy", policy_now(f), "seed",
+                     (json_int_t)d->files, "policy", policy_now(f, policy), "seed",
                      d->has_seed ? json_integer((json_int_t)d->seed) : json_null(), "seed_given",
                      (int)f->seed_given, "pass", (json_int_t)f->at.pass, "step",
                      (json_int_t)f->at.step, "rows", (json_int_t)f->at.rows);
@@ -93,7 +103,8 @@ static bool has_same_steps(const mr_train_event *e, const mr__train_state *s, co
     int64_t workers = (int64_t)mr_strategy_num_workers(e->strategy);
     bool same = s->workers == workers &&
                 s->replicas == (int64_t)mr_strategy_num_replicas_in_sync(e->strategy);
-    return same || strcmp(policy, mr_shard_policy_name(MR_SHARD_DATA)) == 0 ||
+    return same || strncmp(policy, elastic, strlen(elastic)) == 0 ||
+           strcmp(policy, mr_shard_policy_name(MR_SHARD_DATA)) == 0 ||
            (strcmp(policy, of_function) != 0 && s->workers == 1 && workers == 1) || is_off(policy);
 }
 
@@ -129,12 +140,13 @@ static mr_code check_order(const mr_train_event *e, const mr__train_state *s, co
                            mr_status *st)
 {
     const mr__feed *f = &e->loop->run.feed;
+    char now[POLICY_NAME];
     MR_TRY(check_numbers(e, s, d, st));
-    if (strcmp(d->policy, policy_now(f)) != 0)
+    if (strcmp(d->policy, policy_now(f, now)) != 0)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "it was saved with the policy %s of sharding, and this run has %s. Use that "
                        "one, %s",
-                       d->policy, policy_now(f), or_again);
+                       d->policy, now, or_again);
     if (d->graph && f->data.graph && strcmp(d->graph, f->data.graph) != 0)
         return another_graph(d->graph, f->data.graph, st);
     if (d->files != f->data.files)
