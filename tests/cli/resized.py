@@ -27,7 +27,8 @@ NUMBERS = 'range(48).shuffle(20).map(i => ([cast(i, "float32") / 48.0], [1.0])).
 CACHED = NUMBERS.replace(".map(", ".cache().map(").replace(".batch", ".shuffle(7).batch")
 RECORDS = FILES.replace('text_line("part-*")', 'tfrecord("rec-*")')
 TAIL = '.map(i => ([cast(i, "float32") / 48.0], [1.0])).batch(6)'
-GRAPHS = [  # that draw when they open their inputs
+ZIPPED = 'zip(range(48).shuffle(20), range(48).shuffle(9)).map((i, k) => ([cast(i, "float32") / 48.0], [cast(k, "float32")])).batch(6)'
+GRAPHS = [ZIPPED,  # two records a row; and some that draw when they open their inputs
     "range(48).shuffle(9).take(30).concatenate(range(18).shuffle(5))" + TAIL,
     "range(16).shuffle(16).repeat(3).shuffle(7)" + TAIL,
     'list_files("part-*").flat_map(f => text_line(f).shuffle(4)).' + ROW + ".batch(6)",

@@ -271,6 +271,12 @@ mr_code mr__feed_restore(mr__feed *f, const void *bytes, size_t size, mr_status 
     return mr_dist_iterator_restore(f->it, bytes, size, st);
 }
 
+bool mr__feed_is_of_one_batch(const mr__feed *f)
+{
+    return f->ds && (mr_dist_dataset_num_workers(f->dd) == 1 ||
+                     mr_dist_dataset_policy(f->dd) == MR_SHARD_DATA);
+}
+
 mr_code mr__feed_skip(mr__feed *f, int64_t n, mr_status *st)
 {
     size_t slot;

@@ -63,6 +63,9 @@ mr_code mr__feed_take(mr__feed *f, size_t *slot, mr_status *st) MR_NODISCARD;
  * are owned. restore: only before the first take. */
 mr_code mr__feed_save(mr__feed *f, void **bytes, size_t *size, mr_status *st) MR_NODISCARD;
 mr_code mr__feed_restore(mr__feed *f, const void *bytes, size_t size, mr_status *st) MR_NODISCARD;
+/* Whether all replicas of a step have slices of one batch: not with policies under which each
+ * worker has separate batches. */
+bool mr__feed_is_of_one_batch(const mr__feed *f);
 /* Takes n batches and discards them. */
 mr_code mr__feed_skip(mr__feed *f, int64_t n, mr_status *st) MR_NODISCARD;
 /* Begins again, with a seed for random ops that have none; NULL: each draws its own. given: random

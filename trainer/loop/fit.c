@@ -546,7 +546,8 @@ static mr_code train_epochs(mr__fit_loop *x, mr_train_event *e, mr_fit_result *r
     MR_TRY(call(x, TRAIN_BEGIN, e, st));
     MR_TRY(recall(x, st));
     if (x->run.records)
-        MR_TRY(mr__step_records_begin(x->run.records, o->ledger, x->job, e->step, st));
+        MR_TRY(mr__step_records_begin(x->run.records, o->ledger, x->job, e->step,
+                                      mr__feed_is_of_one_batch(&x->run.feed), st));
     int64_t steps = e->step, before = e->epoch - x->resumed;
     mr__timeline_here.step = steps;
     x->stop = x->stop || (o->steps > 0 && e->step >= o->steps);

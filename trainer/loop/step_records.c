@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A worker's records of a step, as it sends them:
  *
- *   for each of its replicas   their number, then each as the differences (zigzag) of its source,
- *                              file, ordinal and epoch from the record before
+ *   for each of its replicas   the number of its rows and that of records, then each record as the
+ *                              differences (zigzag) of its source, file, ordinal and epoch from
+ *                              the record before
  *   names                      source, file and size, then the bytes, of the files whose names the
  *                              worker has not sent before
  *
@@ -25,7 +26,8 @@ typedef struct bytes {
 /* A replica's records, in a gathered step. */
 typedef struct part {
     int64_t first; /* row */
-    size_t at, n;  /* in the list of all */
+    uint64_t rows;
+    size_t at, n; /* in the list of all */
 } part;
 
 typedef struct entry {
@@ -38,6 +40,7 @@ struct mr__step_records {
     mr_ledger *names, *sent; /* of this process's files; of those that the first worker knows */
     mr_ledger *file;         /* of the first worker */
     bool begun;
+    bool of_one_batch; /* the rows of a step */
     bytes own;
     mr__worker_bytes *all; /* of each worker */
     part *parts;           /* of each replica of the job */
@@ -92,9 +95,10 @@ mr_code mr__step_records_close(mr__step_records *x, mr_status *st)
 }
 
 mr_code mr__step_records_begin(mr__step_records *x, const char *path, char job[MR__LEDGER_JOB],
-                               int64_t entries, mr_status *st)
+                               int64_t entries, bool of_one_batch, mr_status *st)
 {
     x->begun = true;
+    x->of_one_batch = of_one_batch;
     if (mr_strategy_worker(x->s) > 0)
         return MR_OK;
     if (entries > 0 && !job[0])
@@ -119,10 +123,11 @@ static void put(bytes *b, uint64_t v)
     b->n = (size_t)(mr__varint_put(b->v + b->n, v) - b->v);
 }
 
-static mr_code put_records(bytes *b, const mr_identity *ids, size_t n, mr_identity *last,
-                           mr_status *st)
+static mr_code put_records(bytes *b, uint64_t rows, const mr_identity *ids, size_t n,
+                           mr_identity *last, mr_status *st)
 {
-    MR_TRY(room_for(b, (1 + 4 * n) * MR__VARINT_MOST, st));
+    MR_TRY(room_for(b, (2 + 4 * n) * MR__VARINT_MOST, st));
+    put(b, rows);
     put(b, n);
     for (size_t i = 0; i < n; i++) {
         put(b, mr__zigzag((int64_t)(ids[i].source - last->source)));
@@ -159,6 +164,14 @@ static mr_code put_names(mr__step_records *x, const mr_identity *ids, size_t n, 
     return MR_OK;
 }
 
+static uint64_t rows_of(const mr_step *step, size_t r)
+{
+    const mr_block *b = &step->replicas[r];
+    if (!step->has_data[r] || b->n_columns == 0)
+        return 0;
+    return (uint64_t)mr_array_row_shape(&b->columns[0], 0)[0];
+}
+
 static size_t records_of(const mr_step *step, size_t r, const mr_identity **ids)
 {
     const mr_identities *x = &step->replicas[r].ids;
@@ -179,7 +192,7 @@ mr_code mr__step_records_note(mr__step_records *x, const mr_step *step, mr_statu
         return MR_OK;
     for (size_t r = 0; r < step->n_replicas; r++) {
         size_t n = records_of(step, r, &ids);
-        MR_TRY(put_records(&x->own, ids, n, &last, st));
+        MR_TRY(put_records(&x->own, rows_of(step, r), ids, n, &last, st));
     }
     for (size_t r = 0; r < step->n_replicas; r++) {
         size_t n = records_of(step, r, &ids);
@@ -255,6 +268,7 @@ static mr_code get_worker(mr__step_records *x, size_t w, const int64_t *first, m
     for (size_t r = 0; r < replicas; r++) {
         part *p = &x->parts[w * replicas + r];
         *p = (part){.first = first ? first[w * replicas + r] : (int64_t)r, .at = x->read.n};
+        MR_TRY(get(&at, end, &p->rows, st));
         MR_TRY(get_records(&x->read, &at, end, &last, &p->n, st));
     }
     return get_names(x->file, at, end, st);
@@ -268,6 +282,35 @@ static int by_row(const void *a, const void *b)
     return x->at == y->at ? 0 : x->at < y->at ? -1 : 1;
 }
 
+static bool same_records(const mr__step_records *x, const part *a, const part *b)
+{
+    const mr_identity *p = x->read.ids + a->at, *q = x->read.ids + b->at;
+    if (a->n != b->n)
+        return false;
+    for (size_t i = 0; i < a->n; i++)
+        if (!is_same_file(&p[i], &q[i]) || p[i].ordinal != q[i].ordinal || p[i].epoch != q[i].epoch)
+            return false;
+    return true;
+}
+
+/* Slices of a batch whose rows are not of one record each (zip) have the records of the whole
+ * batch: they count once. */
+static void keep_once(const mr__step_records *x, size_t n)
+{
+    const part *first = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const part *p = &x->parts[i];
+        if (p->n == 0)
+            continue;
+        first = first ? first : p;
+        if (p->n == p->rows || !same_records(x, first, p))
+            return;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (&x->parts[i] != first)
+            x->parts[i].n = 0;
+}
+
 /* The records of all workers in the order of the rows of the global batch. */
 static mr_code enter(mr__step_records *x, const int64_t *first, mr_status *st)
 {
@@ -279,6 +322,8 @@ static mr_code enter(mr__step_records *x, const int64_t *first, mr_status *st)
     MR_TRY(MR_GROW(e->ids, e->room, x->read.n, SIZE_MAX / sizeof *e->ids, "the records of a step",
                    st));
     qsort(x->parts, n, sizeof *x->parts, by_row);
+    if (x->of_one_batch)
+        keep_once(x, n);
     e->n = 0;
     for (size_t i = 0; i < n; i++) {
         if (x->parts[i].n > 0)

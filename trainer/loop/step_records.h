@@ -20,9 +20,9 @@ mr_ledger *mr__step_records_names(mr__step_records *x);
 mr_code mr__step_records_close(mr__step_records *x, mr_status *st) MR_NODISCARD;
 
 /* Begins to write in the first worker: a new ledger, whose job becomes `job`, or after `entries`
- * steps the one of that job. */
+ * steps the one of that job. of_one_batch: all replicas of a step have slices of one batch. */
 mr_code mr__step_records_begin(mr__step_records *x, const char *path, char job[MR__LEDGER_JOB],
-                               int64_t entries, mr_status *st) MR_NODISCARD;
+                               int64_t entries, bool of_one_batch, mr_status *st) MR_NODISCARD;
 
 /* Notes the records of this worker's replicas in a step that was fetched. */
 mr_code mr__step_records_note(mr__step_records *x, const mr_step *step, mr_status *st) MR_NODISCARD;
