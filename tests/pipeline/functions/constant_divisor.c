@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* x // d and x % d by a constant, which multiply and shift, against division in 128 bits, and x * d,
- * which shifts by powers of two: all integer types; constants around 0, powers of two and the ends
- * of each type; blocks of 1 to many values. */
+/* x // d and x % d by a constant, which multiply and shift, against division in 128 bits, and
+ * x * d, which shifts by powers of two: all integer types; constants around 0, powers of two and
+ * the ends of each type; blocks of 1 to many values. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
