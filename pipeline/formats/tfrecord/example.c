@@ -48,7 +48,8 @@ struct mr_example_plan {
     feature *f;
     size_t n;
     mr__hash_index index; /* of f, by key */
-    bool only_numbers;    /* each feature is one */
+    bool has_numbers;     /* a feature is one; without any, the order of features gains nothing */
+    bool only_numbers;    /* each is */
     bool wide;            /* the processor has what WIDE names, and it is fast */
 };
 
@@ -251,6 +252,7 @@ static mr_code add_feature(mr_example_plan *p, const mr_example_feature *w, mr_s
         return mr_fail_memory(st, w->name_size, "a feature");
     f->prefix = key_prefix((const uint8_t *)name, w->name_size);
     make_number(f);
+    p->has_numbers |= f->number.size > 0;
     p->only_numbers &= f->number.size > 0;
     return mr__hash_add(&p->index, key_hash(f->prefix, (const uint8_t *)name, w->name_size),
                         p->n - 1, "a parsing plan", st);
@@ -651,7 +653,7 @@ static bool fast_record(parse *w, const mr_bytes *record, size_t row)
         x->seen = w->stamp;
         w->order[found++] = last = x;
     }
-    w->in_order = as_before && found == plan->n;
+    w->in_order = as_before && found == plan->n && plan->has_numbers;
     if (w->in_order && plan->wide)
         join_floats(w);
     for (size_t i = 0; found < plan->n && i < plan->n; i++)
