@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ops over values in memory, one thread, each against the simplest loop that does the same:
  *
- *     filter         random int64, half of them kept, batches of 1000; x % 2 is a constant divisor
+ *     filter         random int64, half of them kept, batches of 1000, 32 of which the consumer
+ *                    holds at a time; the loop packs by a mask, which is the best for x % 2, in one
+ *                    pass over values that come from memory
  *     map            a division by a constant, batches of 1000
  *     padded_batch   64 rows of 4 to 64 floats, from a cache
  *     cache          replays rows of 784 bytes in batches of 256, reading every byte
@@ -148,16 +150,27 @@ static size_t keep(const int64_t *v, size_t n, uint64_t mask, uint64_t bits, int
     return kept;
 }
 
+/* The consumer has the batches of one buffer while the other is filled. */
 static double compact(void *ctx)
 {
-    enum { BLOCK = 16 * BATCH };
-    static int64_t kept[BLOCK + 8];
+    enum { HELD = 32 * BATCH };
+    static int64_t buffers[2][HELD + BATCH + 8];
     const numbers *x = ctx;
-    for (size_t i = 0; i < VALUES; i += BLOCK) {
-        size_t n = keep(x->v + i, BLOCK, x->mask, x->bits, kept);
-        for (size_t k = 0; k < n; k += BATCH)
-            looked += (uint64_t)kept[k];
+    int64_t *to = buffers[0], *other = buffers[1];
+    size_t n = 0;
+    for (size_t i = 0; i < VALUES; i += BATCH) {
+        n += keep(x->v + i, BATCH, x->mask, x->bits, to + n);
+        if (n < HELD)
+            continue;
+        for (size_t k = 0; k < HELD; k += BATCH)
+            looked += (uint64_t)to[k];
+        n -= HELD;
+        memcpy(other, to + HELD, n * sizeof *to);
+        int64_t *filled = to;
+        to = other;
+        other = filled;
     }
+    looked += (uint64_t)to[0];
     return VALUES;
 }
 

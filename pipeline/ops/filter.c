@@ -55,10 +55,80 @@ WIDE static void copy_kept(const uint8_t *keep, size_t rows, const char *from, c
         }
 }
 
+/* The same with AVX2. */
+#define NARROW __attribute__((target("avx2,popcnt")))
+
+NARROW static size_t count_kept_narrow(const uint8_t *keep, size_t rows)
+{
+    size_t n = 0, row = 0;
+    for (; row + 32 <= rows; row += 32) {
+        __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(keep + row));
+        __m256i none = _mm256_cmpeq_epi8(v, _mm256_setzero_si256());
+        n += 32 - (size_t)__builtin_popcount((unsigned)_mm256_movemask_epi8(none));
+    }
+    for (; row < rows; row++)
+        n += keep[row] != 0;
+    return n;
+}
+
+/* order[k]: four 8-byte lanes as their 4-byte halves; the kept lanes, which are the bits of k, come
+ * first. */
+#define HALVES(a) 2 * (a), 2 * (a) + 1
+#define LANES(a, b, c, d)                                                                          \
+    {                                                                                              \
+        HALVES(a), HALVES(b), HALVES(c), HALVES(d)                                                 \
+    }
+static const uint32_t order[16][8] = {
+    LANES(0, 1, 2, 3), LANES(0, 1, 2, 3), LANES(1, 0, 2, 3), LANES(0, 1, 2, 3),
+    LANES(2, 0, 1, 3), LANES(0, 2, 1, 3), LANES(1, 2, 0, 3), LANES(0, 1, 2, 3),
+    LANES(3, 0, 1, 2), LANES(0, 3, 1, 2), LANES(1, 3, 0, 2), LANES(0, 1, 3, 2),
+    LANES(2, 3, 0, 1), LANES(0, 2, 3, 1), LANES(1, 2, 3, 0), LANES(0, 1, 2, 3)};
+
+NARROW static inline char *copy_four(unsigned k, const char *from, char *to, size_t size)
+{
+    __m256i halves = _mm256_loadu_si256((const __m256i *)(const void *)order[k]);
+    if (size == 8) {
+        __m256i all = _mm256_loadu_si256((const __m256i *)(const void *)from);
+        _mm256_storeu_si256((__m256i *)(void *)to, _mm256_permutevar8x32_epi32(all, halves));
+    } else { /* every other half is twice a lane */
+        __m256i lanes = _mm256_srli_epi32(halves, 1);
+        __m256i each =
+            _mm256_permutevar8x32_epi32(lanes, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
+        __m256i all = _mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)from));
+        __m256i kept = _mm256_permutevar8x32_epi32(all, each);
+        _mm_storeu_si128((__m128i *)(void *)to, _mm256_castsi256_si128(kept));
+    }
+    return to + (size_t)__builtin_popcount(k) * size;
+}
+
+NARROW static void copy_kept_narrow(const uint8_t *keep, size_t rows, const char *from, char *to,
+                                    size_t size)
+{
+    size_t row = 0;
+    for (; row + 8 <= rows; row += 8, from += 8 * size) {
+        __m128i v = _mm_loadl_epi64((const __m128i *)(const void *)(keep + row));
+        __m128i none = _mm_cmpeq_epi8(v, _mm_setzero_si128());
+        unsigned kept = ~(unsigned)_mm_movemask_epi8(none);
+        to = copy_four(kept & 15, from, to, size);
+        to = copy_four(kept >> 4 & 15, from + 4 * size, to, size);
+    }
+    for (; row < rows; row++, from += size)
+        if (keep[row]) {
+            memcpy(to, from, size);
+            to += size;
+        }
+}
+
+static bool is_wide(void)
+{
+    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+}
+
 /* out = the rows whose keep is not 0; `in` may be moved from. */
 static mr_code keep_numbers(mr_block *in, const uint8_t *keep, mr_block *out, mr_status *st)
 {
-    size_t n = count_kept(keep, in->rows);
+    bool wide = is_wide();
+    size_t n = wide ? count_kept(keep, in->rows) : count_kept_narrow(keep, in->rows);
     mr_block_clear(out);
     if (n == in->rows) {
         mr_block_move(out, in);
@@ -68,8 +138,12 @@ static mr_code keep_numbers(mr_block *in, const uint8_t *keep, mr_block *out, mr
         return MR_OK;
     MR_TRY(mr_block_start(out, in, n, st));
     for (size_t c = 0; c < in->n_columns; c++) {
-        copy_kept(keep, in->rows, in->columns[c].data, out->columns[c].data,
-                  mr_array_row_bytes(&in->columns[c]));
+        const char *from = in->columns[c].data;
+        size_t size = mr_array_row_bytes(&in->columns[c]);
+        if (wide)
+            copy_kept(keep, in->rows, from, out->columns[c].data, size);
+        else
+            copy_kept_narrow(keep, in->rows, from, out->columns[c].data, size);
         out->columns[c].rows = n;
     }
     out->rows = n;
@@ -80,8 +154,7 @@ static mr_code keep_numbers(mr_block *in, const uint8_t *keep, mr_block *out, mr
  * supports it. */
 static bool are_numbers(const mr_block *in)
 {
-    bool yes =
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && !in->ids.ids;
+    bool yes = (is_wide() || __builtin_cpu_supports("avx2")) && !in->ids.ids;
     for (size_t c = 0; c < in->n_columns && yes; c++) {
         size_t bytes = mr_array_row_bytes(&in->columns[c]);
         yes = in->columns[c].storage == MR_DENSE && (bytes == 4 || bytes == 8);

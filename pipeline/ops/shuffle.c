@@ -12,7 +12,12 @@
  *
  * A position contains the input's position when the iterator was opened, the pair, and the
  * number of outputs and errors delivered since; restoring reads the input again from there. If
- * the input cannot be read again, the rows are saved. */
+ * the input cannot be read again, the rows are saved.
+ *
+ * If many outputs were delivered, most rows that are read again would be stored only to be dropped.
+ * Which of them are in the buffer follows from the random words and the number of rows alone: the
+ * draws are repeated with the rows' numbers in the ring, then the rows that are left there are
+ * stored as they come. */
 #include "pipeline/ops/sequence.h"
 
 #include <errno.h>
@@ -25,7 +30,17 @@
 #include "pipeline/columns/row_store.h"
 #include "pipeline/engine/op_buffering.h"
 
-enum { WHOLE = -2, MAX_OUTPUTS = 1 << 16, SAVE_ROWS = 1024 };
+enum {
+    WHOLE = -2,
+    MAX_OUTPUTS = 1 << 16,
+    SAVE_ROWS = 1024,
+    DRAWS = 64,           /* at once: their places in the ring are fetched together */
+    PATIENCE = 1 << 20,   /* draws between two looks whether the iterator was cancelled */
+    SKIP_BYTES = 1 << 20, /* a gap in the rows to keep that is worth a skip */
+    SKIP_ROWS = 16,       /* at least */
+    MOST_PULLED = 1 << 16,
+    UNDOUBTED = 1 << 26 /* outputs that a position may claim */
+};
 
 struct params {
     int64_t buffer_size;
@@ -288,6 +303,235 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
     return mr_iter_save_input(it, 0, w, st);
 }
 
+/* ---- restoring by numbers ---- */
+
+/* n times: draws from the buffer of `held` numbers, and appends the next number. */
+static void draw_and_push(struct state *s, uint32_t *number, uint64_t n)
+{
+    uint32_t *ring = s->ring, held = (uint32_t)s->held, picks[DRAWS];
+    size_t mask = s->capacity - 1;
+    for (uint64_t k; n; n -= k) {
+        k = n < DRAWS ? n : DRAWS;
+        for (size_t i = 0; i < k; i++) {
+            picks[i] = (uint32_t)((s->first + i + mr__philox_next(&s->random) % held) & mask);
+            __builtin_prefetch(&ring[picks[i]], 1);
+        }
+        for (size_t i = 0; i < k; i++) {
+            ring[picks[i]] = ring[(s->first + i) & mask];
+            ring[(s->first + i + held) & mask] = (*number)++;
+        }
+        s->first = (s->first + k) & mask;
+    }
+}
+
+/* The buffer after `outputs` outputs from an input of `rows` rows, with their numbers as slots. */
+static mr_code draw_numbers(mr_iter *it, uint64_t rows, uint64_t outputs, mr_status *st)
+{
+    struct state *s = it->state;
+    uint64_t limit = limit_of(it->params), fill = rows < limit ? rows : limit;
+    uint64_t pairs = rows - fill < outputs - 1 ? rows - fill : outputs - 1, left = outputs - pairs;
+    uint32_t number = 0;
+    s->first = s->held = 0;
+    mr__philox_init(&s->random, s->pair[0], s->pair[1]);
+    MR_TRY(grow_ring(s, (size_t)fill + 1, st));
+    while (number < fill)
+        push(s, number++);
+    for (uint64_t n; pairs; pairs -= n) {
+        if (mr_iter_cancelled(it))
+            return mr_iter_fail_cancelled(st);
+        n = pairs < PATIENCE ? pairs : PATIENCE;
+        draw_and_push(s, &number, n);
+    }
+    while (left--)
+        draw(s);
+    return MR_OK;
+}
+
+/* A set of numbers, as bits from `base` on. */
+typedef struct numbers {
+    uint64_t base;
+    size_t words;
+    uint64_t *bits;
+    uint32_t *before; /* how many numbers are in the words before each */
+} numbers;
+
+static void numbers_reset(numbers *k)
+{
+    mr_free(k->bits);
+    mr_free(k->before);
+    *k = (numbers){0};
+}
+
+/* The numbers in the ring. */
+static mr_code numbers_held(const struct state *s, numbers *k, mr_status *st)
+{
+    uint32_t least = UINT32_MAX, most = 0;
+    size_t mask = s->capacity - 1;
+    for (size_t i = 0; i < s->held; i++) {
+        uint32_t number = s->ring[(s->first + i) & mask];
+        least = number < least ? number : least;
+        most = number > most ? number : most;
+    }
+    k->base = s->held ? least : 0;
+    k->words = s->held ? (most - least) / 64 + 1 : 0;
+    k->bits = mr_calloc(k->words + 1, sizeof *k->bits);
+    k->before = mr_calloc(k->words + 1, sizeof *k->before);
+    if (!k->bits || !k->before)
+        return mr_fail_memory(st, k->words * 12, "the rows that shuffle held");
+    for (size_t i = 0; i < s->held; i++) {
+        uint64_t bit = s->ring[(s->first + i) & mask] - k->base;
+        k->bits[bit / 64] |= (uint64_t)1 << bit % 64;
+    }
+    for (size_t i = 0; i < k->words; i++)
+        k->before[i + 1] = k->before[i] + (uint32_t)__builtin_popcountll(k->bits[i]);
+    return MR_OK;
+}
+
+/* The first of the numbers that is not below `from`, or `end`. */
+static uint64_t numbers_next(const numbers *k, uint64_t from, uint64_t end)
+{
+    uint64_t bit = from < k->base ? 0 : from - k->base;
+    for (size_t i = (size_t)(bit / 64); i < k->words; i++, bit = 0) {
+        uint64_t left = k->bits[i] >> bit % 64 << bit % 64;
+        if (left)
+            return k->base + 64 * i + (uint64_t)__builtin_ctzll(left);
+    }
+    return end;
+}
+
+/* How many of the numbers are below this one, which is one of them. */
+static size_t numbers_below(const numbers *k, uint64_t number)
+{
+    uint64_t bit = number - k->base;
+    uint64_t below = k->bits[bit / 64] & (((uint64_t)1 << bit % 64) - 1);
+    return k->before[bit / 64] + (size_t)__builtin_popcountll(below);
+}
+
+/* Rows from `at` on to pull at once: up to a gap that is worth a skip. */
+static size_t rows_to_pull(const numbers *k, uint64_t at, uint64_t rows, uint64_t gap)
+{
+    uint64_t end = at, next;
+    while ((next = numbers_next(k, end, rows)) - end < gap && end < rows && end - at < MOST_PULLED)
+        end = next < rows ? next + 1 : rows;
+    return (size_t)(end > at ? end - at : 1);
+}
+
+/* Stores those of the pulled rows, the first of which has number `at`, that are among the numbers.
+ * slots[i]: that of the i-th number; *n: how many were stored before. */
+static mr_code store_kept(struct state *s, const numbers *k, uint64_t at, uint32_t *slots,
+                          size_t *n, mr_status *st)
+{
+    uint64_t end = at + s->rows.rows, from = numbers_next(k, at, end);
+    while (from < end) {
+        uint64_t next = from + 1;
+        while (next < end && numbers_next(k, next, end) == next)
+            next++;
+        size_t run = (size_t)(next - from);
+        MR_TRY(mr__row_store_put(&s->store, &s->rows, (size_t)(from - at), run, slots + *n, st));
+        *n += run;
+        from = numbers_next(k, next, end);
+    }
+    return MR_OK;
+}
+
+/* A gap in the rows to keep that is worth a skip, by the size of the rows pulled so far. */
+static uint64_t long_gap(uint64_t bytes, uint64_t rows)
+{
+    uint64_t mean = rows ? bytes / rows : 0, gap = SKIP_BYTES / (mean ? mean : 1);
+    return gap > SKIP_ROWS ? gap : SKIP_ROWS;
+}
+
+/* Reads `rows` rows of the input, and stores those with one of the numbers. *at: how many were
+ * read. */
+static mr_code read_kept(mr_iter *it, const numbers *k, uint64_t rows, uint32_t *slots,
+                         uint64_t *at, mr_status *st)
+{
+    struct state *s = it->state;
+    bool skips = it->inputs[0]->op->skip != NULL;
+    uint64_t bytes = 0, pulled = 0, passed;
+    size_t stored = 0;
+    for (*at = 0; *at < rows;) {
+        uint64_t gap = skips ? long_gap(bytes, pulled) : UINT64_MAX;
+        uint64_t next = numbers_next(k, *at, rows);
+        if (pulled && next - *at >= gap) {
+            MR_TRY(mr_iter_skip_input(it, 0, next - *at, &passed, st));
+            *at += passed;
+            skips = passed > 0;
+            continue;
+        }
+        size_t want = rows_to_pull(k, *at, rows, gap);
+        MR_TRY(mr_iter_pull(it, 0, pulled || want < SKIP_ROWS ? want : SKIP_ROWS, &s->rows, st));
+        MR_TRY(store_kept(s, k, *at, slots, &stored, st));
+        *at += s->rows.rows;
+        pulled += s->rows.rows;
+        if (skips)
+            bytes += mr_block_payload_bytes(&s->rows);
+        mr_block_clear(&s->rows);
+    }
+    return MR_OK;
+}
+
+/* Restores the buffer after `outputs` outputs of an input that has `rows` rows, if it has as many:
+ * otherwise *found is less. */
+static mr_code restore_numbers(mr_iter *it, uint64_t rows, uint64_t outputs, uint64_t *found,
+                               mr_status *st)
+{
+    struct state *s = it->state;
+    numbers kept = {0};
+    MR_TRY(draw_numbers(it, rows, outputs, st));
+    uint32_t *slots = mr_malloc((s->held + 1) * sizeof *slots);
+    mr_code rc = slots ? numbers_held(s, &kept, st)
+                       : mr_fail_memory(st, s->held * sizeof *slots, "the rows that shuffle held");
+    if (rc == MR_OK)
+        rc = read_kept(it, &kept, rows, slots, found, st);
+    for (size_t i = 0; i < s->held && rc == MR_OK; i++) {
+        uint32_t *at = &s->ring[(s->first + i) & (s->capacity - 1)];
+        *at = slots[numbers_below(&kept, *at)];
+    }
+    numbers_reset(&kept);
+    mr_free(slots);
+    return rc == MR_END ? MR_OK : rc;
+}
+
+/* true: replay_numbers is worth while, and the position does not claim more outputs than there can
+ * be, which drawing would find out late. */
+static bool replays_numbers(const mr_iter *it, uint64_t outputs, uint64_t errors)
+{
+    uint64_t limit = limit_of(it->params);
+    if (errors || outputs <= limit || outputs > UINT32_MAX || outputs + limit > UINT32_MAX)
+        return false;
+    if (outputs <= UNDOUBTED)
+        return true;
+    int64_t rows = mr_dataset_cardinality(it->inputs[0]->node);
+    return rows == MR_INFINITE || (rows >= 0 && (uint64_t)rows >= outputs);
+}
+
+/* As replay, without errors, where most of the rows that were read have left the buffer. The number
+ * of rows is only known once the input has ended before the last output: then it is read twice. */
+static mr_code replay_numbers(mr_iter *it, const void *position, size_t n, uint64_t outputs,
+                              mr_status *st)
+{
+    struct state *s = it->state;
+    uint64_t rows = limit_of(it->params) + outputs - 1, found;
+    MR_TRY(restore_numbers(it, rows, outputs, &found, st));
+    s->outputs = outputs;
+    if (found == rows)
+        return MR_OK;
+    if (found < outputs)
+        return mr_state_damaged(st, "elements before it are missing");
+    mr__row_store_reset(&s->store);
+    MR_TRY(mr__reopen_at(it, 0, position, n, st));
+    rows = found;
+    MR_TRY(restore_numbers(it, rows, outputs, &found, st));
+    if (found < rows)
+        return mr_state_damaged(st, "elements before it are missing");
+    mr_code rc = mr_iter_pull(it, 0, 1, &s->rows, st);
+    s->ended = rc == MR_END;
+    return rc == MR_OK    ? mr_state_damaged(st, "there are more elements than before")
+           : rc == MR_END ? MR_OK
+                          : rc;
+}
+
 /* Draws `outputs` outputs and reads `errors` errors again, without delivering any. */
 static mr_code replay(mr_iter *it, uint64_t outputs, uint64_t errors, mr_status *st)
 {
@@ -389,6 +633,8 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_buffer_alloc(&s->position, n, st));
     memcpy(mr_buffer_data(s->position), position, n);
     MR_TRY(mr__reopen_at(it, 0, position, n, st));
+    if (replays_numbers(it, outputs, errors))
+        return replay_numbers(it, position, n, outputs, st);
     return replay(it, outputs, errors, st);
 }
 

@@ -58,7 +58,7 @@ FLOOR_QUOTIENT(floor_quotient_f64, double, fmod, floor, copysign)
 #define INTEGERS(S, T, U)                                                                          \
     MR__BINARY(add_##S, T, T, (U)a + (U)b)                                                         \
     MR__BINARY(subtract_##S, T, T, (U)a - (U)b)                                                    \
-    MR__BINARY(multiply_##S, T, T, (uint64_t)a *(uint64_t)b)                                       \
+    MR__BINARY(multiply_each_##S, T, T, (uint64_t)a *(uint64_t)b)                                  \
     MR__BINARY(divide_##S, T, double, (double)a / (double)b)                                       \
     MR__BINARY(floor_divide_each_##S, T, T, FLOOR_DIV(T, U))                                       \
     MR__BINARY(remainder_each_##S, T, T, FLOOR_MOD(T, U))                                          \
@@ -80,6 +80,23 @@ FLOOR_QUOTIENT(floor_quotient_f64, double, fmod, floor, copysign)
 #define ABS_f32 fabsf
 #define ABS_f64 fabs
 MR__EACH_INTEGER(INTEGERS)
+
+/* By a power of two integers are shifted: products of 64 bits take three multiplications. */
+#define PRODUCTS(S, T, U)                                                                          \
+    MR__CLONES static void double_##S(const T *restrict x, int times, T *restrict z, size_t n)     \
+    {                                                                                              \
+        for (size_t i = 0; i < n; i++)                                                             \
+            z[i] = (T)((uint64_t)x[i] << times);                                                   \
+    }                                                                                              \
+    static void multiply_##S(const void *x, bool xs, const void *y, bool ys, void *z, size_t n)    \
+    {                                                                                              \
+        U by = xs == ys ? 0 : *(const U *)(ys ? y : x);                                            \
+        if (by && !(by & (U)(by - 1)))                                                             \
+            double_##S(ys ? x : y, __builtin_ctzll(by), z, n);                                     \
+        else                                                                                       \
+            multiply_each_##S(x, xs, y, ys, z, n);                                                 \
+    }
+MR__EACH_INTEGER(PRODUCTS)
 
 /* Fewer values than this are divided: finding a multiplier takes a division. */
 enum { FEW = 16 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* x // d and x % d by a constant, which multiply and shift, against division in 128 bits: all
- * integer types; divisors around 0, powers of two and the ends of each type; blocks of 1 to many
- * values. */
+/* x // d and x % d by a constant, which multiply and shift, against division in 128 bits, and
+ * x * d, which shifts by powers of two: all integer types; constants around 0, powers of two and
+ * the ends of each type; blocks of 1 to many values. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,10 +76,10 @@ static void fill(type t, wide d, void *to)
     }
 }
 
-static void check(type t, wide d, bool remainder, int64_t block)
+static void check(type t, wide d, const char *op, int64_t block)
 {
     static uint64_t memory[VALUES];
-    char text[160], number[128];
+    char text[300], number[128];
     mr_status st;
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
@@ -94,7 +94,8 @@ static void check(type t, wide d, bool remainder, int64_t block)
                  (int64_t)(d / 2), (int)(d % 2));
     else
         snprintf(number, sizeof number, "%" PRId64, (int64_t)d);
-    snprintf(text, sizeof text, "x => x %s %s", remainder ? "%" : "//", number);
+    bool left = *op == '*' && block % 2; /* the constant on the left, every other time */
+    snprintf(text, sizeof text, "x => %s %s %s", left ? number : "x", op, left ? "x" : number);
     mr_dataset *ds = mr_map(mr_from_arrays(&a, NULL, 1), mr_fn_text(text), NULL);
     const mr_iterator_opts opts = {.block_rows = block, .has_threads = true};
     mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
@@ -102,8 +103,12 @@ static void check(type t, wide d, bool remainder, int64_t block)
     mr_code rc;
     while ((rc = mr_iterator_next(it, VALUES, &b, &st)) == MR_OK)
         for (size_t i = 0; i < b.rows; i++, at++) {
-            wide x = get(t, memory, at), q = x / d - (x % d != 0 && (x < 0) != (d < 0));
-            uint64_t expected = (uint64_t)(remainder ? x - q * d : q);
+            wide x = get(t, memory, at), q = 0;
+            if (*op != '*')
+                q = x / d - (x % d != 0 && (x < 0) != (d < 0));
+            uint64_t expected = *op == '*'   ? (uint64_t)x * (uint64_t)d
+                                : *op == '%' ? (uint64_t)(x - q * d)
+                                             : (uint64_t)q;
             uint64_t found = (uint64_t)get(t, mr_array_at(&b.columns[0], i), 0);
             uint64_t bits = t.bits == 64 ? UINT64_MAX : ((uint64_t)1 << t.bits) - 1;
             if ((found & bits) != (expected & bits))
@@ -135,9 +140,12 @@ static void check_all(int64_t block)
         divisors[n++] = 100;
         divisors[n++] = highest(t) / 3;
         for (size_t i = 0; i < n; i++)
-            if (divisors[i] != 0 && divisors[i] >= lowest(t) && divisors[i] <= highest(t)) {
-                check(t, divisors[i], false, block);
-                check(t, divisors[i], true, block);
+            if (divisors[i] >= lowest(t) && divisors[i] <= highest(t)) {
+                check(t, divisors[i], "*", block);
+                if (divisors[i] == 0)
+                    continue;
+                check(t, divisors[i], "//", block);
+                check(t, divisors[i], "%", block);
             }
     }
 }
@@ -145,6 +153,14 @@ static void check_all(int64_t block)
 MR_TEST(constant_divisors_divide_as_others)
 {
     check_all(0); /* the default */
+}
+
+MR_TEST(constants_on_the_left_multiply_as_others)
+{
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+        for (int d = -3; d <= 65; d++)
+            if (d >= 0 || types[k].is_signed)
+                check(types[k], d, "*", 1001);
 }
 
 /* Fewer values than a multiplier is made for, and a few more. */

@@ -2,6 +2,8 @@
 #include "tests/pipeline/ops/drive.h"
 #include "tests/harness.h"
 
+#include <stdio.h>
+
 MR_TEST(keeps_what_the_function_says)
 {
     mr_drive("range(10).filter(x => x % 2 == 1)", "1 3 5 7 9");
@@ -26,6 +28,26 @@ MR_TEST(keeps_any_of_many)
     mr_drive("range(-40, 50).filter(x => 99 // x > 5).ignore_errors().batch(99)"
              ".map(x => (length(x), sum(x)))",
              "(16,136)");
+}
+
+/* Four values are packed at once: by each set of them, and some after the last four. */
+MR_TEST(keeps_each_set_of_four)
+{
+    for (int set = 1; set < 16; set++)
+        for (int wide = 0; wide < 2; wide++) {
+            char text[256], expected[256] = "";
+            int n = snprintf(text, sizeof text, "range(43)%s.filter(x => x < 0",
+                             wide ? "" : ".map(x => cast(x, \"int32\"))");
+            for (int lane = 0; lane < 4; lane++)
+                if (set >> lane & 1)
+                    n += snprintf(text + n, sizeof text - (size_t)n, " or x %% 4 == %d", lane);
+            snprintf(text + n, sizeof text - (size_t)n, ").map(x => cast(x, \"int64\"))");
+            for (int x = 0, at = 0; x < 43; x++)
+                if (set >> x % 4 & 1)
+                    at += snprintf(expected + at, sizeof expected - (size_t)at, "%s%d",
+                                   at ? " " : "", x);
+            mr_drive(text, expected);
+        }
 }
 
 MR_TEST(an_error_stands_between_the_elements_kept_around_it)
