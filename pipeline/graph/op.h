@@ -110,10 +110,18 @@ enum {
     MR_OP_INTERNAL = 1 << 21,     /* not for users: omitted from the reference */
 
     /* ---- what it reaches ---- */
-    MR_OP_OUTSIDE = 1 << 22 /* reads what is outside of the graph, besides the files of
+    MR_OP_OUTSIDE = 1 << 22, /* reads what is outside of the graph, besides the files of
                                MR_ROLE_FILES and MR_OP_FILE_NAMES: a dataset that is stored as a
                                value runs it only if the graph that holds the value runs it too.
                                Ops that a program registers count as such */
+
+    /* ---- inputs with names ---- */
+    MR_OP_NAMES_INPUTS =
+        1 << 23 /* with SOURCE_CALL: its inputs are a record in text. Their names are those of its
+                   parameter `weights`, a VALUE: a record with a number for each, in their order. A
+                   position has a part for each input, by its name, so that a restore by name may
+                   find other inputs and weights. With the last word of a parameter `stop` the op is
+                   MR_OP_OPENS_LATER too */
 };
 
 struct mr_iter;
