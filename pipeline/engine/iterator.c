@@ -690,8 +690,11 @@ static mr_code compare_outlines(const mr_iterator *it, const signature *theirs, 
     if (*by_name)
         return MR_OK;
     if (allowed)
-        return another_graph(it->outline, theirs->outline, theirs->outline_size,
-                             "a restore by name takes other sources and weights of mix only", st);
+        return another_graph(
+            it->outline, theirs->outline, theirs->outline_size,
+            "a restore by name takes other sources and weights of mix only, and none "
+            "below distribute",
+            st);
     return another_graph(it->signature, theirs->text, theirs->text_size,
                          "restore with the expression it was saved with, or by name "
                          "(--restore-by-name, on_mismatch) if only the sources and weights of mix "

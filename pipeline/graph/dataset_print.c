@@ -201,12 +201,19 @@ static bool begins(const mr_dataset *ds)
 
 static mr_code print_chain(mr__printer *p, const mr_dataset *const *chain, size_t n)
 {
-    while (n-- > 0) {
-        MR_TRY(print_call(p, chain[n]));
-        if (n > 0)
-            MR_TRY(put(p, "."));
+    const bool outline = p->outline;
+    size_t keeps = 0; /* the op nearest the sink that keeps the graph below it */
+    while (keeps < n && !(mr_dataset_op(chain[keeps])->props & MR_OP_KEEPS_GRAPH))
+        keeps++;
+    mr_code rc = MR_OK;
+    while (n-- > 0 && rc == MR_OK) {
+        p->outline = outline && n <= keeps;
+        rc = print_call(p, chain[n]);
+        if (rc == MR_OK && n > 0)
+            rc = put(p, ".");
     }
-    return MR_OK;
+    p->outline = outline;
+    return rc;
 }
 
 mr_code mr__print_dataset(mr__printer *p, const mr_dataset *ds)

@@ -137,18 +137,21 @@ static mr_code outline_ops(const mr_dataset *ds, mr__text *text, mr_status *st)
     size_t n_inputs = 0;
     for (size_t i = 0; i < nodes.n; i++)
         n_inputs += mr_dataset_n_inputs(nodes.v[i]);
-    bool *shown = mr_calloc(nodes.n, sizeof *shown);
+    enum { SHOWN = 1, WHOLE = 2 }; /* WHOLE: below an op that keeps its graph */
+    unsigned char *shown = mr_calloc(nodes.n, sizeof *shown);
     mr_code rc = shown ? MR_OK : mr_fail_memory(st, nodes.n, "the ops of a graph");
     if (shown)
-        shown[nodes.n - 1] = true;
+        shown[nodes.n - 1] = SHOWN;
     for (size_t i = nodes.n; i-- > 0 && rc == MR_OK;) {
         size_t n = mr_dataset_n_inputs(nodes.v[i]);
         const mr_op *op = mr_dataset_op(nodes.v[i]);
         n_inputs -= n;
         if (!shown[i])
             continue;
-        for (size_t k = 0; k < n && !(op->props & MR_OP_NAMES_INPUTS); k++)
-            shown[nodes.inputs[n_inputs + k]] = true;
+        bool stops = (op->props & MR_OP_NAMES_INPUTS) && !(shown[i] & WHOLE);
+        for (size_t k = 0; k < n && !stops; k++)
+            shown[nodes.inputs[n_inputs + k]] |=
+                shown[i] | (op->props & MR_OP_KEEPS_GRAPH ? WHOLE : 0);
         rc = mr__text_puts(text, ".", st);
         if (rc == MR_OK)
             rc = mr__text_puts(text, op->name, st);

@@ -24,8 +24,8 @@ const char *mr__dataset_input_name(const mr_dataset *ds, size_t i);
 uint64_t mr__dataset_input_place(const mr_dataset *ds, uint64_t place, size_t i);
 /* true: ds or a dataset below it names its inputs. */
 bool mr__dataset_is_mixed(const mr_dataset *ds);
-/* The text of ds without the inputs and weights of ops that name their inputs: equal for graphs
- * that differ in them only. Owned.
+/* The text of ds without the inputs and weights of ops that name their inputs, except below
+ * MR_OP_KEEPS_GRAPH: equal for graphs that differ in them only. Owned.
  * errors   as mr_dataset_to_text */
 mr_code mr__dataset_outline(const mr_dataset *ds, char **out, mr_status *st) MR_NODISCARD;
 #endif

@@ -117,11 +117,13 @@ enum {
 
     /* ---- inputs with names ---- */
     MR_OP_NAMES_INPUTS =
-        1 << 23 /* with SOURCE_CALL: its inputs are a record in text. Their names are those of its
+        1 << 23, /* with SOURCE_CALL: its inputs are a record in text. Their names are those of its
                    parameter `weights`, a VALUE: a record with a number for each, in their order. A
                    position has a part for each input, by its name, so that a restore by name may
                    find other inputs and weights. With the last word of a parameter `stop` the op is
                    MR_OP_OPENS_LATER too */
+    MR_OP_KEEPS_GRAPH = 1 << 24 /* its state contains the graph of its inputs, which a restore by
+                                   name must therefore find unchanged */
 };
 
 struct mr_iter;

@@ -185,6 +185,17 @@ class Mix(unittest.TestCase):
         made = mr.range(3).flat_map(lambda n: mr.mix({"a": mr.range(n), "b": mr.range(10, 12)}, seed=1, stop="all"))
         self.assertEqual(sorted(map(int, made)), [0, 0, 1, 10, 10, 10, 11, 11, 11])
 
+    def test_distributed_datasets(self) -> None:
+        def job(text: str) -> Any:
+            return mr.distribute_dataset(mr.from_text(text + ".batch(4)"), replicas=2, cluster={})
+
+        a = iter(job('mix({"a": range(30), "b": range(100, 120)}, seed=1, stop="all")'))
+        seen = [next(a) for _ in range(3)]
+        b = job('mix({"b": range(100, 120), "c": range(200, 210)}, seed=1, stop="all")').iterator(on_mismatch="by_name")
+        b.load_state_dict(a.state_dict())
+        numbers = np.concatenate([np.ravel(x) for step in seen + list(b) for x in step])
+        self.assertEqual(sorted(n for n in numbers.tolist() if n >= 100), [*range(100, 120), *range(200, 210)])
+
     def test_mistakes(self) -> None:
         r = mr.range(3)
         for call, kind, text in (
