@@ -270,8 +270,7 @@ static mr_code restore_record(mr_iter *it, bool kept, bool *restored, mr_state_r
     MR_TRY(mr_state_get_bytes(r, &bytes, &x.size, st));
     memcpy(&x.weight, &bits, sizeof bits);
     size_t i = find_source(it, name, n);
-    if (memchr(name, 0, n) || (i < it->n_inputs && (restored[i] || (kept && !by_name))) ||
-        (i == it->n_inputs && !kept && !by_name))
+    if (memchr(name, 0, n) || (i < it->n_inputs && (restored[i] || (kept && !by_name))))
         return mr_state_damaged(st, "its sources are not those of its graph");
     if (i < it->n_inputs) {
         restored[i] = true;

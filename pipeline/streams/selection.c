@@ -143,6 +143,14 @@ static mr_code add(mr__selection *s, size_t want, mr_block *out, bool *full, mr_
     return MR_OK;
 }
 
+/* true: the input of the current number is to be opened again. A separate call does so, since an
+ * epoch whose rows are not requested would change what later ones draw. */
+static bool begins_again(const mr__selection *s)
+{
+    int64_t i = s->numbers[s->at];
+    return i >= 0 && (uint64_t)i < s->n && !s->inputs[i].gone && !s->it->inputs[i];
+}
+
 mr_code mr__selection_next(mr__selection *s, size_t want,
                            mr_code (*refill)(mr_iter *it, size_t want, mr_status *st),
                            mr_block *out, mr_status *st)
@@ -160,7 +168,9 @@ mr_code mr__selection_next(mr__selection *s, size_t want,
             if (out->rows)
                 break;
             rc = refill(s->it, want, &error);
-        } else {
+        } else if (out->rows && begins_again(s))
+            break;
+        else {
             rc = fetch(s, want - out->rows, &error);
             if (rc == MR_OK && s->at < s->n_numbers && !s->ended) {
                 int64_t i = s->numbers[s->at];

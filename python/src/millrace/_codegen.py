@@ -59,6 +59,8 @@ def annotation_of(p: dict[str, Any]) -> str:
             "string": "Path" if re.search(r"\b(file|folder|directory)\b", p["doc"], re.I) else "str",
             "expression": "Features",
         }[kind]
+    if kind == "value" and p["name"] == "weights":
+        text = "Mapping[str, float]"
     if p["auto"]:
         text += " | Auto"
     if text != "Any" and not p["required"] and not p["variadic"] and default_of(p) is None:

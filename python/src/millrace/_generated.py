@@ -1282,7 +1282,7 @@ def load(path: Path, *, allow_datasets: bool = False) -> Dataset:
 @_call.source
 def mix(
         sources: Mapping[str, Dataset],
-        weights: Any = None,
+        weights: Mapping[str, float] | None = None,
         seed: int | None = None,
         stop: Literal["first", "all", "repeat"] = 'first',
     ) -> Dataset:

@@ -945,7 +945,7 @@ def load(path: Path, *, allow_datasets: bool = False) -> Dataset:
 
 def mix(
         sources: Mapping[str, Dataset],
-        weights: Any = None,
+        weights: Mapping[str, float] | None = None,
         seed: int | None = None,
         stop: Literal["first", "all", "repeat"] = 'first',
     ) -> Dataset:

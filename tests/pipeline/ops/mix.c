@@ -43,6 +43,8 @@ MR_TEST(it_ends_with_the_first_all_or_when_all_have_repeated)
     mr_drive("mix(" SOURCES ", stop=\"first\")", "0 10 1 2 3 11 4");
     mr_drive("mix(" SOURCES ", stop=\"all\")", "0 10 1 2 3 11 4 12");
     mr_drive("mix(" SOURCES ", stop=\"repeat\")", "0 10 1 2 3 11 4 0 1 12 2 3 4");
+    mr_drive("mix({\"a\": range(1), \"b\": range(10, 14)}, seed=9, stop=\"repeat\")",
+             "0 10 11 12 13 0 0");
     mr_drive("mix({\"a\": range(3), \"b\": range(0)}, seed=1, stop=\"repeat\")", "0 1 2");
     mr_drive("mix({\"a\": range(0), \"b\": range(0)}, seed=1, stop=\"repeat\")", "");
     mr_drive("mix({\"a\": range(0)}, stop=\"first\").repeat()", "");
@@ -52,6 +54,24 @@ MR_TEST(it_ends_with_the_first_all_or_when_all_have_repeated)
     mr_drive_alike(
         "mix({\"a\": range(3).shuffle(3, seed=2).cache(), \"b\": range(10, 21)}, seed=9, "
         "stop=\"repeat\").take(7).repeat(3)");
+}
+
+/* What is pulled must not depend on the sizes of blocks, since each epoch of a source draws. */
+MR_TEST(sources_that_repeat_are_opened_no_more_often_than_needed)
+{
+#define AGAIN                                                                                      \
+    "mix({\"a\": range(2).shuffle(2, seed=1), \"b\": range(10, 30)}, seed=9, stop=\"repeat\")"
+    mr_drive_alike("zip(" AGAIN ", range(3)).repeat(4)");
+    mr_drive_alike(AGAIN ".take_while(x => x != 12).repeat(4)");
+    mr_drive_alike(AGAIN ".take(7).repeat(4)");
+    mr_drive_alike(AGAIN ".batch(4).unbatch().take(5).repeat(4)");
+}
+
+MR_TEST(states_of_sources_that_are_closed)
+{
+    mr_drive_alike(
+        "range(2).concatenate(mix({\"a\": range(5, 9).shuffle(4, seed=1), \"b\": range(10, "
+        "14).shuffle(4, seed=2)}, seed=3)).repeat(3)");
 }
 
 MR_TEST(an_error_takes_the_place_of_an_element)
