@@ -62,6 +62,10 @@ MR_TEST(sources_that_repeat_are_opened_no_more_often_than_needed)
 #define AGAIN                                                                                      \
     "mix({\"a\": range(2).shuffle(2, seed=1), \"b\": range(10, 30)}, seed=9, stop=\"repeat\")"
     mr_drive_alike("zip(" AGAIN ", range(3)).repeat(4)");
+    mr_drive_alike(AGAIN ".shuffle(8, seed=4).take(3).repeat(4)");
+    mr_drive_alike("zip(" AGAIN ".filter(x => x != 11), range(3)).repeat(4)");
+    mr_drive_alike("mix({\"a\": " AGAIN
+                   ".filter(x => x != 11), \"b\": range(3)}, seed=3).repeat(4)");
     mr_drive_alike(AGAIN ".take_while(x => x != 12).repeat(4)");
     mr_drive_alike(AGAIN ".take(7).repeat(4)");
     mr_drive_alike(AGAIN ".batch(4).unbatch().take(5).repeat(4)");
