@@ -38,7 +38,10 @@ static void print_signature(const entry *e)
     const mr_op *op = e->op;
     bool source = !op || op->max_inputs == 0 || (op->props & MR_OP_SOURCE_CALL);
     printf("%s%s(", source ? "" : ".", e->name);
-    if (op && (op->props & MR_OP_LISTS_INPUTS)) {
+    if (op && (op->props & MR_OP_NAMES_INPUTS)) {
+        fputs("{\"NAME\": EXPR, ...}", stdout);
+        first = false;
+    } else if (op && (op->props & MR_OP_LISTS_INPUTS)) {
         fputs("[EXPR, ...]", stdout);
         for (int i = 1; i < op->min_inputs; i++)
             fputs(", EXPR", stdout);
@@ -102,14 +105,17 @@ static void print_entry(const entry *e, bool markdown)
 }
 
 /* How an op is called: on a dataset, or by name with datasets as its first arguments, which are
- * `datasets` many at least (and at most); `list`: as a list, except for the last least - 1. */
+ * `datasets` many at least (and at most); `list`: as a list, except for the last least - 1;
+ * `names`: as a record. */
 static void print_inputs_json(const mr_op *op)
 {
     bool called = op->max_inputs == 0 || (op->props & MR_OP_SOURCE_CALL);
     printf(", \"call\": \"%s\", \"least inputs\": %d, \"most inputs\": ",
            called ? "source" : "method", op->min_inputs);
     printf(op->max_inputs < 0 ? "null" : "%d", op->max_inputs);
-    printf(", \"lists inputs\": %s", op->props & MR_OP_LISTS_INPUTS ? "true" : "false");
+    printf(", \"lists inputs\": %s, \"names inputs\": %s",
+           op->props & MR_OP_LISTS_INPUTS ? "true" : "false",
+           op->props & MR_OP_NAMES_INPUTS ? "true" : "false");
 }
 
 static void print_json(const entry *e)

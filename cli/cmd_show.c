@@ -92,6 +92,8 @@ static int check_flags(show_opts *o)
         return cli_usage(&cli_show, "--spec runs nothing: omit the other options of a run");
     if (o->has_save_after != (o->state != NULL))
         return cli_usage(&cli_show, "--save-after N and --state FILE must be given together");
+    if (o->by_name && !o->restore)
+        return cli_usage(&cli_show, "--restore-by-name needs --restore FILE");
     if (o->has_save_after && o->has_limit)
         return cli_usage(&cli_show, "--save-after and --limit cannot be combined");
     cli_distribution *d = &o->distribution;
@@ -139,6 +141,12 @@ static int run(int argc, char **argv)
                                .value = &o.restore,
                                .what = "FILE",
                                .help = "continue at a saved position of the same expression"},
+                              {.name = "restore-by-name",
+                               .kind = CLI_SWITCH,
+                               .value = &o.by_name,
+                               .help =
+                                   "with --restore: mix may have other sources and weights than "
+                                   "in the position"},
                               {.name = "spec",
                                .kind = CLI_SWITCH,
                                .value = &o.spec,
@@ -158,6 +166,7 @@ static int run(int argc, char **argv)
     if (status < 0) {
         cli_run_start(&o.run);
         o.run.opts.positions = o.has_save_after;
+        o.run.opts.on_mismatch = o.by_name ? MR_RESTORE_BY_NAME : MR_REFUSE_MISMATCH;
         if (o.distribution.has_replicas)
             status = cli_show_replicas(&o, text, size);
         else if ((status = cli_dataset(o.run.file, text, size, &ds)) < 0) {
@@ -176,7 +185,7 @@ const cli_command cli_show = {
     .summary = "runs a pipeline and prints its elements as JSON lines",
     .usage = "EXPR [--limit N] [--epochs N]\n"
              "EXPR --save-after N --state FILE\n"
-             "EXPR --restore FILE\n"
+             "EXPR --restore FILE [--restore-by-name]\n"
              "EXPR --spec\n"
              "--replicas R [--workers W [--worker I]] [--auto-shard POLICY | --elastic S] EXPR",
     .details = "One element per line; with --replicas, one step per line:\n"

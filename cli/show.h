@@ -9,7 +9,7 @@ typedef struct show_opts {
     cli_run run;
     cli_distribution distribution;
     int64_t limit, epochs, save_after;
-    bool has_limit, has_save_after, spec;
+    bool has_limit, has_save_after, by_name, spec;
     const char *state, *restore, *ledger;
 } show_opts;
 

@@ -72,7 +72,7 @@ typedef struct train_opts {
     bool has_replicas, json, bar;
     bool silent; /* the chief prints */
     bool check_replicas, keep_servers, any_user, from_function, mixed_precision;
-    bool no_cuda_graph, resume_changed, restart_epoch;
+    bool no_cuda_graph, resume_changed, restart_epoch, by_name;
 } train_opts;
 
 static mr_code evaluate(const train_opts *o, mr_strategy *s, mr_model *m, mr_dataset *ds,
@@ -754,6 +754,10 @@ static int train(int argc, char **argv)
          .value = &o.restart_epoch,
          .help = "begin the epoch in which a backup was made again from its first step: where "
                  "other processes, replicas, data or seeds cannot continue in it"},
+        {.name = "restore-by-name",
+         .kind = CLI_SWITCH,
+         .value = &o.by_name,
+         .help = "continue from a backup although the sources or weights of mix differ"},
         {.name = "init",
          .kind = CLI_TEXT,
          .value = &o.init,
@@ -808,6 +812,7 @@ static int train(int argc, char **argv)
         if (o.json)
             cli_print_whole_lines();
         cli_run_start(&o.run);
+        o.run.opts.on_mismatch = o.by_name ? MR_RESTORE_BY_NAME : MR_REFUSE_MISMATCH;
         status = find_cluster(&o);
     }
     if (status < 0) {

@@ -14,7 +14,7 @@ folder=$(mktemp -d)
 trap 'jobs -p | xargs -r kill 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 
-# train PROCESSES STEP: as so many processes, until the step is printed (0: to the end)
+# train PROCESSES STEP: ends the job when the step is printed; 0: lets it end by itself
 train() {
     "$millrace" train --processes "$1" --elastic 12 --epochs 2 --seed 7 --ledger ledger --log json \
         --callback 'backup_and_restore("backup", save_freq=1)' \

@@ -44,7 +44,7 @@ HEAD = '''# SPDX-License-Identifier: Apache-2.0
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 '''

@@ -6,6 +6,7 @@
 
 #include "pipeline/engine/position.h"
 #include "pipeline/fnv.h"
+#include "pipeline/graph/named_inputs.h"
 #include "pipeline/graph/origin_internal.h"
 #include "pipeline/memory/alloc.h"
 
@@ -38,5 +39,14 @@ mr_code mr__graph_fingerprint(const mr_dataset *ds, uint64_t *h, char **text, mr
         *text = signature;
     else
         mr_free(signature);
+    return MR_OK;
+}
+
+mr_code mr__graph_outline_fingerprint(const mr_dataset *ds, uint64_t *h, mr_status *st)
+{
+    char *outline = NULL;
+    MR_TRY(mr__dataset_outline(ds, &outline, st));
+    *h = mr__fnv1a(MR__FNV_BASIS, outline, strlen(outline));
+    mr_free(outline);
     return MR_OK;
 }

@@ -16,4 +16,8 @@ mr_code mr__graph_fingerprint(const mr_dataset *ds, uint64_t *h, char **text,
 /* *h = FNV-1a of the graph's protobuf form.
  * errors   those of mr_dataset_to_proto */
 mr_code mr__graph_proto_fingerprint(const mr_dataset *ds, uint64_t *h, mr_status *st) MR_NODISCARD;
+/* *h = FNV-1a of the graph's outline (graph/named_inputs.h).
+ * errors   those of mr__dataset_outline */
+mr_code mr__graph_outline_fingerprint(const mr_dataset *ds, uint64_t *h,
+                                      mr_status *st) MR_NODISCARD;
 #endif

@@ -3,10 +3,12 @@
  *
  * A position:
  *   offset  size  meaning
- *   0       4     "MRP4"
+ *   0       4     "MRP4"; "MRP5": with an outline
  *   4       4     zlib crc32 of all that follows, little-endian
  *   8       ...   bytes: text of the graph (its list of ops if it has no text), shortened if it
  *                        has more than LONG_TEXT bytes; 0.1 wrote all of it
+ *                 bytes: MRP5: the outline of a graph with a mixture (graph/named_inputs.h),
+ *                        shortened like the text
  *                 number: rows to skip after the state (0 except for mr_iterator_save_at)
  *                 bytes: state of the root iterator (engine/op_position.c)
  *                 block: rows to deliver before the state; only for mr_iterator_save_at, if the
@@ -32,6 +34,7 @@
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/functions/compiler/draws.h"
 #include "pipeline/graph/graph_internal.h"
+#include "pipeline/graph/named_inputs.h"
 #include "pipeline/log.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/wait/cancel_internal.h"
@@ -46,14 +49,16 @@ struct mr_iterator {
     bool resumed;    /* in place: ops may still report the cancellation that was ended */
     bool astray;     /* mr_iterator_resume failed: only a position leads back */
     char *signature; /* made when first needed; shortened */
+    char *outline;   /* the same; NULL: the graph has no mixture */
     mr__watched watched;
     mr_buffer *before; /* state before and after the last block, if positions are on */
     mr_buffer *after;
+    bool late;            /* the position after the last block was not taken yet: root is there */
     size_t rows_after;    /* rows delivered after `after` */
     mr_status save_error; /* why there is no `after` */
 };
 
-static const char magic[4] = {'M', 'R', 'P', '4'};
+static const char magic[4] = {'M', 'R', 'P', '4'}, magic_outlined[4] = {'M', 'R', 'P', '5'};
 enum { LONG_TEXT = 4096, TEXT_END = 1024 };
 
 /* The graph's options: the value nearest the sink wins; in a zip, that of the later input. */
@@ -201,6 +206,7 @@ static bool pulls_count(const mr_iterator *it)
 static void keep_position(mr_iterator *it, size_t rows)
 {
     mr_buffer *now = NULL;
+    it->late = false;
     mr_status_init(&it->save_error);
     /* If an op cannot save, mr_iterator_save reports it, not mr_iterator_next. */
     if (mr_iter_position(it->root, &now, &it->save_error) != MR_OK)
@@ -214,6 +220,32 @@ static void keep_position(mr_iterator *it, size_t rows)
     it->before = it->after;
     it->after = now;
     it->rows_after = 0;
+}
+
+/* true: where rows of the last block are left, they are saved, since there is no earlier position
+ * from which to pull them again. */
+static bool saves_rows(const mr_iterator *it)
+{
+    return mr__dataset_is_mixed(it->instance) || !mr_iter_replays(it->root) || pulls_count(it);
+}
+
+/* The ops above a mixture save the rows that they hold, which may be many. So its position is taken
+ * when it is asked for: until the next call, the root is where the last block ended. */
+static void note_position(mr_iterator *it, size_t rows)
+{
+    it->late = mr__dataset_is_mixed(it->instance);
+    if (!it->late) {
+        keep_position(it, rows);
+        return;
+    }
+    mr_buffer_unref(it->after);
+    it->after = NULL;
+}
+
+static void take_late_position(mr_iterator *it)
+{
+    if (it->late && it->root)
+        keep_position(it, 0);
 }
 
 static mr_code open_iterator(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts,
@@ -273,7 +305,7 @@ static mr_code open_iterator(mr_iterator **out, mr_dataset *ds, const mr_iterato
         return rc;
     }
     if (opts->positions)
-        keep_position(it, 0);
+        note_position(it, 0);
     *out = it;
     return MR_OK;
 }
@@ -355,7 +387,7 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
     bool given_up =
         (rc == MR_CANCELLED && mr_cancel_is_cancelled(it->run.cancel)) || it->root->priv->failed;
     if (it->run.opts.positions && !given_up) {
-        keep_position(it, b->rows);
+        note_position(it, b->rows);
         if (rc == MR_OK && it->after && !it->rows_after)
             b->position = mr_buffer_ref(it->after);
     }
@@ -370,7 +402,7 @@ mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
     mr_code rc = open_root(it, st);
     mr__name_scope_set(outer);
     if (rc == MR_OK && it->run.opts.positions)
-        keep_position(it, 0);
+        note_position(it, 0);
     return rc;
 }
 
@@ -380,9 +412,10 @@ mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
     if (!it->root)
         return MR_OK;
     mr__watch_stop(&it->watched);
+    take_late_position(it);
     settle(it);
     it->settles = false;
-    it->replays = mr_iter_replays(it->root) && !pulls_count(it);
+    it->replays = !saves_rows(it);
     mr_cancel_trigger(it->run.cancel); /* the waits of what was read ahead */
     mr_iter_close(it->root);
     it->root = NULL;
@@ -501,7 +534,16 @@ mr_code mr__graph_short_signature(const mr_dataset *ds, char **out, mr_status *s
 
 static mr_code sign(mr_iterator *it, mr_status *st)
 {
-    return it->signature ? MR_OK : mr__graph_short_signature(it->run.graph, &it->signature, st);
+    if (it->signature)
+        return MR_OK;
+    if (mr__dataset_is_mixed(it->run.graph) && !it->outline) {
+        char *text = NULL;
+        MR_TRY(mr__dataset_outline(it->run.graph, &text, st));
+        mr_code rc = shorten(text, strlen(text), &it->outline, st);
+        mr_free(text);
+        MR_TRY(rc);
+    }
+    return mr__graph_short_signature(it->run.graph, &it->signature, st);
 }
 
 /* b NULL: skip `rows` rows after the state; else deliver the rows of b from `rows` on before it. */
@@ -526,6 +568,8 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
     w.size = sizeof room;
     if (rc == MR_OK)
         rc = mr_state_put_bytes(&w, it->signature, strlen(it->signature), st);
+    if (rc == MR_OK && it->outline)
+        rc = mr_state_put_bytes(&w, it->outline, strlen(it->outline), st);
     if (rc == MR_OK)
         rc = mr_state_put_u64(&w, b ? 0 : rows, st);
     if (rc == MR_OK)
@@ -540,7 +584,7 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
         mr__state_w_reset(&w);
         return rc;
     }
-    memcpy(w.data, magic, 4);
+    memcpy(w.data, it->outline ? magic_outlined : magic, 4);
     mr__store_le(w.data + 4, mr__zlib.crc32_z(0, w.data + 8, w.size - 8), 4);
     *bytes = w.data;
     *size = w.size;
@@ -549,6 +593,8 @@ static mr_code write_position(mr_iterator *it, const mr_buffer *state, const mr_
 
 mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size, mr_status *st)
 {
+    MR_TRY(mr_iterator_check(it, st));
+    take_late_position(it);
     return write_position(it, it->after, NULL, it->rows_after, bytes, size, st);
 }
 
@@ -559,10 +605,12 @@ mr_code mr_iterator_save_at(mr_iterator *it, const mr_block *b, size_t rows, voi
         return mr_fail(st, MR_INVALID_ARGUMENT, "row %zu of a block of %zu", rows, b->rows);
     if (rows == b->rows)
         return mr_iterator_save(it, bytes, size, st);
+    MR_TRY(mr_iterator_check(it, st));
+    take_late_position(it);
     if (it->rows_after >= b->rows && it->rows_after > 0)
         return write_position(it, it->after, NULL, it->rows_after - b->rows + rows, bytes, size,
                               st);
-    if (it->root ? mr_iter_replays(it->root) && !pulls_count(it) : it->replays)
+    if (it->root ? !saves_rows(it) : it->replays)
         return write_position(it, it->before, NULL, rows, bytes, size, st);
     return write_position(it, it->after, b, rows, bytes, size, st);
 }
@@ -581,10 +629,10 @@ static size_t word_at(const char *text, size_t at)
     return at;
 }
 
-/* Reports an op or argument in which two graphs differ. */
-static mr_code another_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
+/* Reports an op or argument in which two graphs differ. way: how to restore. */
+static mr_code another_graph(const char *ours, const char *theirs, size_t n, const char *way,
+                             mr_status *st)
 {
-    const char *ours = it->signature;
     size_t m = strlen(ours), at = 0, same = 0;
     while (at < n && at < m && ours[at] == theirs[at])
         at++;
@@ -597,16 +645,17 @@ static mr_code another_graph(mr_iterator *it, const char *theirs, size_t n, mr_s
         if (same == TEXT_END)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "the position belongs to another graph, with other values in the middle "
-                           "of its text; restore with the expression it was saved with");
+                           "of its text; %s",
+                           way);
         word = word_at(ours, m - 1 - same);
         its_word = word_at(theirs, n - 1 - same);
         snprintf(where, sizeof where, "last difference is at the end");
     }
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "the position belongs to another graph; the %s: it has '%.*s', this one has "
-                   "'%.60s'; restore with the expression it was saved with",
+                   "'%.60s'; %s",
                    where, (int)(n - its_word > 60 ? 60 : n - its_word), theirs + its_word,
-                   ours + word);
+                   ours + word, way);
 }
 
 /* From now on the iterator runs `seeded` (taken), which has the elements of its graph. */
@@ -629,26 +678,76 @@ static mr_code run_instead(mr_iterator *it, mr_dataset *seeded, mr_status *st)
     return sign(it, st);
 }
 
-/* theirs: as in the position, which 0.1 did not shorten. A graph that was seeded by 0.1 keeps its
- * seeds. */
-static mr_code check_graph(mr_iterator *it, const char *theirs, size_t n, mr_status *st)
+/* The text of the graph of a position, and its outline (NULL: none). */
+typedef struct signature {
+    const char *text, *outline;
+    size_t text_size, outline_size;
+} signature;
+
+/* The graphs differ. *by_name = they do so only in their mixtures, and the user allows that. */
+static mr_code compare_outlines(const mr_iterator *it, const signature *theirs, bool *by_name,
+                                mr_status *st)
+{
+    static const char way[] = "restore with the expression it was saved with";
+    bool allowed = it->run.opts.on_mismatch == MR_RESTORE_BY_NAME;
+    if (!it->outline || !theirs->outline)
+        return another_graph(it->signature, theirs->text, theirs->text_size, way, st);
+    *by_name = allowed && strlen(it->outline) == theirs->outline_size &&
+               memcmp(it->outline, theirs->outline, theirs->outline_size) == 0;
+    if (*by_name)
+        return MR_OK;
+    if (allowed)
+        return another_graph(
+            it->outline, theirs->outline, theirs->outline_size,
+            "a restore by name takes other sources and weights of mix only, and none "
+            "below distribute",
+            st);
+    return another_graph(it->signature, theirs->text, theirs->text_size,
+                         "restore with the expression it was saved with, or by name "
+                         "(--restore-by-name, on_mismatch) if only the sources and weights of mix "
+                         "differ",
+                         st);
+}
+
+/* The text is as in the position, which 0.1 did not shorten. A graph that was seeded by 0.1 keeps
+ * its seeds. */
+static mr_code check_graph(mr_iterator *it, const signature *s, mr_status *st)
 {
     char *text = NULL;
-    const char *whole = theirs;
-    size_t n_whole = n;
+    signature theirs = *s;
     mr_dataset *seeded = NULL;
+    it->run.by_name = false;
     MR_TRY(sign(it, st));
-    if (n > LONG_TEXT) {
-        MR_TRY(shorten(theirs, n, &text, st));
-        theirs = text;
-        n = strlen(text);
+    if (s->text_size > LONG_TEXT) {
+        MR_TRY(shorten(s->text, s->text_size, &text, st));
+        theirs.text = text;
+        theirs.text_size = strlen(text);
     }
-    bool same = n == strlen(it->signature) && memcmp(theirs, it->signature, n) == 0;
-    mr_code rc = same ? MR_OK : mr__with_old_seeds(it->run.graph, whole, n_whole, &seeded, st);
-    if (rc == MR_OK && !same)
-        rc = seeded ? run_instead(it, seeded, st) : another_graph(it, theirs, n, st);
+    bool same = theirs.text_size == strlen(it->signature) &&
+                memcmp(theirs.text, it->signature, theirs.text_size) == 0;
+    mr_code rc = MR_OK;
+    if (!same && !theirs.outline)
+        rc = mr__with_old_seeds(it->run.graph, s->text, s->text_size, &seeded, st);
+    if (rc == MR_OK && seeded)
+        rc = run_instead(it, seeded, st);
+    else if (rc == MR_OK && !same)
+        rc = compare_outlines(it, &theirs, &it->run.by_name, st);
     mr_free(text);
     return rc;
+}
+
+/* What new sources draw and count begins anew, whatever this iterator has run. */
+static mr_code forget_passes(mr_iterator *it, mr_status *st)
+{
+    mr_dataset *instance = mr__dataset_instance(it->run.graph);
+    if (!instance)
+        return mr_fail_memory(st, 0, "a graph's instance");
+    mr_iter_close(it->root);
+    it->root = NULL;
+    mr_dataset_unref(it->instance);
+    it->instance = instance;
+    mr__scope_reset(&it->run.scope);
+    return MR_OK;
 }
 
 /* The rows to deliver before the state. */
@@ -672,25 +771,33 @@ static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_statu
     const unsigned char *p = bytes;
     unsigned char sum[4];
     MR_TRY(mr_iterator_check(it, st));
-    if (size < 8 || memcmp(p, magic, 4) != 0)
+    bool outlined = size >= 8 && memcmp(p, magic_outlined, 4) == 0;
+    if (size < 8 || (!outlined && memcmp(p, magic, 4) != 0))
         return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP4");
     MR_TRY(mr__zlib_need(st));
     mr__store_le(sum, mr__zlib.crc32_z(0, p + 8, size - 8), 4);
     if (memcmp(sum, p + 4, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
     mr_state_r r = {.at = p + 8, .end = p + size, .graph = it->run.graph};
-    const void *text, *state;
-    size_t text_size, state_size;
+    const void *text, *outline = NULL, *state;
+    signature theirs = {0};
+    size_t state_size;
     uint64_t skip;
-    MR_TRY(mr_state_get_bytes(&r, &text, &text_size, st));
+    MR_TRY(mr_state_get_bytes(&r, &text, &theirs.text_size, st));
+    if (outlined)
+        MR_TRY(mr_state_get_bytes(&r, &outline, &theirs.outline_size, st));
+    theirs.text = text;
+    theirs.outline = outline;
     MR_TRY(mr_state_get_u64(&r, &skip, st));
     MR_TRY(mr_state_get_bytes(&r, &state, &state_size, st));
-    MR_TRY(check_graph(it, text, text_size, st));
+    MR_TRY(check_graph(it, &theirs, st));
     r.graph = it->run.graph;
     if (skip > INT32_MAX || (skip && r.at != r.end))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: out of range");
-    it->settles = false;
+    it->settles = it->late = false;
     it->rows_after = 0;
+    if (it->run.by_name)
+        MR_TRY(forget_passes(it, st));
     MR_TRY(open_root(it, st));
     MR_TRY(mr_iter_restore_position(it->root, state, state_size, st));
     mr_block b = MR_BLOCK_EMPTY;
@@ -703,7 +810,7 @@ static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_statu
     if (rc == MR_END)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "the position lies after the end of the data");
     if (rc == MR_OK && it->run.opts.positions)
-        keep_position(it, 0);
+        note_position(it, 0);
     return rc;
 }
 
@@ -711,6 +818,7 @@ mr_code mr_iterator_restore(mr_iterator *it, const void *bytes, size_t size, mr_
 {
     mr__name_scope outer = mr__name_scope_set(it->run.names);
     mr_code rc = restore(it, bytes, size, st);
+    it->run.by_name = false;
     mr__name_scope_set(outer);
     return rc;
 }
@@ -728,8 +836,9 @@ static void leave(mr_iterator *it)
     mr_buffer_unref(it->before);
     mr_buffer_unref(it->after);
     mr_free(it->signature);
+    mr_free(it->outline);
     it->before = it->after = NULL;
-    it->signature = NULL;
+    it->signature = it->outline = NULL;
 }
 
 void mr_iterator_close(mr_iterator *it)
@@ -759,6 +868,7 @@ void mr_iterator_close(mr_iterator *it)
     mr_buffer_unref(it->after);
     mr__scope_reset(&it->run.scope);
     mr_free(it->signature);
+    mr_free(it->outline);
     mr_free(it);
 }
 

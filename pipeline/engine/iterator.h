@@ -49,6 +49,15 @@ MR_API void mr_executor_free(mr_executor *ex); /* after all iterators that use i
  * cpu.max, rounded up; at least 1. since 0.2 */
 MR_API int mr_usable_cpus(void);
 
+/* What mr_iterator_restore does with a position of another graph. */
+typedef enum mr_on_mismatch {
+    MR_REFUSE_MISMATCH, /* fails */
+    MR_RESTORE_BY_NAME  /* the graphs may differ in the sources and weights of mix: each source
+                           continues where the position has its name, new ones begin at their
+                           beginning, and the places of removed ones are kept in later positions.
+                           Each difference is logged as a warning */
+} mr_on_mismatch;
+
 struct mr__iterator_internal;
 
 /* Pointers are borrowed until the iterator is closed, unless a field says otherwise. */
@@ -66,10 +75,11 @@ typedef struct mr_iterator_opts {
     bool has_seed;
 
     /* ---- contents of blocks ---- */
-    bool positions;    /* positions, which mr_iterator_save needs */
-    bool identities;   /* the origin of each row (mr_identity). It is the same for any number of
+    bool positions;  /* positions, which mr_iterator_save needs */
+    bool identities; /* the origin of each row (mr_identity). It is the same for any number of
                           threads and any block size, and after mr_iterator_restore of a position
                           that was saved with identities */
+    mr_on_mismatch on_mismatch; /* since 0.2 */
     mr_ledger *ledger; /* every delivered row becomes an entry, if this is a ledger of elements; one
                           of steps is for a distributed iterator. Implies identities. NULL: none */
 

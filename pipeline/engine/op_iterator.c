@@ -10,6 +10,7 @@
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/run.h"
+#include "pipeline/graph/named_inputs.h"
 
 static void iter_path(const mr_iter *it, char *buf, size_t size)
 {
@@ -25,7 +26,12 @@ static void iter_path(const mr_iter *it, char *buf, size_t size)
         const mr_iter *i = chain[n];
         const mr_iter *up = i->priv->parent;
         int k;
-        if (up && up->n_inputs > 1 && i->priv->place != SIZE_MAX)
+        const char *name = up && i->priv->place != SIZE_MAX
+                               ? mr__dataset_input_name(up->node, i->priv->place)
+                               : NULL;
+        if (name)
+            k = snprintf(buf + used, size - used, "[%s]/%s", name, i->op->name);
+        else if (up && up->n_inputs > 1 && i->priv->place != SIZE_MAX)
             k = snprintf(buf + used, size - used, "[%zu]/%s", i->priv->place, i->op->name);
         else
             k = snprintf(buf + used, size - used, "%s%s", up ? "/" : "", i->op->name);
@@ -82,7 +88,7 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
     p->owns_scope = place->owns_scope;
     p->number = place->number;
     p->again = parent ? !place->owns_scope &&
-                            (parent->priv->again || (parent->op->props & MR_OP_OPENS_LATER))
+                            (parent->priv->again || mr__dataset_opens_later(parent->node))
                       : run->internal.opened_again;
     p->names = place->names ? place->names : parent ? parent->priv->names : MR__NAMES_GIVEN;
     p->in_turn = parent ? parent->priv->in_turn : 1;
@@ -134,7 +140,7 @@ mr_code mr_iter_open_input(mr_iter *it, size_t i, mr_status *st)
     const struct mr_iter_private *p = it->priv;
     const mr__place place = {.parent = it,
                              .input = i,
-                             .in_graph = mr__place_of_input(p->in_graph, i, it->op->name),
+                             .in_graph = mr__dataset_input_place(it->node, p->in_graph, i),
                              .scope = p->scope,
                              .number = mr__iter_first_source(it, i)};
     mr_code rc = mr__iter_open(it->run, &place, mr_dataset_input(it->node, i), &it->inputs[i], st);

@@ -7,6 +7,7 @@
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/position.h"
 #include "pipeline/engine/run.h"
+#include "pipeline/graph/named_inputs.h"
 
 /* One iterator:
  *   op's name (bytes)
@@ -21,10 +22,12 @@
  *   the op's state, or that of its inputs if it has none
  * An open input: flag 1 and its state. A closed one: flag 2, the shared states below it, and how
  * often the sources below it were opened: the number of opened ones, (index of the source below the
- * input, times)... 0.1 wrote flag 0, and no shared state of `distribute`. */
+ * input, times)... 0.1 wrote flag 0, and no shared state of `distribute`. Flag 3: a closed one with
+ * a mixture below it; the same, but each shared state is a part that follows the place of its node,
+ * so that it can be found in another mixture. */
 
 enum { ENDED = 1, DEFERRED = 2, PENDING = 4, SHARED = 8, DROPPED = 16 };
-enum { CLOSED_IN_0_1, OPEN, CLOSED };
+enum { CLOSED_IN_0_1, OPEN, CLOSED, CLOSED_MIXED };
 
 /* Puts rows before the pending ones, in one block. */
 static mr_code join_pending(struct mr_iter_private *p, const mr_block *rows, mr_status *st)
@@ -148,13 +151,109 @@ static mr_code each_shared(mr_dataset *node, mr_state_w *w, mr_state_r *r, mr_st
     return rc;
 }
 
+/* The nodes below an input that have shared states, and their places. */
+typedef struct shared_nodes {
+    mr__nodes nodes;
+    uint64_t *places; /* of each node; NULL: no memory */
+    size_t n;         /* nodes with a shared state */
+} shared_nodes;
+
+static void shared_nodes_reset(shared_nodes *x)
+{
+    mr__nodes_reset(&x->nodes);
+    mr_free(x->places);
+}
+
+/* A node with several places has that of its first user from the sink. */
+static mr_code shared_nodes_of(const mr_iter *it, size_t i, shared_nodes *x, mr_status *st)
+{
+    size_t inputs = 0;
+    *x = (shared_nodes){0};
+    MR_TRY(mr__nodes_of(mr_dataset_input(it->node, i), &x->nodes, st));
+    const mr__nodes *all = &x->nodes;
+    x->places = mr_calloc(all->n, sizeof *x->places);
+    if (!x->places) {
+        shared_nodes_reset(x);
+        return mr_fail_memory(st, all->n * sizeof *x->places, "a position");
+    }
+    for (size_t k = 0; k < all->n; k++) {
+        inputs += mr_dataset_n_inputs(all->v[k]);
+        x->n += mr_dataset_op(all->v[k])->save_shared != NULL;
+    }
+    x->places[all->n - 1] = mr__dataset_input_place(it->node, it->priv->in_graph, i);
+    for (size_t k = all->n; k-- > 0;) {
+        size_t n = mr_dataset_n_inputs(all->v[k]);
+        inputs -= n;
+        for (size_t m = 0; m < n; m++) {
+            uint64_t *place = &x->places[all->inputs[inputs + m]];
+            if (!*place)
+                *place = mr__dataset_input_place(all->v[k], x->places[k], m);
+        }
+    }
+    return MR_OK;
+}
+
+static mr_code put_shared(void *node, mr_state_w *w, mr_status *st)
+{
+    return mr_dataset_op(node)->save_shared(node, w, st);
+}
+
+static mr_code get_shared(void *node, mr_state_r *r, mr_status *st)
+{
+    return mr_dataset_op(node)->restore_shared(node, r, st);
+}
+
+static mr_code save_mixed(mr_iter *it, size_t i, mr_state_w *w, mr_status *st)
+{
+    shared_nodes x;
+    MR_TRY(shared_nodes_of(it, i, &x, st));
+    mr_code rc = mr_state_put_u64(w, x.n, st);
+    for (size_t k = 0; k < x.nodes.n && rc == MR_OK; k++) {
+        if (!mr_dataset_op(x.nodes.v[k])->save_shared)
+            continue;
+        rc = mr_state_put_u64(w, x.places[k], st);
+        if (rc == MR_OK)
+            rc = mr__state_put_part(w, put_shared, x.nodes.v[k], st);
+    }
+    shared_nodes_reset(&x);
+    return rc;
+}
+
+static mr_code restore_shared_at(const mr_iter *it, const shared_nodes *x, mr_state_r *r,
+                                 mr_status *st)
+{
+    uint64_t place;
+    const void *bytes;
+    size_t n;
+    MR_TRY(mr_state_get_u64(r, &place, st));
+    MR_TRY(mr_state_get_bytes(r, &bytes, &n, st));
+    for (size_t k = 0; k < x->nodes.n; k++)
+        if (x->places[k] == place && mr_dataset_op(x->nodes.v[k])->restore_shared)
+            return mr__state_get_part(r, bytes, n, get_shared, x->nodes.v[k], st);
+    return it->run->by_name ? MR_OK : mr_state_damaged(st, "the state of an op of another graph");
+}
+
+static mr_code restore_mixed(mr_iter *it, size_t i, mr_state_r *r, mr_status *st)
+{
+    shared_nodes x;
+    uint64_t n;
+    MR_TRY(mr_state_get_u64(r, &n, st));
+    MR_TRY(shared_nodes_of(it, i, &x, st));
+    mr_code rc = MR_OK;
+    for (uint64_t k = 0; k < n && rc == MR_OK; k++)
+        rc = restore_shared_at(it, &x, r, st);
+    shared_nodes_reset(&x);
+    return rc;
+}
+
 mr_code mr_iter_save_input(mr_iter *it, size_t i, mr_state_w *w, mr_status *st)
 {
-    MR_TRY(mr_state_put_u64(w, it->inputs[i] ? OPEN : CLOSED, st));
+    mr_dataset *node = mr_dataset_input(it->node, i);
+    bool mixed = mr__dataset_is_mixed(node);
+    MR_TRY(mr_state_put_u64(w, it->inputs[i] ? OPEN : mixed ? CLOSED_MIXED : CLOSED, st));
     if (it->inputs[i])
         return mr_iter_save(it->inputs[i], w, st);
-    mr_dataset *node = mr_dataset_input(it->node, i);
-    MR_TRY(each_shared(node, w, NULL, st));
+    MR_TRY(mixed ? save_mixed(it, i, w, st) : each_shared(node, w, NULL, st));
     return mr__scope_save(it->run, it->priv->scope, mr__iter_first_source(it, i),
                           mr__dataset_n_sources(node), w, st);
 }
@@ -163,18 +262,27 @@ mr_code mr_iter_restore_input(mr_iter *it, size_t i, mr_state_r *r, mr_status *s
 {
     uint64_t open;
     MR_TRY(mr_state_get_u64(r, &open, st));
-    if (open > CLOSED)
+    if (open > CLOSED_MIXED)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: input flag %" PRIu64, open);
     mr_iter_close_input(it, i);
     if (open != OPEN) {
         mr_dataset *node = mr_dataset_input(it->node, i);
+        bool mixed = open == CLOSED_MIXED;
         r->is_of_0_1 = open == CLOSED_IN_0_1;
-        MR_TRY(each_shared(node, NULL, r, st));
-        return mr__scope_restore(it->run, it->priv->scope, mr__iter_first_source(it, i),
-                                 mr__dataset_n_sources(node), r, st);
+        MR_TRY(mixed ? restore_mixed(it, i, r, st) : each_shared(node, NULL, r, st));
+        /* The numbers of another mixture's sources say nothing about ours. */
+        bool other = mixed && it->run->by_name;
+        return mr__scope_restore(it->run, other ? NULL : it->priv->scope,
+                                 mr__iter_first_source(it, i),
+                                 other ? UINT64_MAX : mr__dataset_n_sources(node), r, st);
     }
     MR_TRY(mr_iter_open_input(it, i, st));
     return mr_iter_restore(it->inputs[i], r, st);
+}
+
+bool mr__iter_restores_by_name(const mr_iter *it)
+{
+    return it->run->by_name;
 }
 
 mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st)

@@ -536,6 +536,33 @@ mr_code mr__state_read(const void *bytes, size_t n,
     return r.at == r.end ? MR_OK : mr_state_damaged(st, "bytes follow what was expected");
 }
 
+/* ---- parts ---- */
+
+mr_code mr__state_put_part(mr_state_w *w,
+                           mr_code (*put_all)(void *ctx, mr_state_w *w, mr_status *st), void *ctx,
+                           mr_status *st)
+{
+    uint8_t head[MR__VARINT_MOST];
+    size_t from = w->size;
+    MR_TRY(put_all(ctx, w, st));
+    size_t n = w->size - from, head_size = (size_t)(mr__varint_put(head, n) - head);
+    MR_TRY(put(w, head, head_size, st)); /* makes room */
+    memmove(w->data + from + head_size, w->data + from, n);
+    memcpy(w->data + from, head, head_size);
+    return MR_OK;
+}
+
+mr_code mr__state_get_part(const mr_state_r *r, const void *bytes, size_t n,
+                           mr_code (*get)(void *ctx, mr_state_r *r, mr_status *st), void *ctx,
+                           mr_status *st)
+{
+    mr_state_r part = *r;
+    part.at = bytes;
+    part.end = part.at + n;
+    MR_TRY(get(ctx, &part, st));
+    return part.at == part.end ? MR_OK : mr_state_damaged(st, "bytes follow a part of it");
+}
+
 /* ---- names of files ---- */
 
 mr_code mr__state_put_names(mr_state_w *w, mr_status *st)

@@ -14,6 +14,16 @@ mr_code mr__state_bytes(mr_code (*put)(void *ctx, mr_state_w *w, mr_status *st),
 mr_code mr__state_read(const void *bytes, size_t n,
                        mr_code (*get)(void *ctx, mr_state_r *r, mr_status *st), void *ctx,
                        mr_status *st) MR_NODISCARD;
+/* A part of a state that can be left out or kept: the number of bytes that `put` writes, then the
+ * bytes. mr__state_get_part reads such bytes as a part of r; `get` must consume all of them. */
+mr_code mr__state_put_part(mr_state_w *w, mr_code (*put)(void *ctx, mr_state_w *w, mr_status *st),
+                           void *ctx, mr_status *st) MR_NODISCARD;
+mr_code mr__state_get_part(const mr_state_r *r, const void *bytes, size_t n,
+                           mr_code (*get)(void *ctx, mr_state_r *r, mr_status *st), void *ctx,
+                           mr_status *st) MR_NODISCARD;
+/* true: the position is restored by name (mr_iterator_opts.on_mismatch), and is of another
+ * mixture. */
+bool mr__iter_restores_by_name(const mr_iter *it);
 /* The rows of b from row `at` on. */
 mr_code mr__state_put_rows(mr_state_w *w, const mr_block *b, size_t at, mr_status *st) MR_NODISCARD;
 /* The same, and the errors of e from error_at on, at least one of both; their places are counted

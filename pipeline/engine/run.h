@@ -51,6 +51,7 @@ struct mr_run {
     mr__iterator_internal internal; /* opts.internal points to it */
     mr__name_scope names;
     bool deterministic;
+    bool by_name;      /* the position being restored is of another mixture */
     unsigned forks;    /* mr__forks() of the process that it belongs to */
     mr_cancel *cancel; /* the iterator's own; opts.cancel triggers it too */
     mr__stats stats;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "pipeline/graph/fn.h"
+#include "pipeline/graph/named_inputs.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/graph/origin_internal.h"
 #include "pipeline/params/params.h"
@@ -156,26 +157,55 @@ static mr_dataset *new_node(struct body *body, size_t n_inputs)
 /* All iterators of a random op draw from a shared state, so opening one whose rows are never used
  * changes the rows of later ones. An op that reopens its input does so in a separate pull; an op
  * above it that pulls several times per block may cause too many openings. */
-static uint32_t draws(const mr_op *op, uint32_t below)
+static uint32_t draws(uint32_t props, uint32_t below)
 {
-    bool pulls_once = (op->props & MR_OP_KEEPS_COUNT) && !(op->props & MR_OP_REORDERS);
-    if ((op->props & MR_OP_OPENS_LATER) && (below & MR_OP_RANDOM))
+    bool pulls_once = (props & MR_OP_KEEPS_COUNT) && !(props & MR_OP_REORDERS);
+    if ((props & MR_OP_OPENS_LATER) && (below & MR_OP_RANDOM))
         return MR__OPENS_RANDOM;
     return (below & MR__OPENS_RANDOM) && !pulls_once ? MR_OP_REMEMBERS : 0;
+}
+
+/* Index of the parameter called name, or the number of parameters. */
+static size_t find_param(const mr_op *op, const char *name)
+{
+    size_t i = 0, n = mr__params_count(op->params);
+    while (i < n && strcmp(op->params[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+/* A mixture that repeats its sources opens them again. */
+static bool repeats_inputs(const struct body *b)
+{
+    size_t i = find_param(b->op, "stop"), last = 0;
+    const mr_param *p = &b->op->params[i];
+    if (!(b->op->props & MR_OP_NAMES_INPUTS) || !p->name || !p->names)
+        return false;
+    while (p->names[last + 1])
+        last++;
+    const char *stop = *(char *const *)mr__param_field(p, b->params);
+    return stop && strcmp(stop, p->names[last]) == 0;
+}
+
+bool mr__dataset_opens_later(const mr_dataset *ds)
+{
+    return (ds->body->op->props & MR_OP_OPENS_LATER) || repeats_inputs(ds->body);
 }
 
 /* Derives fields from the inputs, which must be set. */
 static void sum_inputs(mr_dataset *ds)
 {
     const mr_op *op = ds->body->op;
-    uint32_t below = 0;
+    uint32_t below = 0, props = op->props;
+    if (mr__dataset_opens_later(ds))
+        props |= MR_OP_OPENS_LATER;
     ds->n_sources = ds->n_inputs == 0;
     for (size_t i = 0; i < ds->n_inputs; i++) {
         ds->sources_before[i] = ds->n_sources;
         ds->n_sources += ds->inputs[i]->n_sources;
         below |= ds->inputs[i]->all_props;
     }
-    ds->all_props = op->props | below | draws(op, below);
+    ds->all_props = props | below | draws(props, below);
 }
 
 static struct body *new_body(void)
@@ -254,15 +284,6 @@ mr_code mr_dataset_param(const mr_dataset *ds, size_t index, mr_value *out, mr_s
     if (unknown_at(b, index))
         return mr_value_copy(out, &b->unknown[index], st);
     return mr__param_get(&b->op->params[index], b->params, out, st);
-}
-
-/* Index of the parameter called name, or the number of parameters. */
-static size_t find_param(const mr_op *op, const char *name)
-{
-    size_t i = 0, n = mr__params_count(op->params);
-    while (i < n && strcmp(op->params[i].name, name) != 0)
-        i++;
-    return i;
 }
 
 mr_code mr_dataset_param_named(const mr_dataset *ds, const char *name, mr_value *out, mr_status *st)
@@ -729,7 +750,7 @@ static void find_places(const mr__nodes *nodes, const size_t *first_input, uint6
         o->place = at.place;
         for (size_t i = node->n_inputs; i-- > 0;)
             stack[depth++] = (struct visit){nodes->inputs[first_input[at.node] + i],
-                                            mr__place_of_input(at.place, i, node->body->op->name)};
+                                            mr__dataset_input_place(node, at.place, i)};
     }
 }
 

@@ -3,7 +3,7 @@
  * parameters in order, then key=value for those that do not have their default. */
 #include <string.h>
 
-#include "pipeline/graph/op.h"
+#include "pipeline/graph/named_inputs.h"
 #include "pipeline/params/params.h"
 #include "pipeline/graph/text_print.h"
 #include "pipeline/params/token.h"
@@ -120,9 +120,32 @@ static mr_code print_param(struct call *c, const mr_op *op, const mr_param *para
     return print_param_value(c->p, param, v);
 }
 
+/* {"a": ..., "b": ...} */
+static mr_code print_named_inputs(struct call *c, const mr_dataset *ds)
+{
+    size_t n = mr_dataset_n_inputs(ds);
+    MR_TRY(begin_argument(c, NULL));
+    if (c->p->outline)
+        return put(c->p, "{...}");
+    MR_TRY(put(c->p, "{"));
+    for (size_t i = 0; i < n; i++) {
+        const char *name = mr__dataset_input_name(ds, i);
+        if (!name)
+            return mr_fail(c->p->st, MR_FAILED_PRECONDITION, "%s: the names are not known yet",
+                           mr_dataset_op(ds)->name);
+        MR_TRY(put(c->p, i ? ", " : ""));
+        MR_TRY(mr__literal_string(&c->p->text, name, strlen(name), c->p->st));
+        MR_TRY(put(c->p, ": "));
+        MR_TRY(mr__print_dataset(c->p, mr_dataset_input(ds, i)));
+    }
+    return put(c->p, "}");
+}
+
 static mr_code print_inputs(struct call *c, const mr_dataset *ds)
 {
     const mr_op *op = mr_dataset_op(ds);
+    if (op->props & MR_OP_NAMES_INPUTS)
+        return print_named_inputs(c, ds);
     size_t n = mr_dataset_n_inputs(ds), first = op->props & MR_OP_SOURCE_CALL ? 0 : 1;
     size_t listed = op->props & MR_OP_LISTS_INPUTS ? n - (size_t)op->min_inputs + 1 : 0;
     if (listed)
@@ -156,8 +179,11 @@ static mr_code print_call(mr__printer *p, const mr_dataset *ds)
     MR_TRY(put(p, op->name));
     MR_TRY(put(p, "("));
     MR_TRY(print_inputs(&c, ds));
+    bool outline = p->outline && (op->props & MR_OP_NAMES_INPUTS);
     for (size_t i = 0; i < mr__params_count(op->params); i++) {
         mr_value v = {0};
+        if (outline && strcmp(op->params[i].name, MR__WEIGHTS) == 0)
+            continue;
         MR_TRY(mr_dataset_param(ds, i, &v, p->st));
         mr_code rc = print_param(&c, op, &op->params[i], &v);
         mr_value_reset(&v);
@@ -175,12 +201,19 @@ static bool begins(const mr_dataset *ds)
 
 static mr_code print_chain(mr__printer *p, const mr_dataset *const *chain, size_t n)
 {
-    while (n-- > 0) {
-        MR_TRY(print_call(p, chain[n]));
-        if (n > 0)
-            MR_TRY(put(p, "."));
+    const bool outline = p->outline;
+    size_t keeps = 0; /* the op nearest the sink that keeps the graph below it */
+    while (keeps < n && !(mr_dataset_op(chain[keeps])->props & MR_OP_KEEPS_GRAPH))
+        keeps++;
+    mr_code rc = MR_OK;
+    while (n-- > 0 && rc == MR_OK) {
+        p->outline = outline && n <= keeps;
+        rc = print_call(p, chain[n]);
+        if (rc == MR_OK && n > 0)
+            rc = put(p, ".");
     }
-    return MR_OK;
+    p->outline = outline;
+    return rc;
 }
 
 mr_code mr__print_dataset(mr__printer *p, const mr_dataset *ds)

@@ -40,6 +40,8 @@ uint64_t mr__dataset_n_sources(const mr_dataset *ds);
 uint64_t mr__dataset_sources_before(const mr_dataset *ds, size_t i);
 /* In mr__dataset_all_props: an op opens a random op more than once. */
 #define MR__OPENS_RANDOM (UINT32_C(1) << 31)
+/* MR_OP_OPENS_LATER of ds itself, with these parameters. */
+bool mr__dataset_opens_later(const mr_dataset *ds);
 /* The number of elements that the graph alone determines. Not known where files were counted, which
  * may have changed by the time when they are read, or where it is asserted: an iterator learns the
  * truth from the end only. */

@@ -113,7 +113,8 @@ static const char *bad_trait(const mr_op *op)
     } needs[] = {{MR_OP_RANDOM, "seed", "is random without a parameter seed"},
                  {MR_OP_READS_AHEAD, "buffer_size", "reads ahead without a parameter buffer_size"},
                  {MR_OP_SHARDS, "num_shards", "shards without a parameter num_shards"},
-                 {MR_OP_SHARDS, "index", "shards without a parameter index"}};
+                 {MR_OP_SHARDS, "index", "shards without a parameter index"},
+                 {MR_OP_NAMES_INPUTS, "weights", "names inputs without a parameter weights"}};
     const uint32_t of_input = MR_OP_KEEPS_COUNT | MR_OP_SHARD_BELOW | MR_OP_READS_AHEAD |
                               MR_OP_HOLDS_OPTIONS | MR_OP_WHOLE_INPUT | MR_OP_SHARDS |
                               MR_OP_KEEPS_SHARDS;

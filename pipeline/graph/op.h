@@ -115,10 +115,20 @@ enum {
                                value runs it only if the graph that holds the value runs it too.
                                Ops that a program registers count as such */
 
+    /* ---- inputs with names ---- */
+    MR_OP_NAMES_INPUTS =
+        1 << 23, /* with SOURCE_CALL: its inputs are a record in text. Their names are those of its
+                   parameter `weights`, a VALUE: a record with a number for each, in their order. A
+                   position has a part for each input, by its name, so that a restore by name may
+                   find other inputs and weights. With the last word of a parameter `stop` the op is
+                   MR_OP_OPENS_LATER too */
+    MR_OP_KEEPS_GRAPH = 1 << 24, /* its state contains the graph of its inputs, which a restore by
+                                   name must therefore find unchanged */
+
     /* ---- in an elastic job (shard/distribute/elastic_*) ---- */
     MR_OP_BATCHES =
-        1 << 23, /* groups elements of input 0, `batch_size` at a time, in their order */
-    MR_OP_COUNTS_STEPS = 1 << 24 /* chooses, repeats or numbers elements by their place alone */
+        1 << 25, /* groups elements of input 0, `batch_size` at a time, in their order */
+    MR_OP_COUNTS_STEPS = 1 << 26 /* chooses, repeats or numbers elements by their place alone */
 };
 
 struct mr_iter;

@@ -34,6 +34,7 @@ typedef struct mr__printer {
     mr__text text;
     const mr__scope *scope;
     int level;
+    bool outline; /* leave out the inputs and weights of MR_OP_NAMES_INPUTS */
     mr_status *st;
 } mr__printer;
 

@@ -24,7 +24,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     struct state *s = it->state;
     return mr__selection_open(&s->selection, it, n_datasets(it), NULL,
-                              p->o.stop_on_empty_dataset != MR_NO, st);
+                              p->o.stop_on_empty_dataset != MR_NO ? MR__STOP_FIRST : MR__STOP_ALL,
+                              st);
 }
 
 static mr_code refill(mr_iter *it, size_t want, mr_status *st)

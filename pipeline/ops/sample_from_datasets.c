@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws the same numbers as tf.data, bit for bit: two words of random() choose an input by its
- * weight. Inputs of weight 0 are never opened; with one input left nothing is drawn. */
+/* Draws the same numbers as tf.data (streams/weighted_draws.h). Inputs of weight 0 are never
+ * opened. */
 #include "pipeline/ops/sequence.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
-#include "pipeline/engine/philox.h"
 #include "pipeline/streams/seeds.h"
 #include "pipeline/streams/selection.h"
+#include "pipeline/streams/weighted_draws.h"
 
 struct params {
     mr_floats weights;
@@ -18,12 +16,8 @@ struct params {
 
 struct state {
     mr__selection selection;
-    uint64_t pair[2];
-    mr__philox words;
-    uint64_t drawn; /* words */
-    size_t n;       /* inputs of a weight */
-    size_t *input;  /* of each of them, its number */
-    double *up_to;  /* of each of them, the sum of the weights up to it */
+    mr__weighted draws;
+    size_t *input; /* of each number drawn, its input: those of a weight */
 };
 
 static bool has_weight(const struct params *p, size_t i)
@@ -31,32 +25,24 @@ static bool has_weight(const struct params *p, size_t i)
     return p->weights.n == 0 || p->weights.v[i] > 0;
 }
 
-/* Sums of the weights, computed from their logarithms as in TensorFlow. */
-static void sum_weights(const struct params *p, struct state *s)
-{
-    double largest = -INFINITY, sum = 0;
-    for (size_t k = 0; k < s->n; k++) {
-        float weight = p->weights.n ? (float)p->weights.v[s->input[k]] : 1;
-        s->up_to[k] = p->weights.n ? (double)(float)log((double)weight) : 1.0;
-        largest = s->up_to[k] > largest ? s->up_to[k] : largest;
-    }
-    for (size_t k = 0; k < s->n; k++)
-        s->up_to[k] = sum += exp(s->up_to[k] - largest);
-}
-
-static mr_code open_inputs(mr_iter *it, bool *used, mr_status *st)
+/* weights: of the inputs that have one. */
+static mr_code open_inputs(mr_iter *it, bool *used, double *weights, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
+    size_t n = 0;
     for (size_t i = 0; i < it->n_inputs; i++) {
         used[i] = has_weight(p, i);
         if (!used[i])
             continue;
-        s->input[s->n++] = i;
+        weights[n] = p->weights.n ? p->weights.v[i] : 1;
+        s->input[n++] = i;
         MR_TRY(mr_iter_open_input(it, i, st));
     }
+    MR_TRY(mr__weighted_open(&s->draws, p->weights.n ? weights : NULL, n, st));
     return mr__selection_open(&s->selection, it, it->n_inputs, used,
-                              p->o.stop_on_empty_dataset == MR_YES, st);
+                              p->o.stop_on_empty_dataset == MR_YES ? MR__STOP_FIRST : MR__STOP_ALL,
+                              st);
 }
 
 static mr_code open(mr_iter *it, mr_status *st)
@@ -64,44 +50,18 @@ static mr_code open(mr_iter *it, mr_status *st)
     const struct params *p = it->params;
     struct state *s = it->state;
     bool *used = mr_calloc(it->n_inputs, sizeof *used);
+    double *weights = mr_calloc(it->n_inputs, sizeof *weights);
     s->input = mr_calloc(it->n_inputs, sizeof *s->input);
-    s->up_to = mr_calloc(it->n_inputs, sizeof *s->up_to);
-    mr_code rc = used && s->input && s->up_to
-                     ? open_inputs(it, used, st)
-                     : mr_fail_memory(st, it->n_inputs * sizeof *s->up_to, "weights");
+    mr_code rc = used && weights && s->input
+                     ? open_inputs(it, used, weights, st)
+                     : mr_fail_memory(st, it->n_inputs * sizeof *weights, "weights");
     mr_free(used);
+    mr_free(weights);
     MR_TRY(rc);
-    sum_weights(p, s);
     MR_TRY(mr__seeds_draw(it, p->o.has_seed ? &p->o.seed : NULL,
-                          p->o.rerandomize_each_iteration == MR_YES, s->pair, st));
-    mr__philox_init(&s->words, s->pair[0], s->pair[1]);
+                          p->o.rerandomize_each_iteration == MR_YES, s->draws.pair, st));
+    mr__weighted_start(&s->draws, 0);
     return MR_OK;
-}
-
-/* A number 0 <= u < 1 from two words, which are scrambled first: they seed a separate generator. */
-static double uniform(uint32_t word0, uint32_t word1)
-{
-    static const uint32_t key[2] = {0x3EC8F720u, 0x02461E29u};
-    uint32_t scrambled[4], x[4];
-    mr__philox_block(key, (const uint32_t[4]){word0, 0, word1, 0}, scrambled);
-    mr__philox_block(scrambled, (const uint32_t[4]){0, 0, scrambled[2], scrambled[3]}, x);
-    uint64_t bits = UINT64_C(1023) << 52 | (uint64_t)(x[0] & 0xFFFFF) << 32 | x[1];
-    double u;
-    memcpy(&u, &bits, sizeof u);
-    return u - 1;
-}
-
-static size_t draw(struct state *s)
-{
-    if (s->n == 1)
-        return s->input[0];
-    uint32_t word0 = mr__philox_next(&s->words), word1 = mr__philox_next(&s->words);
-    s->drawn += 2;
-    double at = uniform(word0, word1) * s->up_to[s->n - 1];
-    size_t k = 0;
-    while (k + 1 < s->n && s->up_to[k] <= at)
-        k++;
-    return s->input[k];
 }
 
 static mr_code refill(mr_iter *it, size_t want, mr_status *st)
@@ -110,7 +70,7 @@ static mr_code refill(mr_iter *it, size_t want, mr_status *st)
     int64_t *to;
     MR_TRY(mr__selection_room(&s->selection, want, &to, st));
     for (size_t i = 0; i < want; i++)
-        to[i] = (int64_t)draw(s);
+        to[i] = (int64_t)s->input[mr__weighted_draw(&s->draws)];
     s->selection.n_numbers += want;
     return MR_OK;
 }
@@ -126,26 +86,26 @@ static void close(mr_iter *it)
     struct state *s = it->state;
     mr__selection_reset(&s->selection);
     mr_free(s->input);
-    mr_free(s->up_to);
+    mr__weighted_reset(&s->draws);
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     struct state *s = it->state;
-    MR_TRY(mr_state_put_u64(w, s->pair[0], st));
-    MR_TRY(mr_state_put_u64(w, s->pair[1], st));
-    MR_TRY(mr_state_put_u64(w, s->drawn, st));
+    MR_TRY(mr_state_put_u64(w, s->draws.pair[0], st));
+    MR_TRY(mr_state_put_u64(w, s->draws.pair[1], st));
+    MR_TRY(mr_state_put_u64(w, s->draws.drawn, st));
     return mr__selection_save(&s->selection, w, st);
 }
 
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     struct state *s = it->state;
-    MR_TRY(mr_state_get_u64(r, &s->pair[0], st));
-    MR_TRY(mr_state_get_u64(r, &s->pair[1], st));
-    MR_TRY(mr_state_get_u64(r, &s->drawn, st));
-    mr__philox_init(&s->words, s->pair[0], s->pair[1]);
-    mr__philox_skip(&s->words, s->drawn);
+    uint64_t drawn;
+    MR_TRY(mr_state_get_u64(r, &s->draws.pair[0], st));
+    MR_TRY(mr_state_get_u64(r, &s->draws.pair[1], st));
+    MR_TRY(mr_state_get_u64(r, &drawn, st));
+    mr__weighted_start(&s->draws, drawn);
     return mr__selection_restore(&s->selection, r, st);
 }
 

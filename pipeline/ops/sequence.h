@@ -96,6 +96,30 @@ MR_API mr_dataset *mr_sample_from_datasets(mr_dataset *const *inputs, size_t n,
                                            const double *weights,
                                            const mr_sample_from_datasets_opts *opts);
 
+typedef struct mr_mix_opts {
+    int64_t seed; /* with has_seed: fixes the order */
+    bool has_seed;
+    char *stop; /* "first" (NULL): ends with the first source that ends. "all": when all have ended;
+                   the draws of one that has ended are skipped, so that the others are drawn in
+                   proportion to their weights. "repeat": when all have ended once; one that ends
+                   begins its next epoch at once, unless its epoch had no element. Borrowed during
+                   the call */
+} mr_mix_opts;
+
+/* Takes each element from a source drawn at random, source i in proportion to weights[i] (NULL:
+ * equal weights), as mr_sample_from_datasets does. A position has the place of each source by its
+ * name: with mr_iterator_opts.on_mismatch another mixture continues from it. Names are borrowed
+ * during the call.
+ *
+ * order    that of mr_sample_from_datasets with the same seed; the same for every block size and
+ *          thread count
+ * errors   MR_INVALID_ARGUMENT (carried): element types differ; a weight that is not positive and
+ *          finite; two sources with the same name
+ * state    ops above it save the rows that they hold
+ * since    0.2 */
+MR_API mr_dataset *mr_mix(const char *const *names, mr_dataset *const *sources, size_t n,
+                          const double *weights, const mr_mix_opts *opts);
+
 /* Pairs (number, element), with numbers from start. An error consumes a number.
  * source   tf.data.Dataset.enumerate */
 MR_API mr_dataset *mr_enumerate(mr_dataset *input, int64_t start);

@@ -10,12 +10,14 @@ struct mr__selected {
     mr__cursor rows;
     bool gone; /* it has ended, or is never used */
     bool used;
+    bool once;       /* it has ended once; with MR__STOP_REPEAT, it may be in a later epoch */
+    bool any;        /* this epoch emitted an element */
     bool one_by_one; /* it records what is pulled (MR_OP_REMEMBERS), and others may end first */
 };
 
 enum { MOST_NUMBERS = 1 << 20 };
 
-mr_code mr__selection_open(mr__selection *s, mr_iter *it, size_t n, const bool *used, bool stop,
+mr_code mr__selection_open(mr__selection *s, mr_iter *it, size_t n, const bool *used, mr__stop stop,
                            mr_status *st)
 {
     s->it = it;
@@ -29,7 +31,8 @@ mr_code mr__selection_open(mr__selection *s, mr_iter *it, size_t n, const bool *
         s->inputs[i].used = !used || used[i];
         s->inputs[i].gone = !s->inputs[i].used;
         s->inputs[i].one_by_one =
-            stop && (mr__dataset_all_props(mr_dataset_input(it->node, i)) & MR_OP_REMEMBERS);
+            stop != MR__STOP_ALL &&
+            (mr__dataset_all_props(mr_dataset_input(it->node, i)) & MR_OP_REMEMBERS);
         s->left += s->inputs[i].used;
     }
     return MR_OK;
@@ -63,6 +66,25 @@ static size_t run_length(const mr__selection *s, int64_t i, size_t most)
     return n;
 }
 
+/* The input of the current number has ended: skips the number, or closes the input, so that its
+ * next epoch begins. */
+static mr_code end_input(mr__selection *s, struct mr__selected *in, size_t i, mr_status *st)
+{
+    s->left -= !in->once;
+    in->once = true;
+    in->gone = s->stop != MR__STOP_REPEAT || !in->any;
+    s->ended = s->stop == MR__STOP_FIRST || s->left == 0;
+    if (in->gone || s->ended) {
+        s->at++;
+        return MR_OK;
+    }
+    in->any = false;
+    mr__cursor_reset(&in->rows);
+    in->rows = (mr__cursor){0};
+    mr_iter_close_input(s->it, i);
+    return mr_iter_cancelled(s->it) ? mr_iter_fail_cancelled(st) : MR_OK;
+}
+
 /* Makes sure that the input of the current number has a row, or skips the number. An error
  * replaces the number, unless it has no position. */
 static mr_code fetch(mr__selection *s, size_t want, mr_status *st)
@@ -81,6 +103,8 @@ static mr_code fetch(mr__selection *s, size_t want, mr_status *st)
     }
     if (mr__cursor_left(&in->rows))
         return MR_OK;
+    if (!s->it->inputs[i]) /* its next epoch */
+        MR_TRY(mr_iter_open_input(s->it, (size_t)i, st));
     mr_status error;
     size_t ask = in->one_by_one ? 1 : count_ahead(s, i, want);
     mr_code rc = mr__cursor_pull(s->it, (size_t)i, ask, &in->rows, NULL, &error);
@@ -90,13 +114,9 @@ static mr_code fetch(mr__selection *s, size_t want, mr_status *st)
             *st = error;
         return rc;
     }
-    if (rc == MR_END) {
-        s->at++;
-        in->gone = true;
-        s->left--;
-        s->ended = s->stop || s->left == 0;
-    }
-    return MR_OK;
+    if (rc == MR_OK)
+        in->any = true;
+    return rc == MR_END ? end_input(s, in, (size_t)i, st) : MR_OK;
 }
 
 /* Adds rows of the input of the current number; *full: they no longer fit. */
@@ -123,6 +143,14 @@ static mr_code add(mr__selection *s, size_t want, mr_block *out, bool *full, mr_
     return MR_OK;
 }
 
+/* true: the input of the current number is to be opened again. A separate call does so, since an
+ * epoch whose rows are not requested would change what later ones draw. */
+static bool begins_again(const mr__selection *s)
+{
+    int64_t i = s->numbers[s->at];
+    return i >= 0 && (uint64_t)i < s->n && !s->inputs[i].gone && !s->it->inputs[i];
+}
+
 mr_code mr__selection_next(mr__selection *s, size_t want,
                            mr_code (*refill)(mr_iter *it, size_t want, mr_status *st),
                            mr_block *out, mr_status *st)
@@ -140,7 +168,9 @@ mr_code mr__selection_next(mr__selection *s, size_t want,
             if (out->rows)
                 break;
             rc = refill(s->it, want, &error);
-        } else {
+        } else if (out->rows && begins_again(s))
+            break;
+        else {
             rc = fetch(s, want - out->rows, &error);
             if (rc == MR_OK && s->at < s->n_numbers && !s->ended) {
                 int64_t i = s->numbers[s->at];
@@ -195,7 +225,7 @@ mr_code mr__selection_restore(mr__selection *s, mr_state_r *r, mr_status *st)
         MR_TRY(mr_state_get_u64(r, &gone, st));
         if (gone > 1)
             return mr_state_damaged(st, "a flag is neither set nor clear");
-        s->inputs[i].gone = gone;
+        s->inputs[i].gone = s->inputs[i].once = gone;
         s->left += !gone;
         MR_TRY(mr__cursor_restore(s->it, i, &s->inputs[i].rows, r, st));
     }
@@ -211,6 +241,44 @@ mr_code mr__selection_restore(mr__selection *s, mr_state_r *r, mr_status *st)
         s->n_numbers++;
     }
     return MR_OK;
+}
+
+/* flags: 1 gone, 2 ended once, 4 this epoch emitted an element, 8 open; its rows, or the closed
+ * input */
+mr_code mr__selection_save_input(mr__selection *s, size_t i, mr_state_w *w, mr_status *st)
+{
+    struct mr__selected *in = &s->inputs[i];
+    bool open = s->it->inputs[i];
+    uint64_t flags =
+        (uint64_t)in->gone | (uint64_t)in->once << 1 | (uint64_t)in->any << 2 | (uint64_t)open << 3;
+    MR_TRY(mr_state_put_u64(w, flags, st));
+    if (!open)
+        return mr_iter_save_input(s->it, i, w, st);
+    return mr__cursor_save(s->it, i, &in->rows, 0, w, st);
+}
+
+mr_code mr__selection_restore_input(mr__selection *s, size_t i, mr_state_r *r, mr_status *st)
+{
+    struct mr__selected *in = &s->inputs[i];
+    uint64_t flags;
+    MR_TRY(mr_state_get_u64(r, &flags, st));
+    if (flags > 15 || ((flags & 1) && !(flags & 2)))
+        return mr_state_damaged(st, "a source has ended and has not");
+    in->gone = flags & 1;
+    in->once = flags & 2;
+    in->any = flags & 4;
+    if (flags & 8)
+        return mr__cursor_restore(s->it, i, &in->rows, r, st);
+    MR_TRY(mr_iter_restore_input(s->it, i, r, st));
+    return s->it->inputs[i] ? mr_state_damaged(st, "a closed source is open") : MR_OK;
+}
+
+void mr__selection_restored(mr__selection *s, bool ended)
+{
+    s->at = s->n_numbers = s->left = 0;
+    for (size_t i = 0; i < s->n; i++)
+        s->left += !s->inputs[i].once;
+    s->ended = ended || s->left == 0;
 }
 
 mr_code mr__selection_infer(const mr_dataset *self, size_t n, mr_spec **out, mr_status *st)

@@ -237,4 +237,10 @@ refused resume_without_a_name 2 'range(3).distribute("local", resume=true)' 'job
 refused too_many_streams 2 'range(3).distribute("local", streams=65537)' 'streams'
 refused unordered_map 1 'range(3).map(x => x, num_parallel_calls=2, deterministic=false).distribute("local")' 'deterministic=false' 'dynamic'
 
+# ---- the graph below is part of a position, so its mixture cannot change
+show --save-after 3 --state mixed 'mix({"a": range(9), "b": range(9)}, seed=1).distribute("local", streams=2)' >/dev/null
+expect a_mixture_below_stays_the_same 1 '' 'none below distribute' -- "$m" show --seed 5 --restore mixed --restore-by-name 'mix({"a": range(9), "c": range(9)}, seed=1).distribute("local", streams=2)'
+show --save-after 3 --state mixed 'mix({"a": range(9).distribute("local"), "b": range(9)}, seed=1)' >/dev/null
+expect a_mixture_above_may_change 0 ANY 'source "b" is removed' -- "$m" show --seed 5 --restore mixed --restore-by-name 'mix({"a": range(9).distribute("local")}, seed=1)'
+
 finish

@@ -718,10 +718,8 @@ def uniform(word0, word1):
     return struct.unpack("<d", struct.pack("<Q", 1023 << 52 | (x0 & 0xFFFFF) << 32 | x1))[0] - 1.0
 
 
-def sampled(datasets, weights, seed, stop, again):
-    used = [i for i in range(len(datasets)) if weights is None or weights[i] > 0]
-    pair = (87654321, seed % (2 ** 31 - 1))
-    generator = philox(*pair)
+def weighted(used, weights):
+    """A function of words, that draws the numbers of `used` in proportion to their weights."""
     logits = [float32(math.log(float32(weights[i]))) if weights else 1.0 for i in used]
     sums, total = [], 0.0
     for logit in logits:
@@ -736,11 +734,58 @@ def sampled(datasets, weights, seed, stop, again):
             at = uniform(next(words), next(words)) * total
             yield used[sum(s <= at for s in sums)]
 
+    return draw
+
+
+def sampled(datasets, weights, seed, stop, again):
+    used = [i for i in range(len(datasets)) if weights is None or weights[i] > 0]
+    pair = (87654321, seed % (2 ** 31 - 1))
+    generator = philox(*pair)
+    draw = weighted(used, weights)
+
     def numbers():
         return draw(philox(next(generator), next(generator)) if again else philox(*pair))
     cards = [datasets[i].card for i in used]
     card = 0 if not used else cards[0] if len(used) == 1 else INFINITE if INFINITE in cards else UNKNOWN
     return selected([d if i in used else None for i, d in enumerate(datasets)], numbers, card, stop)
+
+
+def selected_again(datasets, numbers, card):
+    """As selected, but an input that ends begins anew, until each has ended once; one without elements ends."""
+    def run(choices):
+        sources, once, some = [d.iterator() for d in datasets], [False] * len(datasets), [False] * len(datasets)
+        for i in choices:
+            step()
+            while sources[i] is not None:
+                more, value = pull(sources[i])
+                if more:
+                    some[i] |= not isinstance(value, Error)
+                    yield value
+                    break
+                once[i] = True
+                if all(once):
+                    return
+                sources[i] = datasets[i].iterator() if some[i] else None
+                some[i] = False
+    return Dataset(lambda: run(numbers()), card)
+
+
+def mixed(datasets, weights, seed, stop):
+    cards = [d.card for d in datasets]
+    card = UNKNOWN
+    if len(cards) == 1:
+        card = cards[0]
+    elif all(c == INFINITE for c in cards) or (INFINITE in cards and stop != "first"):
+        card = INFINITE
+    elif stop == "all" and UNKNOWN not in cards:
+        card = sum(cards)
+    draw = weighted(list(range(len(datasets))), weights)
+
+    def numbers():
+        return draw(philox(87654321, seed % (2 ** 31 - 1)))
+    if stop == "repeat":
+        return selected_again(datasets, numbers, card)
+    return selected(datasets, numbers, card, stop == "first")
 
 
 def distributed(whole, streams, block):

@@ -513,11 +513,22 @@ class Draw:
             return Part(f"choose_from_datasets({text}, {choice.text}{tail})", ("dataset", kind), lambda env: model.chosen(
                 [p.value(env) for p in parts], choice.value(env), stop is not False))
         seed, again = self.r.choice([0, 7, -1, 42]), self.chance(0.2)
+        if self.chance(0.4):
+            return self.mixture(parts, kind, seed)
         weights = [self.r.choice([0.0, 0.5, 1.0, 3.0, 0.1]) for _ in parts] if self.chance(0.5) else None
         text += f", weights={weights}" if weights else ""
         text += f", seed={seed}{tail}" + (", rerandomize_each_iteration=true" if again else "")
         return Part(f"sample_from_datasets({text})", ("dataset", kind), lambda env: model.sampled(
             [p.value(env) for p in parts], weights, seed, stop is True, again))
+
+    def mixture(self, parts, kind, seed):
+        names, stop = ["web", "code", "a b"][:len(parts)], self.r.choice([None, "first", "all", "repeat"])
+        weights = [self.r.choice([0.5, 1.0, 3.0, 0.1]) for _ in parts] if self.chance(0.5) else None
+        text = ", ".join(f'"{n}": {p.text}' for n, p in zip(names, parts))
+        given = ", ".join(f'"{n}": {w}' for n, w in zip(names, weights or []))
+        tail = (f", weights={{{given}}}" if weights else "") + (f', stop="{stop}"' if stop else "")
+        return Part(f"mix({{{text}}}, seed={seed}{tail})", ("dataset", kind), lambda env: model.mixed(
+            [p.value(env) for p in parts], weights, seed, stop or "first"))
 
     def opened_again(self):
         """A shuffle or a cache that is opened again and again below an op that may end early, and is itself opened

@@ -58,9 +58,9 @@ mr_code mr__model_check_input(const mr_model *m, size_t i, const mr_array *x, mr
     mr_model_input_shape_of(m, i, &rank, &shape);
     MR_TRY(mr__model_check_dtype(m, i, x->dtype, st));
     /* A batch without examples may not know their shape. */
-    bool fits = x->storage == MR_DENSE && x->rows == 1 && x->rank == rank + 1 &&
-                (x->shape[0] == 0 ||
-                 memcmp(x->shape + 1, shape, (size_t)rank * sizeof *shape) == 0);
+    bool fits =
+        x->storage == MR_DENSE && x->rows == 1 && x->rank == rank + 1 &&
+        (x->shape[0] == 0 || memcmp(x->shape + 1, shape, (size_t)rank * sizeof *shape) == 0);
     if (fits)
         return MR_OK;
     char want[128], have[128];

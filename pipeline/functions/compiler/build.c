@@ -10,6 +10,7 @@
 
 #include "pipeline/functions/compiler/graph_builder.h"
 #include "pipeline/graph/fn.h"
+#include "pipeline/graph/named_inputs.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/graph/op.h"
 #include "pipeline/params/guess.h"
@@ -31,6 +32,7 @@ typedef struct op_call {
     mr__arguments args;
     mr_dataset **inputs;
     size_t n_inputs, inputs_capacity;
+    const mr_expr *named; /* the record of the inputs (MR_OP_NAMES_INPUTS); NULL: none yet */
     const mr_expr *given[MAX_PLACES]; /* the expression given for each of the first parameters */
 } op_call;
 
@@ -177,10 +179,29 @@ static mr_code not_a_dataset(const op_call *c, const mr_expr *e, mr_status *st)
     return mr__build_fail(c->b, st, e, "%s takes datasets, as in %s", c->op->name, c->op->example);
 }
 
+/* The inputs with their names. */
+static mr_code add_record(op_call *c, const mr_expr *e, mr_status *st)
+{
+    if (e->kind != MR_EX_RECORD || e->n == 0)
+        return mr__build_fail(c->b, st, e, "%s takes a record of datasets, as in %s", c->op->name,
+                              c->op->example);
+    c->named = e;
+    for (size_t i = 0; i < e->n; i++) {
+        if (!mr__is_dataset(e->children[i], c->b->s))
+            return not_a_dataset(c, e->children[i], st);
+        MR_TRY(add_input(c, e->children[i], st));
+    }
+    return MR_OK;
+}
+
 static mr_code add_argument(op_call *c, size_t index, mr_status *st)
 {
     const char *key = c->e->keys ? c->e->keys[index] : NULL;
     const mr_expr *e = c->e->children[index];
+    if (!key && (c->op->props & MR_OP_NAMES_INPUTS) && !c->named)
+        return add_record(c, e, st);
+    if (c->op->props & MR_OP_NAMES_INPUTS)
+        return add_parameter(c, index, st);
     if (!key && takes_inputs(c) && mr__is_dataset(e, c->b->s))
         return add_input(c, e, st);
     if (!key && c->op->max_inputs < 0 && is_dataset_list(e, c->b->s)) {
@@ -264,6 +285,25 @@ static mr_code make_node(op_call *c, mr_dataset **out, mr_status *st)
     return MR_OK;
 }
 
+/* Gives the inputs their names. */
+static mr_code name_inputs(op_call *c, mr_status *st)
+{
+    mr_status why;
+    size_t at = 0;
+    mr_status_init(&why);
+    if (!c->named)
+        return MR_OK;
+    while (strcmp(c->op->params[at].name, MR__WEIGHTS) != 0)
+        at++;
+    mr_code rc = mr__name_inputs(c->op->name, (const char *const *)c->named->keys, c->named->n,
+                                 &c->args.values[at], &why);
+    if (rc == MR_INVALID_ARGUMENT && !c->b->body)
+        return mr_expr_fail_at(st, at_fault(c, why.message), "%s", why.message);
+    if (rc != MR_OK && st)
+        *st = why;
+    return rc;
+}
+
 /* Checks that all required arguments are given. */
 static mr_code check_given(const op_call *c, mr_status *st)
 {
@@ -283,7 +323,7 @@ static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_
     bool method = e->kind == MR_EX_METHOD;
     if (!op || ((op->props & MR_OP_INTERNAL) && !b->body && b->env))
         return unknown_op(b, e, st);
-    if (method && op->max_inputs == 0)
+    if (method && (op->max_inputs == 0 || (op->props & MR_OP_NAMES_INPUTS)))
         return mr__build_fail(b, st, e, "%s is a source and must come first%s", op->name,
                               mr__type_hint(e));
     if (!method && op->min_inputs > 0 && !(op->props & MR_OP_SOURCE_CALL))
@@ -314,6 +354,8 @@ static mr_code call_op(const builder *b, const mr_expr *e, mr_dataset **out, mr_
                             op->min_inputs, op->min_inputs == 1 ? "" : "s", c.n_inputs);
     if (rc == MR_OK)
         rc = check_given(&c, st);
+    if (rc == MR_OK)
+        rc = name_inputs(&c, st);
     if (rc == MR_OK)
         rc = make_node(&c, out, st);
     mr__arguments_reset(&c.args);

@@ -84,9 +84,10 @@ mr_code mr_dataset_from_proto(const void *bytes, size_t size, mr_dataset **out, 
 typedef struct mr_iterator mr_iterator;
 typedef struct mr_cancel mr_cancel;
 typedef struct mr_ledger mr_ledger;
+typedef enum mr_on_mismatch { MR_REFUSE_MISMATCH, MR_RESTORE_BY_NAME, ... } mr_on_mismatch;
 typedef struct mr_iterator_opts { int64_t threads; bool has_threads; int64_t block_rows; uint64_t seed; bool has_seed;
     bool positions, identities; mr_ledger *ledger; bool no_uring; mr_cancel *cancel; int64_t memory_limit;
-    size_t trace_spans; bool watch; ...; } mr_iterator_opts;
+    size_t trace_spans; bool watch; mr_on_mismatch on_mismatch; ...; } mr_iterator_opts;
 mr_code mr_iterator_open(mr_iterator **out, mr_dataset *ds, const mr_iterator_opts *opts, mr_status *st);
 mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st);
 mr_code mr_iterator_save(mr_iterator *it, void **bytes, size_t *size, mr_status *st);

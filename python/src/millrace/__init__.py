@@ -62,6 +62,7 @@ from ._generated import image_folder as image_folder
 from ._generated import jsonl as jsonl
 from ._generated import list_files as list_files
 from ._generated import load as load
+from ._generated import mix as mix
 from ._generated import npy as npy
 from ._generated import npz as npz
 from ._generated import parquet as parquet

@@ -10,7 +10,7 @@ import glob
 import inspect
 import operator
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
@@ -113,10 +113,12 @@ class Call:
                 self.inputs += given.pop("datasets", ()) + given.pop("others", ())
                 positional = 0
             else:
-                self.inputs.append(given.pop(key.removeprefix("[]")))
+                self.inputs.append(given.pop(key.lstrip("[]{}")))
                 positional -= 1
+                if key.startswith("{}"):
+                    _check_names(name, key[2:], self.inputs[-1])
         for x in self.inputs:
-            for y in x if isinstance(x, (list, tuple)) else (x,):
+            for y in _items(x):
                 _check_dataset(name, y)
         self.arguments: list[tuple[str, str, Any]] = []  # name where it is written, kind, value
         self.recorded: dict[int, _trace.Recorded] = {}
@@ -181,6 +183,8 @@ class Call:
     def input_text(self, x: Any) -> str:
         if isinstance(x, (list, tuple)):
             return "[" + ", ".join(map(self.input_text, x)) + "]"
+        if isinstance(x, Mapping):
+            return "{" + ", ".join(f"{quoted(k)}: {self.input_text(v)}" for k, v in x.items()) + "}"
         return _trace.text_of(x) if self.is_open else self.names.dataset(x)
 
     def result(self) -> Dataset:
@@ -197,11 +201,28 @@ class Call:
         return parse(text, self.names, call=True)
 
 
+def _check_names(op: str, key: str, x: Any) -> None:
+    if not isinstance(x, Mapping):
+        raise TypeError(f"{op}: {key} is a dict of datasets by their names, not {type(x).__name__}")
+    if not x:
+        raise ValueError(f"{op}: {key} has no source")
+    for name in x:
+        if not isinstance(name, str):
+            raise TypeError(f"{op}: names of sources are str, not {type(name).__name__}")
+
+
+def _items(x: Any) -> Iterable[Any]:
+    """The datasets of an input: of a list, of a dict, or one."""
+    if isinstance(x, Mapping):
+        return x.values()
+    return x if isinstance(x, (list, tuple)) else (x,)
+
+
 def _uses_parameters(x: Any) -> bool:
     """True if x depends on a parameter of a function that is being recorded."""
     if isinstance(x, (list, tuple)):
         return any(map(_uses_parameters, x))
-    if isinstance(x, dict):
+    if isinstance(x, Mapping):
         return any(map(_uses_parameters, x.values()))
     return isinstance(x, _trace.Expr) or getattr(x, "_open", None) is not None
 

@@ -59,6 +59,8 @@ def annotation_of(p: dict[str, Any]) -> str:
             "string": "Path" if re.search(r"\b(file|folder|directory)\b", p["doc"], re.I) else "str",
             "expression": "Features",
         }[kind]
+    if kind == "value" and p["name"] == "weights":
+        text = "Mapping[str, float]"
     if p["auto"]:
         text += " | Auto"
     if text != "Any" and not p["required"] and not p["variadic"] and default_of(p) is None:
@@ -72,7 +74,9 @@ def python_name(name: str) -> str:
 
 def inputs_of(op: Op) -> tuple[str, ...]:
     """The parameters that are datasets, besides the receiver of a method: "*" before one that takes
-    any number, "[]" before a list."""
+    any number, "[]" before a list, "{}" before a dict."""
+    if op["names inputs"]:
+        return ("{}sources",)
     if op["lists inputs"]:
         return ("[]datasets", "choice_dataset") if op["least inputs"] > 1 else ("[]datasets",)
     if op["call"] == "source":
@@ -87,7 +91,10 @@ def _parameters(op: Op, method: bool) -> list[str]:
     for p in inputs_of(op):
         if method:
             p = p.replace("*datasets", "*others")  # zip is called in both ways
-        out.append(f"{p[2:]}: Sequence[Dataset]" if p.startswith("[]") else f"{p}: Dataset")
+        if p.startswith("{}"):
+            out.append(f"{p[2:]}: Mapping[str, Dataset]")
+        else:
+            out.append(f"{p[2:]}: Sequence[Dataset]" if p.startswith("[]") else f"{p}: Dataset")
     star = any(p.startswith("*") for p in out)
     for p in op["params"]:
         name = python_name(p["name"])
@@ -144,7 +151,7 @@ def docstring(op: Op, example: str, indent: str) -> str:
 
 def is_method(op: Op) -> bool:
     """True for a method of datasets. Zip is one too: ds.zip(other)."""
-    return op["call"] == "method" or (op["most inputs"] != 0 and not op["lists inputs"])
+    return op["call"] == "method" or (op["most inputs"] != 0 and not op["lists inputs"] and not op["names inputs"])
 
 
 def is_source(op: Op) -> bool:

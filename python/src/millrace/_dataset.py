@@ -94,6 +94,7 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
         memory_limit: int | str | None = None,
         ledger: str | os.PathLike[str] | None = None,
         progress: bool = False,
+        on_mismatch: str = "refuse",
     ) -> Iterator:
         """An iterator, with options.
 
@@ -107,6 +108,10 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
                 graph, or of the control group.
             ledger: a file that records which records each element was made of, for `millrace why`.
             progress: shows a bar, if tqdm is installed.
+            on_mismatch: "by_name": `load_state_dict` takes a position of a dataset with other sources
+                and weights of `mix`. Each source continues where the position has its name, new ones
+                begin at their beginning, and the places of removed ones are kept, so that they can
+                come back. "refuse": it must be of an equal dataset.
         """
         kind: type[Iterator] = Iterator
         if progress:
@@ -119,6 +124,7 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
             threads=threads,
             memory_limit=memory_limit,
             ledger=ledger,
+            on_mismatch=on_mismatch,
         )
 
     def __bool__(self) -> bool:

@@ -289,6 +289,7 @@ class DistributedDataset:
         threads: int | None = None,
         memory_limit: int | str | None = None,
         ledger: str | os.PathLike[str] | None = None,
+        on_mismatch: str = "refuse",
     ) -> DistributedIterator:
         """An iterator, with options, as of `Dataset.iterator`. A ledger has an entry for each step. All
         processes of a job must give the same seed."""
@@ -300,6 +301,7 @@ class DistributedDataset:
             threads=threads,
             memory_limit=memory_limit,
             ledger=ledger,
+            on_mismatch=on_mismatch,
         )
 
     @property

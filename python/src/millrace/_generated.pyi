@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from ._call import Features, Function, Path, Paths
@@ -943,6 +943,33 @@ def load(path: Path, *, allow_datasets: bool = False) -> Dataset:
 
     Example:
         mr.load("elements")
+    """
+
+
+def mix(
+        sources: Mapping[str, Dataset],
+        weights: Mapping[str, float] | None = None,
+        seed: int | None = None,
+        stop: Literal["first", "all", "repeat"] = 'first',
+    ) -> Dataset:
+    """Takes each element from a source drawn at random; the sources have names, by which a later
+    mixture finds their positions.
+
+    Args:
+        weights: How often each source is drawn, in proportion, as in {"web": 0.7, "code":
+            0.3}; equally often if absent.
+        seed: Fixes the order; drawn at random if absent.
+        stop: When the mixture ends: with the first source that ends; when all have ended,
+            and until then without those that have; or when all have ended once, while one
+            that ends begins its next epoch. One of "first", "all", "repeat".
+
+    Order: of each source kept; between them random.
+    Memory: a block of each source.
+    State: the draws, and the sources by name.
+    Elements: unknown; with stop="all" the sum of its sources'.
+
+    Example:
+        mr.mix({"web": mr.range(5), "code": mr.range(10, 15)}, weights={"web": 0.7, "code": 0.3}, seed=42)
     """
 
 

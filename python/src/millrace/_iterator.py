@@ -187,21 +187,35 @@ def bytes_of(limit: int | str | None) -> int:
 class Options:
     """How a dataset is run; iterators with equal options can share an engine."""
 
-    def __init__(self, seed: int | None, threads: int | None, memory_limit: int | str | None) -> None:
+    def __init__(
+        self,
+        seed: int | None,
+        threads: int | None,
+        memory_limit: int | str | None,
+        on_mismatch: str = "refuse",
+    ) -> None:
+        if on_mismatch not in ("refuse", "by_name"):
+            raise ValueError(f'on_mismatch is "refuse" or "by_name", not {on_mismatch!r}')
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
             raise TypeError(f"threads is a number, or None for one a processor, not {threads!r}")
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise TypeError(f"a seed is an int, not {seed!r}")
-        self.key = (seed, threads, bytes_of(memory_limit))
+        self.key = (seed, threads, bytes_of(memory_limit), on_mismatch)
+
+    def with_mismatch(self, on_mismatch: str) -> Options:
+        seed, threads, limit, _ = self.key
+        return Options(seed, threads, limit, on_mismatch)
 
     def fill(self, opts: Any) -> None:
-        seed, threads, limit = self.key
+        seed, threads, limit, on_mismatch = self.key
         opts.positions = True
         if seed is not None:
             opts.has_seed, opts.seed = True, seed & 0xFFFFFFFFFFFFFFFF
         if threads is not None:
             opts.has_threads, opts.threads = True, threads
         opts.memory_limit = limit
+        if on_mismatch == "by_name":
+            opts.on_mismatch = lib.MR_RESTORE_BY_NAME
         opts.trace_spans = TRACE_SPANS
 
 
@@ -245,6 +259,7 @@ class Iterator(_fast.Iterator):
         threads: int | None = None,
         memory_limit: int | str | None = None,
         ledger: str | os.PathLike[str] | None = None,
+        on_mismatch: str = "refuse",
     ) -> None:
         from ._formats import arrow_parts, converter
 
@@ -254,7 +269,7 @@ class Iterator(_fast.Iterator):
         self._done = False
         self._before = self._last_stats = Stats([])
         self._saved: bytes | None = None  # its position, where it has no engine any more
-        self._options = Options(seed, threads, memory_limit)
+        self._options = Options(seed, threads, memory_limit, on_mismatch)
         self._convert, self._str = converter(format, strings)
         self._arrow = arrow_parts(format, strings)
         self._ledger = ledger
@@ -399,10 +414,12 @@ class Iterator(_fast.Iterator):
         assert self._engine is not None
         return self._engine.save(self._undelivered)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: dict[str, Any], on_mismatch: str | None = None) -> None:
         """Goes to a position that `state_dict` returned. Later iterators of the Dataset are the epochs
-        that follow."""
+        that follow. on_mismatch: as for `Dataset.iterator`; None: as there."""
         epoch, position = parse_state(state)
+        if on_mismatch is not None:
+            self._options = self._options.with_mismatch(on_mismatch)
         self._locked(lambda: self._load(epoch, position), CHANGE)
 
     def _load(self, epoch: int, position: bytes) -> None:
@@ -417,6 +434,9 @@ class Iterator(_fast.Iterator):
         engine, self._engine = self._engine, None
         self._detach()
         try:
+            if engine is not None and engine.options.key != self._options.key:
+                engine.close()
+                engine = None
             if engine is None:
                 engine = self._claim(LATEST)
             engine.rest()

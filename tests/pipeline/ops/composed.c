@@ -44,6 +44,8 @@ MR_TEST(what_is_held_of_a_repeated_shuffle_was_drawn)
                    ".unbatch(), range(3)], seed=2, stop_on_empty_dataset=true).repeat(3)");
     mr_drive_alike("sample_from_datasets([range(3).shuffle(10, seed=7).repeat(2), range(6)], "
                    "seed=3, stop_on_empty_dataset=true).batch(20).repeat(2)");
+    mr_drive_alike("mix({\"a\": range(3).shuffle(10, seed=7).repeat(2), \"b\": range(6)}, "
+                   "seed=3).batch(20).repeat(2)");
     mr_drive_alike("choose_from_datasets([" REPEATED ", range(4)], range(9).map(x => x % 2))"
                    ".batch(20).repeat(3)");
 }

@@ -147,6 +147,7 @@ static const struct needs {
     {"choose_from_datasets([fed(), range(9)], counter().map(x => x % 2)).take(4)", 2},
     {"choose_from_datasets([range(9), range(5)], fed().map(x => x % 2)).take(4)", 4},
     {"sample_from_datasets([fed()], seed=1).take(3)", 3},
+    {"mix({\"a\": fed()}, seed=1).take(3)", 3},
     {"fed().assert_cardinality(40).take(3)", 3},
     {"fed().ignore_errors().take(3)", 3},
     {"fed().with_options(deterministic=true).take(3)", 3},
@@ -195,6 +196,7 @@ MR_TEST(blocks_of_any_size_and_an_error_at_any_row_give_one_result)
         "choose_from_datasets([range(7), fed().map(x => x * 100)], counter().map(x => x % 2))",
         "choose_from_datasets([range(7), range(20, 30)], fed().map(x => x % 3))",
         "sample_from_datasets([range(7), fed().map(x => x * 100)], seed=3)",
+        "mix({\"a\": range(7), \"b\": fed().map(x => x * 100)}, seed=3, stop=\"repeat\")",
         "fed().prefetch(2).assert_cardinality(12)",
         "fed().map(x => 12 // (x - 5), num_parallel_calls=2).ignore_errors()"};
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
@@ -386,6 +388,8 @@ MR_TEST_SLOW(no_byte_of_a_position_can_do_harm)
         "range(7).map(x => ones([x])).prefetch(2).padded_batch(2)",
         "choose_from_datasets([range(9), range(4)], range(9).map(x => x % 2)).take(7)",
         "sample_from_datasets([range(9), range(4)], seed=1, weights=[1, 3]).batch(2)",
+        "mix({\"a\": range(9).shuffle(3, seed=1), \"b\": range(4)}, seed=1, "
+        "stop=\"repeat\").batch(2)",
         "range(9).scan((0, [1]), (s, x) => ((s[0] + x, concat(s[1], [x])), s)).take(7)",
         "range(9).group_by_window(x => x % 2, (k, w) => w.map(x => (k, x)), k => k + 2)",
         "range(9).map(x => ones([x])).bucket_by_sequence_length(x => length(x), [3], [2, 2])",

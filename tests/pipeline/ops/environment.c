@@ -79,6 +79,7 @@ static void ends_through_all(const char *source, const char *part)
         ("choose_from_datasets([%s.map(x => 1), range(3)], from_tensor_slices([0, 1, 0])"
          ".ignore_errors()).ignore_errors()"),
         "sample_from_datasets([%s.map(x => 1)], seed=1).ignore_errors()",
+        "mix({\"a\": %s.map(x => 1)}, seed=1).ignore_errors()",
         "%s.map(x => 1).shard(2, 0).assert_cardinality(9).ignore_errors()",
         "%s.map(x => range(2)).flat_map(d => d).ignore_errors()",
         "%s.ignore_errors(max=0).ignore_errors().ignore_errors(max=5)",

@@ -113,6 +113,10 @@ static const struct graph {
      "\"b\": sum(b)})",
      0},
     {"map", "range(5).map(n => range(n).map(x => x * n)).flat_map(d => d.batch(2))", 0},
+    {"mix",
+     "mix({\"a\": range(-2, 3).map(x => 6 // x), \"b\": range(4).shuffle(3, seed=2)}, "
+     "weights={\"b\": 1, \"a\": 2}, seed=3, stop=\"repeat\").repeat(2)",
+     0},
     {"npy", "npy([\"@/points-0.npy\", \"@/missing\", \"@/turned.npy\"]).batch(2).repeat(2)", 0},
     {"npz", "npz([\"@/arrays-0.npz\", \"@/missing\"], arrays=[\"x\", \"y\"]).repeat(2)", 0},
     {"padded_batch",

@@ -224,6 +224,7 @@ static const char *const graphs[] = {
     ".prefetch(20)",
     ROWS ".scan(0.0, (s, x) => (x[0], x)).take_while(x => x[0] < 20.0)",
     "sample_from_datasets([" ROWS ", " ROWS "], seed=1).prefetch(30)",
+    "mix({\"a\": " ROWS ", \"b\": " ROWS "}, seed=1).prefetch(30)",
     "choose_from_datasets([" ROWS ", " ROWS "], range(20).map(x => x % 2)).prefetch(30)",
     ROWS ".group_by_window(x => 0, (k, w) => w.batch(3), 3).prefetch(30)",
     ROWS ".ignore_errors().assert_cardinality(24).prefetch(30)",

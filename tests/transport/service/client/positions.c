@@ -59,6 +59,8 @@ static const char *const ops[] = {
     "choose_from_datasets([range(8), range(3)], %.map(x => abs(x) % 2))",
     "sample_from_datasets([%, range(4)], seed=3)",
     "sample_from_datasets([range(4), %], seed=5, stop_on_empty_dataset=true)",
+    "mix({\"a\": %, \"b\": range(4)}, seed=3, stop=\"all\")",
+    "mix({\"b\": range(4), \"a\": %}, weights={\"a\": 3, \"b\": 1}, seed=5, stop=\"repeat\")",
     "%" SERVED,
     "%.distribute(\"local\", streams=3, block_length=2)",
     "%.distribute(\"local\", streams=3, num_consumers=2, consumer_index=1)",
