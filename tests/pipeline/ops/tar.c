@@ -450,6 +450,61 @@ MR_TEST(an_odd_end_of_an_archive_is_an_error_if_wanted)
     }
 }
 
+MR_TEST(files_of_no_record_are_warned_of)
+{
+    tar t = {0};
+    add(&t, "README", "no point");
+    add(&t, "0.txt", "zero");
+    add(&t, "0.", "no extension");
+    add(&t, "d/.hidden.txt", "no key");
+    add(&t, "1.txt", "one");
+    finish(&t, "some.tar", 0);
+    expect_logged(TEXTS("some.tar"), "\"zero\" \"one\"",
+                  "some.tar: 3 files without a key or an extension belong to no record and are "
+                  "not read, such as \"README\"");
+    add(&t, "0.txt", "zero");
+    room(&t, 2);
+    add(&t, "LICENSE", "in the second archive");
+    finish(&t, "joined.tar", 0);
+    expect_logged(TEXTS("joined.tar"), "\"zero\"",
+                  "1 file without a key or an extension belongs to no record and is not read");
+    add_bytes(&t, "folder", '5', NULL, 0);
+    add(&t, "0.txt", "zero");
+    finish(&t, "folder.tar", 0);
+    expect_logged(TEXTS("folder.tar"), "\"zero\"", "");
+}
+
+MR_TEST(files_without_any_record_are_an_error)
+{
+    tar t = {0};
+    add(&t, "0.txt", "zero");
+    finish(&t, "a.tar", 0);
+    add(&t, "README", "no point");
+    add(&t, ".hidden", "no key");
+    finish(&t, "b.tar", 0);
+    mr_drive(mr_drive_path("tar([\"@/a.tar\", \"@/b.tar\", \"@/a.tar\"]).map(r => r[\"txt\"])"),
+             "\"zero\" !none_of_its_2_files_belongs_to_a_record,_such_as_\"README\" \"zero\"");
+}
+
+MR_TEST(a_link_is_the_error_of_its_record)
+{
+    static const char types[] = {'1', '2', '3', '6'}; /* links, a device, a FIFO */
+    for (size_t i = 0; i < sizeof types; i++) {
+        tar t = {0};
+        add(&t, "0.txt", "zero");
+        add_bytes(&t, "1.txt", types[i], NULL, 0);
+        add(&t, "1.cls", "1");
+        add(&t, "2.txt", "two");
+        finish(&t, "linked.tar", 0);
+        mr_drive(mr_drive_path(TEXTS("linked.tar")),
+                 "\"zero\" !record_1_has_its_member_txt_as_a_link \"two\"");
+        mr_drive(mr_drive_path("tar(\"@/linked.tar\", members=[\"cls?\"]).map(r => r[\"cls\"])"),
+                 "\"\" \"1\" \"\"");
+        mr_drive(mr_drive_path("tar(\"@/linked.tar\", members=[\"txt?\"]).map(r => r[\"txt\"])"),
+                 "\"zero\" !as_a_link \"two\"");
+    }
+}
+
 MR_TEST(an_archive_without_records_is_empty)
 {
     tar t = {0};
