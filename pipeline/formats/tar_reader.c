@@ -394,16 +394,22 @@ static mr_code put_string(const tar_reader *t, mr_array *a, void *data, size_t s
     return rc;
 }
 
-/* Joins the pieces of a member that has several, or holes. */
-static mr_code gather(tar_reader *t, const void *piece, size_t n, int64_t at, char **out,
+/* Joins the pieces of a member that has several, or holes. said: ARCHIVE_EOF for no pieces. */
+static mr_code gather(tar_reader *t, int said, const void *piece, size_t n, int64_t at, char **out,
                       size_t *size, mr_status *st)
 {
     char *all = NULL;
     size_t capacity = 0, used = 0;
     int64_t holes = 0;
-    for (int said = ARCHIVE_OK; said != ARCHIVE_EOF;) {
+    for (bool ended = false; !ended;) {
         mr_code rc = MR_OK;
-        if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
+        ended = said == ARCHIVE_EOF;
+        if (ended) { /* a hole may follow the last piece */
+            int64_t all_bytes = tar.archive_entry_size(t->entry);
+            at = all_bytes > (int64_t)used ? all_bytes : (int64_t)used;
+            n = 0;
+        }
+        if (!ended && said != ARCHIVE_OK && said != ARCHIVE_WARN)
             rc = damaged(t, st);
         else if (at < (int64_t)used || at > MOST_BYTES || (int64_t)n > MOST_BYTES - at)
             rc =
@@ -421,7 +427,8 @@ static mr_code gather(tar_reader *t, const void *piece, size_t n, int64_t at, ch
         if (n)
             memcpy(all + at, piece, n);
         used = (size_t)at + n;
-        said = tar.archive_read_data_block(t->archive, &piece, &n, &at);
+        if (!ended)
+            said = tar.archive_read_data_block(t->archive, &piece, &n, &at);
     }
     *out = all;
     *size = used;
@@ -443,9 +450,9 @@ static mr_code read_member(tar_reader *t, mr_array *a, mr_bytes *to, mr_status *
     size_t n = 0;
     int64_t at = 0;
     int said = tar.archive_read_data_block(t->archive, &piece, &n, &at);
-    if (said == ARCHIVE_EOF)
+    if (said == ARCHIVE_EOF && tar.archive_entry_size(t->entry) == 0)
         return put_empty(t, a, t->offset, to, st);
-    if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
+    if (said != ARCHIVE_OK && said != ARCHIVE_WARN && said != ARCHIVE_EOF)
         return damaged(t, st);
     mr_buffer *chunk = t->base.in.chunk;
     const char *first = chunk ? mr_buffer_data(chunk) : NULL, *p = piece;
@@ -453,7 +460,7 @@ static mr_code read_member(tar_reader *t, mr_array *a, mr_bytes *to, mr_status *
         p + n <= first + mr_buffer_size(chunk))
         return put_string(t, a, (void *)(uintptr_t)piece, n, chunk, t->offset, to, st);
     char *all = NULL;
-    MR_TRY(gather(t, piece, n, at, &all, &n, st));
+    MR_TRY(gather(t, said, piece, n, at, &all, &n, st));
     return put_string(t, a, all, n, NULL, t->offset, to, st);
 }
 
