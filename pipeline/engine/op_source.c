@@ -128,17 +128,8 @@ mr_code mr_iter_fail_given(const mr_iter *it, mr_code rc, mr_status *st)
 
 mr_code mr_iter_fail_open(const mr_iter *it, mr_code rc, mr_status *st)
 {
-    switch (st->sys_errno) {
-    case ENOENT:
-    case ENOTDIR:
-    case ENAMETOOLONG:
-    case ELOOP:
-    case EACCES:
-    case EPERM:
-        return mr_iter_fail_given(it, rc, st);
-    default:
-        return rc;
-    }
+    /* Of all that the system may say, only this is damage of the file. */
+    return st->sys_errno && st->sys_errno != EIO ? mr_iter_fail_given(it, rc, st) : rc;
 }
 
 size_t mr_iter_in_turn(const mr_iter *it)

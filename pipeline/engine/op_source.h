@@ -41,8 +41,8 @@ MR_API bool mr_iter_names_given(const mr_iter *it);
 /* For a file or a pattern that this source was given and that cannot be used at all: if its name is
  * an element, the error in *st is that element's, else it belongs to none. Returns rc. */
 MR_API mr_code mr_iter_fail_given(const mr_iter *it, mr_code rc, mr_status *st);
-/* The same after a file could not be opened or read: only if it is missing or forbidden, which
- * st->sys_errno tells. */
+/* The same after a file could not be opened or read, which st->sys_errno tells: it is missing,
+ * forbidden or no file (a directory), but not damaged (EIO). */
 MR_API mr_code mr_iter_fail_open(const mr_iter *it, mr_code rc, mr_status *st);
 /* *out = the path to open, resolved against mr_iterator_opts.directory; owned, mr_free. An op above
  * that keeps elements in a file records that the file was read.

@@ -67,7 +67,13 @@ const char *mr__compressor_seen(const uint8_t *b, size_t n, mr_compression *c, b
                  {"zstd", "\x28\xb5\x2f\xfd", 4, MR_COMPRESSION_ZSTD},
                  {"bzip2", "BZh\0\x31\x41\x59\x26", 8, MR_COMPRESSION_NONE},
                  {"xz", "\xfd\x37zXZ\0", 6, MR_COMPRESSION_NONE},
+                 {"zstd", "\x50\x2a\x4d\x18", 4, MR_COMPRESSION_ZSTD}, /* a frame to skip */
                  {"lz4", "\x04\x22\x4d\x18", 4, MR_COMPRESSION_NONE},
+                 {"lz4", "\x02\x21\x4c\x18", 4, MR_COMPRESSION_NONE},
+                 {"lzip", "LZIP\x01", 5, MR_COMPRESSION_NONE},
+                 {"lzop", "\x89LZO\0\r\n\x1a\n", 9, MR_COMPRESSION_NONE},
+                 {"7z", "7z\xbc\xaf\x27\x1c", 6, MR_COMPRESSION_NONE},
+                 {"rar", "Rar!\x1a\x07", 6, MR_COMPRESSION_NONE},
                  {"zip", "PK\x03\x04", 4, MR_COMPRESSION_NONE},
                  {"compress", "\x1f\x9d", 2, MR_COMPRESSION_NONE},
                  {"snappy", "\xff\x06\0\0sNaPpY", 10, MR_COMPRESSION_NONE}};
@@ -78,6 +84,8 @@ const char *mr__compressor_seen(const uint8_t *b, size_t n, mr_compression *c, b
     memcpy(head, b, n);
     if (n > 3 && head[0] == 'B' && head[3] >= '1' && head[3] <= '9')
         head[3] = 0; /* bzip2's block size */
+    if (n && (head[0] & 0xf0) == 0x50 && memcmp(head + 1, "\x2a\x4d\x18", (n < 4 ? n : 4) - 1) == 0)
+        head[0] = 0x50; /* one of 16 kinds */
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         size_t k = n < known[i].n ? n : known[i].n;
         if (memcmp(head, known[i].bytes, k) != 0)

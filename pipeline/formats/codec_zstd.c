@@ -37,6 +37,8 @@ static void see_head(zstd_codec *c, const mr__codec_io *io, size_t *kept)
 
 static mr_code fail_decoding(const zstd_codec *c, size_t rc, mr_status *st)
 {
+    if (mr__zstd.ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation)
+        return mr_fail_memory(st, 0, "the window of a ZSTD stream");
     if (mr__zstd.ZSTD_getErrorCode(rc) != ZSTD_error_dictionary_wrong)
         return fail(rc, "corrupted ZSTD stream", MR_DATA_LOSS, st);
     return mr_fail(
@@ -118,6 +120,12 @@ mr_code mr__zstd_decode_open(mr__codec **out, mr_status *st)
     if (!c || !c->d) {
         mr_free(c);
         return mr_fail_memory(st, sizeof *c, "decompression");
+    }
+    /* Windows of 2 GiB, as zstd --long=31 makes them: their memory is used as it is filled. */
+    size_t rc = mr__zstd.ZSTD_DCtx_setParameter(c->d, ZSTD_d_windowLogMax, ZSTD_WINDOWLOG_MAX);
+    if (mr__zstd.ZSTD_isError(rc)) {
+        close_codec(&c->base);
+        return fail(rc, "zstd", MR_INTERNAL, st);
     }
     *out = &c->base;
     return MR_OK;

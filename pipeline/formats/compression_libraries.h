@@ -58,6 +58,7 @@ mr_code mr__lz4_need(mr_status *st) MR_NODISCARD;
     X(ZSTD_createDCtx_advanced)                                                                    \
     X(ZSTD_freeDCtx)                                                                               \
     X(ZSTD_DCtx_reset)                                                                             \
+    X(ZSTD_DCtx_setParameter)                                                                      \
     X(ZSTD_decompressStream)                                                                       \
     X(ZSTD_decompressDCtx)                                                                         \
     X(ZSTD_decompress)                                                                             \

@@ -17,6 +17,7 @@
 #include "pipeline/formats/format.h"
 #include "pipeline/formats/tar.h"
 #include "pipeline/log.h"
+#include "pipeline/warn_once.h"
 #include "pipeline/system/late_library.h"
 
 /* Loaded late, since it depends on a dozen other libraries. */
@@ -31,6 +32,7 @@
     X(archive_read_free)                                                                           \
     X(archive_error_string)                                                                        \
     X(archive_entry_pathname)                                                                      \
+    X(archive_entry_hardlink)                                                                      \
     X(archive_entry_filetype)                                                                      \
     X(archive_entry_size)
 static struct {
@@ -44,7 +46,7 @@ enum { MOST_ROWS = 64, BLOCK = 512 };
 /* Limit of all holes of a sparse member: memory may only grow with the bytes of the file. */
 #define MOST_HOLES ((int64_t)64 << 20)
 
-const char mr__tar_missing[1] = "", mr__tar_twice[1] = "";
+const char mr__tar_missing[1] = "", mr__tar_twice[1] = "", mr__tar_linked[1] = "";
 
 typedef struct tar_reader {
     mr_reader base;
@@ -55,6 +57,10 @@ typedef struct tar_reader {
     char *key, *member; /* of the pending member, in one allocation; NULL: none is pending */
     int64_t offset;     /* of its header */
     bool first;         /* the pending member is the first of an archive */
+    bool linked;        /* it is a link or a special file: the archive does not contain its data */
+    bool found;         /* a member of a record was found in the file */
+    char *unread;       /* the first file that belongs to no record; NULL: n_unread is 0 */
+    int64_t n_unread;   /* the number of such files */
     bool listing;       /* only the members of the first record are read */
     mr_status failure;  /* of the stream, or one to return after the rows before it */
     mr_code due_code;
@@ -234,6 +240,38 @@ static mr_code go_back(mr__byte_stream *in, int64_t at, mr_status *st)
     return MR_OK;
 }
 
+static mr_code count_unread(tar_reader *t, const char *path, mr_status *st)
+{
+    if (t->n_unread++ == 0) {
+        t->unread = mr_strdup(path);
+        if (!t->unread)
+            return mr_fail_memory(st, strlen(path), "a member's name");
+    }
+    return MR_OK;
+}
+
+/* At the end of the file: names the files that belong to no record. It is an error if there are no
+ * others. */
+static mr_code report_unread(tar_reader *t, mr_status *st)
+{
+    if (!t->n_unread || t->listing)
+        return MR_END;
+    if (t->base.record == 0 && !t->found) {
+        t->offset = 0;
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "none of its %" PRId64
+                       " files belongs to a record, such as \"%s\": a record "
+                       "is the files that have a key and an extension, such as \"0001.jpg\"",
+                       t->n_unread, t->unread);
+    }
+    mr__warn_once("%s: %" PRId64 " file%s without a key or an extension %s to no record and %s "
+                  "not read, such as \"%s\"",
+                  t->base.in.path, t->n_unread, t->n_unread == 1 ? "" : "s",
+                  t->n_unread == 1 ? "belongs" : "belong", t->n_unread == 1 ? "is" : "are",
+                  t->unread);
+    return MR_END;
+}
+
 /* At the end of an archive: continues with the one that follows it, as `cat` joins them. MR_END:
  * no other follows. */
 static mr_code next_archive(tar_reader *t, mr_status *st)
@@ -303,17 +341,24 @@ static mr_code next_member(tar_reader *t, mr_status *st)
         MR_TRY(leave_member(t, st));
         int said = tar.archive_read_next_header(t->archive, &entry);
         if (said == ARCHIVE_EOF && !t->failed) {
-            MR_TRY(next_archive(t, st));
-            continue;
+            rc = next_archive(t, st);
+            if (rc == MR_OK)
+                continue;
+            return rc == MR_END ? report_unread(t, st) : rc;
         }
         if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
             return damaged(t, st);
         t->entry = entry;
         const char *path = tar.archive_entry_pathname(entry);
-        if (tar.archive_entry_filetype(entry) != S_IFREG || !path)
+        unsigned type = tar.archive_entry_filetype(entry);
+        if (type == S_IFDIR || !path)
             continue;
-        if (split(t, path, st, &rc) || rc != MR_OK)
+        t->linked = type != S_IFREG ||
+                    (tar.archive_entry_hardlink(entry) && tar.archive_entry_size(entry) == 0);
+        t->found |= split(t, path, st, &rc);
+        if (rc != MR_OK || t->key)
             return rc;
+        MR_TRY(count_unread(t, path, st));
     }
 }
 
@@ -349,16 +394,22 @@ static mr_code put_string(const tar_reader *t, mr_array *a, void *data, size_t s
     return rc;
 }
 
-/* Joins the pieces of a member that has several, or holes. */
-static mr_code gather(tar_reader *t, const void *piece, size_t n, int64_t at, char **out,
+/* Joins the pieces of a member that has several, or holes. said: ARCHIVE_EOF for no pieces. */
+static mr_code gather(tar_reader *t, int said, const void *piece, size_t n, int64_t at, char **out,
                       size_t *size, mr_status *st)
 {
     char *all = NULL;
     size_t capacity = 0, used = 0;
     int64_t holes = 0;
-    for (int said = ARCHIVE_OK; said != ARCHIVE_EOF;) {
+    for (bool ended = false; !ended;) {
         mr_code rc = MR_OK;
-        if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
+        ended = said == ARCHIVE_EOF;
+        if (ended) { /* a hole may follow the last piece */
+            int64_t all_bytes = tar.archive_entry_size(t->entry);
+            at = all_bytes > (int64_t)used ? all_bytes : (int64_t)used;
+            n = 0;
+        }
+        if (!ended && said != ARCHIVE_OK && said != ARCHIVE_WARN)
             rc = damaged(t, st);
         else if (at < (int64_t)used || at > MOST_BYTES || (int64_t)n > MOST_BYTES - at)
             rc =
@@ -376,7 +427,8 @@ static mr_code gather(tar_reader *t, const void *piece, size_t n, int64_t at, ch
         if (n)
             memcpy(all + at, piece, n);
         used = (size_t)at + n;
-        said = tar.archive_read_data_block(t->archive, &piece, &n, &at);
+        if (!ended)
+            said = tar.archive_read_data_block(t->archive, &piece, &n, &at);
     }
     *out = all;
     *size = used;
@@ -398,9 +450,9 @@ static mr_code read_member(tar_reader *t, mr_array *a, mr_bytes *to, mr_status *
     size_t n = 0;
     int64_t at = 0;
     int said = tar.archive_read_data_block(t->archive, &piece, &n, &at);
-    if (said == ARCHIVE_EOF)
+    if (said == ARCHIVE_EOF && tar.archive_entry_size(t->entry) == 0)
         return put_empty(t, a, t->offset, to, st);
-    if (said != ARCHIVE_OK && said != ARCHIVE_WARN)
+    if (said != ARCHIVE_OK && said != ARCHIVE_WARN && said != ARCHIVE_EOF)
         return damaged(t, st);
     mr_buffer *chunk = t->base.in.chunk;
     const char *first = chunk ? mr_buffer_data(chunk) : NULL, *p = piece;
@@ -408,7 +460,7 @@ static mr_code read_member(tar_reader *t, mr_array *a, mr_bytes *to, mr_status *
         p + n <= first + mr_buffer_size(chunk))
         return put_string(t, a, (void *)(uintptr_t)piece, n, chunk, t->offset, to, st);
     char *all = NULL;
-    MR_TRY(gather(t, piece, n, at, &all, &n, st));
+    MR_TRY(gather(t, said, piece, n, at, &all, &n, st));
     return put_string(t, a, all, n, NULL, t->offset, to, st);
 }
 
@@ -428,9 +480,9 @@ static mr_code put_member(tar_reader *t, mr_array *a, mr_bytes *row, mr_status *
     for (size_t i = 0; i < t->opts.n; i++) {
         if (!is_wanted(t->opts.wanted[i], t->member))
             continue;
-        if (row[i].data == mr__tar_missing)
+        if (row[i].data == mr__tar_missing && !t->linked)
             return read_member(t, a, &row[i], st);
-        row[i] = (mr_bytes){mr__tar_twice, 0};
+        row[i] = (mr_bytes){row[i].data == mr__tar_missing ? mr__tar_linked : mr__tar_twice, 0};
         return MR_OK;
     }
     return MR_OK;
@@ -558,9 +610,18 @@ static mr_code start(mr_reader *r, const void *own, mr_status *st)
     return mr__reader_keep_path(r, st);
 }
 
+static void forget_unread(tar_reader *t)
+{
+    mr_free(t->unread);
+    t->unread = NULL;
+    t->n_unread = 0;
+    t->found = false;
+}
+
 static void moved(mr_reader *r)
 {
     drop_archive(of(r));
+    forget_unread(of(r));
     of(r)->due = false;
     r->has_place = false;
 }
@@ -568,6 +629,7 @@ static void moved(mr_reader *r)
 static void stop(mr_reader *r)
 {
     drop_archive(of(r));
+    forget_unread(of(r));
 }
 
 const mr_format mr__format_tar = {.reader_size = sizeof(tar_reader),

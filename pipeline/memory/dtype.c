@@ -126,3 +126,23 @@ uint16_t mr_float_to_bfloat(float f)
         return (uint16_t)(bits >> 16 | 0x40); /* NaN: the upper bits alone may mean infinity */
     return (uint16_t)round_off(bits, 16);
 }
+
+/* d as a float whose last bit is set unless it is exact: rounding that further is rounding d. */
+static float to_odd(double d)
+{
+    float f = (float)d;
+    if ((double)f == d || d != d)
+        return f;
+    bool away = d > 0 ? (double)f > d : (double)f < d;
+    return float_of((bits_of(f) - away) | 1);
+}
+
+uint16_t mr_double_to_half(double d)
+{
+    return mr_float_to_half(to_odd(d));
+}
+
+uint16_t mr_double_to_bfloat(double d)
+{
+    return mr_float_to_bfloat(to_odd(d));
+}

@@ -39,11 +39,13 @@ MR_API bool mr_dtype_find(const char *name, size_t n, mr_dtype *out);
 MR_API bool mr_dtype_is_integer(mr_dtype t);  /* int8..uint64 */
 MR_API bool mr_dtype_is_floating(mr_dtype t); /* float16..float64 */
 
-/* Convert IEEE half and bfloat16 to and from float, rounding to nearest even. */
+/* Convert IEEE half and bfloat16 to and from float and double, rounding once, to nearest even. */
 MR_API float mr_half_to_float(uint16_t h);
 MR_API uint16_t mr_float_to_half(float f);
+MR_API uint16_t mr_double_to_half(double d);
 MR_API float mr_bfloat_to_float(uint16_t h);
 MR_API uint16_t mr_float_to_bfloat(float f);
+MR_API uint16_t mr_double_to_bfloat(double d);
 
 #ifdef __cplusplus
 }

@@ -119,7 +119,7 @@ static bool put_int(int64_t v, mr_dtype dtype, void *to)
 static void put_double(double v, mr_dtype dtype, void *to)
 {
     float f = (float)v;
-    uint16_t half = dtype == MR_FLOAT16 ? mr_float_to_half(f) : mr_float_to_bfloat(f);
+    uint16_t half = dtype == MR_FLOAT16 ? mr_double_to_half(v) : mr_double_to_bfloat(v);
     memcpy(to,
            dtype == MR_FLOAT64   ? (void *)&v
            : dtype == MR_FLOAT32 ? (void *)&f

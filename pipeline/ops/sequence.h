@@ -38,6 +38,8 @@ MR_API mr_dataset *mr_unique(mr_dataset *input);
 
 typedef struct mr_shard_opts {
     bool require_non_empty; /* fail if the input has elements, but fewer than num_shards */
+    bool own_errors; /* return an error of the input only in the shard of the element after it, for
+                        shards that are all read by one job. Not in texts: elements do not change */
 } mr_shard_opts;
 
 /* Elements index, index + num_shards, ...

@@ -3,7 +3,10 @@
  *
  * require_non_empty (set by the sharding rewrite): before the first element, num_shards elements
  * must have been seen, so that no worker is without elements from the start. Every worker checks
- * it, including one whose share would be empty. */
+ * it, including one whose share would be empty.
+ *
+ * own_errors (set by the rewrites): an error of the input would fail, or be counted, once in each
+ * shard. One of them returns it: the shard whose turn it is. */
 #include "pipeline/ops/sequence.h"
 
 #include <inttypes.h>
@@ -22,6 +25,7 @@ struct state {
     bool checked;   /* require_non_empty is satisfied, or not set */
     mr_block rows;  /* the pulled block, during a call */
     mr_block first; /* the element of the first round, until it is delivered */
+    mr_status error;
 };
 
 static mr_code open(mr_iter *it, mr_status *st)
@@ -37,13 +41,35 @@ static mr_code open(mr_iter *it, mr_status *st)
     return mr_iter_open_input(it, 0, st);
 }
 
+/* An error of an element that another shard returns. */
+static bool is_of_other_shard(const mr_iter *it, mr_code rc)
+{
+    const struct params *p = it->params;
+    const struct state *s = it->state;
+    return p->o.own_errors && rc < 0 && rc != MR_CANCELLED && !mr_iter_cancelled(it) &&
+           !mr_status_is_of_no_element(&s->error) &&
+           s->seen % (uint64_t)p->num_shards != (uint64_t)p->index;
+}
+
+static mr_code pull(mr_iter *it, uint64_t want, mr_status *st)
+{
+    struct state *s = it->state;
+    mr_code rc;
+    do
+        rc = mr_iter_pull(it, 0, (size_t)want, &s->rows, &s->error);
+    while (is_of_other_shard(it, rc));
+    if (rc < 0 && st)
+        *st = s->error;
+    return rc;
+}
+
 /* Reads the first num_shards elements and keeps this shard's. */
 static mr_code check_first_round(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
     while (s->seen < (uint64_t)p->num_shards) {
-        mr_code rc = mr_iter_pull(it, 0, (size_t)((uint64_t)p->num_shards - s->seen), &s->rows, st);
+        mr_code rc = pull(it, (uint64_t)p->num_shards - s->seen, st);
         if (rc == MR_END && s->seen) {
             uint64_t found = s->seen;
             s->seen = 0; /* reported once; the next call meets the end */
@@ -104,7 +130,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         if (__builtin_mul_overflow(step, want - 1, &need) ||
             __builtin_add_overflow(need, before + 1, &need) || need > UINT32_MAX)
             need = UINT32_MAX;
-        MR_TRY(mr_iter_pull(it, 0, (size_t)need, &s->rows, st));
+        MR_TRY(pull(it, need, st));
         s->seen = (s->seen + s->rows.rows) % step;
         if (before < s->rows.rows) {
             mr_code rc = pick(s, (size_t)before, step, out, st);

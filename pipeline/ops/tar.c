@@ -68,11 +68,13 @@ static void close(mr_iter *it)
     mr_free((void *)(uintptr_t)s->members.wanted);
 }
 
-/* The index of the first member that a record lacks or has twice; the number of members: none. */
+/* The index of the first member that a record lacks, has twice or has as a link; the number of
+ * members: none. */
 static size_t first_fault(const mr_bytes *row, size_t n)
 {
     size_t i = 0;
-    while (i < n && row[i].data != mr__tar_missing && row[i].data != mr__tar_twice)
+    while (i < n && row[i].data != mr__tar_missing && row[i].data != mr__tar_twice &&
+           row[i].data != mr__tar_linked)
         i++;
     return i;
 }
@@ -88,7 +90,10 @@ static mr_code report(const struct state *s, const mr_array *rows, size_t row, s
     mr_fail(&why, MR_INVALID_ARGUMENT,
             v[i].data == mr__tar_missing
                 ? "record %.*s lacks the member %s; members selects those to read"
-                : "record %.*s has more than one member %s",
+            : v[i].data == mr__tar_twice
+                ? "record %.*s has more than one member %s"
+                : "record %.*s has its member %s as a link or special file, whose data the archive "
+                  "does not contain there; tar --dereference --hard-dereference stores them",
             (int)v[key].size, v[key].data, s->members.wanted[i]);
     mr_buffer_locate(rows->owner, v[key].data, &why);
     return mr_row_errors_add(errors, row, &why, st);

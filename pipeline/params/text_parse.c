@@ -377,8 +377,8 @@ static mr_code parse_record(struct parser *p, mr_expr **out)
         if (p->t.kind != TOK_STRING)
             return expected(p, "a component's name in quotes, as in {\"name\": value}");
         MR_TRY(decode_string(p, &key, &length));
-        if (length == 0 || strlen(key) != length)
-            return expected(p, "a name that is not empty and has no NUL byte");
+        if (strlen(key) != length)
+            return expected(p, "a name that has no NUL byte");
         advance(p);
         if (!at_op(p, ':'))
             return expected(p, "':' and the component's value");

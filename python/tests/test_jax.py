@@ -378,10 +378,60 @@ print("losses", json.dumps(first + rest))
 """
 
 
+# Each line is an epoch: how many steps there were, and how it ended.
+UNEQUAL = """
+import sys
+import jax
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
+import jax.numpy as jnp
+import numpy as np
+import millrace as mr
+from jax.sharding import NamedSharding, PartitionSpec
+from millrace.jax import DataLoader
+
+me = jax.process_index()
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
+sharding = NamedSharding(mesh, PartitionSpec("data"))
+total = jax.jit(jnp.sum)
+
+
+def epoch(ds, **options):
+    n = 0
+    it = iter(DataLoader(ds, sharding=sharding, **options))
+    try:
+        for b in it:
+            total(b).block_until_ready()
+            n += 1
+        end = "end"
+    except mr.Error as e:
+        end = f"{type(e).__name__}: {e}"
+        assert list(it) == []
+    print("steps", n, end, flush=True)
+
+
+def of(batches):
+    return mr.range(8 * batches).filter(lambda x: x >= 0).batch(8)
+
+
+epoch(of(3))
+epoch(of(5 + me))
+epoch(of(7 - me), prefetch=0)
+epoch(of(0 if me else 1))
+epoch(mr.range(40).map(lambda x: x // (x - 20 if me else 1)).batch(8))
+it = iter(DataLoader(of(9), sharding=sharding))  # closed while its thread is ahead of the other's
+for _ in range(2):
+    next(it)
+it.close()
+local = NamedSharding(jax.sharding.Mesh(np.array(jax.local_devices()), ("data",)), PartitionSpec("data"))
+assert len(list(DataLoader(of(1 + me), sharding=local))) == 1 + me  # no global arrays: each for itself
+epoch(of(2))
+"""
+
+
 @unittest.skipIf(jax is None, why if jax is None else "")
-@unittest.skipIf(ocp is None, "Orbax is not installed")
 class Processes(unittest.TestCase):
-    def test_two_processes_make_one_batch(self) -> None:
+    def run_two(self, text: str) -> list[list[str]]:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{s.getsockname()[1]}"
@@ -389,7 +439,7 @@ class Processes(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             running = [
                 subprocess.Popen(
-                    [sys.executable, "-c", PROCESS, address, str(i), folder],
+                    [sys.executable, "-c", text, address, str(i), folder],
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     text=True,
@@ -405,8 +455,27 @@ class Processes(unittest.TestCase):
                     p.kill()
         for p, (_, err) in zip(running, results, strict=True):
             self.assertEqual(p.returncode, 0, err[-3000:])
-        lines = [[line for line in out.splitlines() if line.startswith("losses")] for out, _ in results]
+        return [out.splitlines() for out, _ in results]
+
+    @unittest.skipIf(ocp is None, "Orbax is not installed")
+    def test_two_processes_make_one_batch(self) -> None:
+        lines = [[line for line in out if line.startswith("losses")] for out in self.run_two(PROCESS)]
         self.assertEqual(lines[0], lines[1])
+
+    def test_unequal_batches_are_an_error_of_all_processes(self) -> None:
+        chief, other = ([line for line in out if line.startswith("steps")] for out in self.run_two(UNEQUAL))
+        wanted = [
+            "steps 3 end",
+            "steps 5 FailedPrecondition: process 0 has 5 batches, and process 1 has more; ",
+            "steps 6 FailedPrecondition: process 1 has 6 batches, and process 0 has more; ",
+            "steps 0 FailedPrecondition: process 1 has 0 batches, and process 0 has more; ",
+            "steps 2 FailedPrecondition: process 1 failed at batch 2, counted from 0: ",
+            "steps 2 end",
+        ]
+        self.assertEqual([line[: len(w)] for line, w in zip(chief, wanted, strict=True)], wanted)
+        self.assertIn("division by zero", other[4])
+        self.assertNotIn("process", other[4])
+        self.assertEqual(other[:4] + other[5:], chief[:4] + chief[5:])
 
 
 @unittest.skipIf(jax is None, why if jax is None else "")

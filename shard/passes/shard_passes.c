@@ -84,5 +84,6 @@ mr_code mr__warn(mr_explanation *e, const char *op, mr_status *st, const char *f
 
 mr_dataset *mr__insert_shard(mr_dataset *input, const mr_auto_shard_opts *o)
 {
-    return mr_shard(input, o->num_workers, o->index, &(mr_shard_opts){.require_non_empty = true});
+    return mr_shard(input, o->num_workers, o->index,
+                    &(mr_shard_opts){.require_non_empty = true, .own_errors = true});
 }

@@ -199,7 +199,7 @@ static mr_dataset *find_functions(void *ctx, mr_dataset *node)
 
 static mr_dataset *shard(const cutter *k, mr_dataset *input)
 {
-    return mr_shard(input, k->opts->streams, k->opts->stream, NULL);
+    return mr_shard(input, k->opts->streams, k->opts->stream, &(mr_shard_opts){.own_errors = true});
 }
 
 /* Others than sources that skip what other streams have. */

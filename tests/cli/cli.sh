@@ -233,6 +233,8 @@ expect huge_tensor 1 '' 'memory' -- "$m" show 'range(1).map(x => zeros([x + 1000
 
 # ---- errors of the environment, which no op hides
 printf 'a\nb\nc\n' | "$m" write --out env-s --shards 3 --text - >/dev/null
+printf '\x28\xb5\x2f\xfd\x00\xa8\x11\x00\x00a\n' >window.zst # of 2 GiB, as zstd --long=31 makes them
+expect zstd_of_a_large_window_is_read 0 '"a"' -- "$m" show 'text_line("window.zst", compression="ZSTD")'
 expect no_file_matches_is_of_no_element 1 '' 'no file matches' -- "$m" show 'tfrecord("env-none-*").ignore_errors()'
 expect a_missing_index_is_of_no_element 1 '' 'it has no index' -- "$m" show 'tfrecord("env-s-*").global_shuffle(seed=1).ignore_errors()'
 expect a_missing_vocabulary_is_of_no_element 1 '' 'cannot open' 'lookup(x, "env-none")' -- \

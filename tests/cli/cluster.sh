@@ -66,6 +66,11 @@ range(6).shuffle(9).repeat(2)|seed=3, streams=2
 GRAPHS
 same errors_stay_in_the_order "$(show "$(d 'range(12).map(x => 12 // (x - 5))' streams=3).ignore_errors()")" \
     "$(show "$(l 'range(12).map(x => 12 // (x - 5))' streams=3).ignore_errors()")"
+head -c 20 squares-00000-of-*.tfrecord >cut.tfrecord
+for graph in 'tfrecord("cut.tfrecord")' 'tfrecord("cut.tfrecord").enumerate()' 'tfrecord("cut.tfrecord").map(x => x).shuffle(3)'; do
+    expect "one_error_counts_once: $graph" 0 '' '1 element failed' -- "$m" show "$(d "$graph" streams=3).ignore_errors()"
+    expect "one_error_in_streams_counts_once: $graph" 0 '' -- "$m" show "$(d "$graph.ignore_errors(max=0)" streams=3).ignore_errors(max=1)"
+done
 truncate -s 5G huge # more than an element may be, and nothing of it is read
 same too_large_an_element_is_its_error "$(show "$(d 'files("part-0.txt", "huge", "part-1.txt").map(x => 1)' streams=1).ignore_errors()")" $'1\n1'
 rm huge

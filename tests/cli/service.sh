@@ -95,6 +95,28 @@ import json
 lines = [json.loads(l) for l in open("d.err")]
 assert any(l["level"] == "warning" and "was closed" in l["message"] and l["time"] > 1e9 for l in lines)' 2>&1; echo $?)" "$(cat d.err)"
 stop it_ends_with_tokens 0
+
+# A client that leaves while the dispatcher still talks to it: the connection is reset, not closed.
+start d "$m" dispatcher --listen 127.0.0.1:0 --token-file token --log json
+cat >leaving.py <<'EOF'
+import select, socket, struct, subprocess, sys
+m, host, port = sys.argv[1], *sys.argv[2].split(":")
+door = socket.create_server(("127.0.0.1", 0))
+tool = subprocess.Popen([m, "service", "status", "--token-file", "token",
+                         "--dispatcher", "127.0.0.1:%d" % door.getsockname()[1]])
+near, far = door.accept()[0], socket.create_connection((host, int(port)))
+while True:
+    for s in select.select([near, far], [], [])[0]:
+        data = s.recv(65536)
+        if not data:
+            far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            far.close()
+            sys.exit(tool.wait())
+        (far if s is near else near).sendall(data)
+EOF
+expect a_client_that_is_gone_at_once 0 ANY -- python3 leaving.py "$m" "$at"
+stop it_ends_without_the_client 0
+result it_is_no_warning "$(! grep -q 'was closed' d.err; echo $?)" "$(cat d.err)"
 python3 -c '
 import socket
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -146,8 +146,6 @@ static void read_element(mr__thrift *t, element *e)
 static mr_code add_part(walk *w, const mr_bytes *name, level *at, mr_status *st)
 {
     size_t n = at->path_size;
-    if (name->size == 0)
-        return damaged("a column without a name", st);
     if (n + name->size + 1 > sizeof w->path)
         return damaged("a name of more than 4 KiB", st);
     if (memchr(name->data, '\0', name->size))

@@ -151,6 +151,32 @@ static void cast_values(mr_dtype from, const void *x, mr_dtype to, void *z, size
     }
 }
 
+/* u with 53 bits at most, the last of which is set if bits after it were. */
+static double to_odd(uint64_t u)
+{
+    return u >> 53 ? (double)(u >> 11 | (u % 2048 != 0)) * 2048 : (double)u;
+}
+
+/* Values of any type but float32 and the half floats as a half float: rounded once. */
+static mr_code narrow(const mr_array *a, size_t n, mr_dtype to, mr_array *out, mr_status *st)
+{
+    mr_array wide = {0};
+    MR_TRY(mr__kernel_cast(a, MR_FLOAT64, &wide, st));
+    mr_code rc = mr_array_alloc(out, to, a->rank, a->shape, a->rows, st);
+    const int64_t *v = a->data;
+    for (size_t i = 0; i < n && rc == MR_OK; i++) {
+        double d = ((const double *)wide.data)[i];
+        if (a->dtype == MR_UINT64)
+            d = to_odd((uint64_t)v[i]);
+        else if (a->dtype == MR_INT64)
+            d = v[i] < 0 ? -to_odd(-(uint64_t)v[i]) : to_odd((uint64_t)v[i]);
+        ((uint16_t *)out->data)[i] =
+            to == MR_FLOAT16 ? mr_double_to_half(d) : mr_double_to_bfloat(d);
+    }
+    mr_array_reset(&wide);
+    return rc;
+}
+
 mr_code mr__kernel_cast(const mr_array *a, mr_dtype to, mr_array *out, mr_status *st)
 {
     if (a->dtype == to) {
@@ -165,13 +191,8 @@ mr_code mr__kernel_cast(const mr_array *a, mr_dtype to, mr_array *out, mr_status
         mr_array_reset(&wide);
         return rc;
     }
-    if (mr__is_half(to) && a->dtype != MR_FLOAT32) {
-        mr_array wide = {0};
-        MR_TRY(mr__kernel_cast(a, MR_FLOAT32, &wide, st));
-        mr_code rc = mr__kernel_cast(&wide, to, out, st);
-        mr_array_reset(&wide);
-        return rc;
-    }
+    if (mr__is_half(to) && a->dtype != MR_FLOAT32)
+        return narrow(a, n, to, out, st);
     MR_TRY(mr_array_alloc(out, to, a->rank, a->shape, a->rows, st));
     for (size_t i = 0; i < n && mr__is_half(a->dtype); i++)
         ((float *)out->data)[i] = a->dtype == MR_FLOAT16

@@ -478,7 +478,7 @@ mr_code mr__sheet_put_float(mr__sheet *s, size_t i, double v, mr_status *st)
 {
     mr_dtype t = s->f->v[i].dtype;
     float f = (float)v;
-    uint16_t h = t == MR_FLOAT16 ? mr_float_to_half(f) : mr_float_to_bfloat(f);
+    uint16_t h = t == MR_FLOAT16 ? mr_double_to_half(v) : mr_double_to_bfloat(v);
     return mr__sheet_put(s, i,
                          t == MR_FLOAT64   ? (const void *)&v
                          : t == MR_FLOAT32 ? (const void *)&f

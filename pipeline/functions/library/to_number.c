@@ -70,13 +70,13 @@ static const char *read_float(const char *s, size_t n, mr_dtype t, void *z)
     text[n] = '\0';
     double d = 0;
     float f = 0;
-    if (t == MR_FLOAT64)
+    if (t != MR_FLOAT32)
         d = plain ? strtod_l(text, &end, plain) : strtod(text, &end);
     else
         f = plain ? strtof_l(text, &end, plain) : strtof(text, &end);
     if (end != text + n)
         return "is not a number";
-    uint16_t h = t == MR_FLOAT16 ? mr_float_to_half(f) : mr_float_to_bfloat(f);
+    uint16_t h = t == MR_FLOAT16 ? mr_double_to_half(d) : mr_double_to_bfloat(d);
     const void *v = t == MR_FLOAT64 ? (const void *)&d : t == MR_FLOAT32 ? (const void *)&f : &h;
     memcpy(z, v, mr_dtype_size(t));
     return NULL;

@@ -26,15 +26,11 @@ const mr_param mr__table_param_list[] = {
 mr_code mr__table_check(const char *who, const mr__table_params *p, mr_status *st)
 {
     const mr_strs *c = &p->columns;
-    for (size_t i = 0; i < c->n; i++) {
-        if (c->v[i].size == 0)
-            return mr_fail(st, MR_INVALID_ARGUMENT, "%s: the name of a column must not be empty",
-                           who);
+    for (size_t i = 0; i < c->n; i++)
         for (size_t k = 0; k < i; k++)
             if (strcmp(c->v[i].data, c->v[k].data) == 0)
                 return mr_fail(st, MR_INVALID_ARGUMENT, "%s: column '%.200s' is requested twice",
                                who, c->v[i].data);
-    }
     return mr__file_source_check(p, st);
 }
 

@@ -15,6 +15,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from collections import deque
@@ -23,7 +24,8 @@ from typing import TYPE_CHECKING, Any, Callable
 import jax  # type: ignore[import-not-found,unused-ignore]
 import numpy as np
 
-from ._errors import ForkError, InvalidArgument
+from ._agreement import BATCH, END, Agreement, Closed
+from ._errors import FailedPrecondition, ForkError, InvalidArgument
 from ._formats import narrowed
 from ._trail import Trail, go_to
 from ._types import DatasetSpec, TensorSpec, dtype_of_numpy
@@ -53,7 +55,9 @@ class DataLoader:
     devices: with `PartitionSpec("data")` over all devices, the global batch is those of the processes,
     one after the other. Give each process its share of the data, as in
     `ds.shard(jax.process_count(), jax.process_index())`, and as many batches of one size:
-    `batch(n, drop_remainder=True)`.
+    `batch(n, drop_remainder=True)`. Where a process has fewer batches than the others, or fails, all of
+    them get an error in place of the batch, since a step of some processes would never end. For this,
+    the processes iterate over loaders of global arrays in the same order.
 
     Args:
         ds: its elements are process-local batches.
@@ -74,6 +78,9 @@ class DataLoader:
         self.sharding = sharding
         self.prefetch = prefetch
         self._put = _plan(ds.element_spec, sharding, "")
+        self._store = _store_of(sharding)
+        self._name = f"millrace/{next(_loaders)}" if self._store else ""
+        self._epochs = itertools.count()
         self._next: DataIterator | None = None  # what iter() returns next, where it exists already
         self._last: DataIterator | None = None
 
@@ -100,6 +107,21 @@ class DataLoader:
 
 
 _BEGINNING: Any = object()
+_loaders = itertools.count()  # of global arrays
+
+
+def _store_of(sharding: Any) -> Any:
+    """By which the processes that make global arrays agree; None: there is only one."""
+    if jax.process_count() == 1:
+        return None
+    if isinstance(sharding, (tuple, list, dict)):
+        parts = sharding.values() if isinstance(sharding, dict) else sharding
+        return next((s for s in map(_store_of, parts) if s is not None), None)
+    if sharding.is_fully_addressable:
+        return None
+    from jax._src import distributed  # type: ignore[import-not-found,unused-ignore]
+
+    return distributed.global_state.client
 
 
 class DataIterator:
@@ -110,6 +132,7 @@ class DataIterator:
         self._it = loader.dataset.iterator()
         self._count = 0  # batches and errors that the program has got
         self._ahead: _Ahead | None = None
+        self._pull: _Pull | None = None
         self._finalizer: Any = None
         if state is not _BEGINNING:
             go_to(self._it, state)
@@ -124,15 +147,19 @@ class DataIterator:
                 "this iterator was made in the parent process, and its threads are not in this one; make a new "
                 "iterator after the fork"
             )
+        if self._pull is None:
+            self._pull = _Pull(self._loader, self._trail)
         if self._loader.prefetch == 0:
-            outcome = _pull(self._trail, self._loader._put)
+            outcome = self._pull()
         else:
             if self._ahead is None:
-                self._ahead = _Ahead(self._trail, self._loader._put, self._loader.prefetch)
+                self._ahead = _Ahead(self._pull, self._loader.prefetch)
                 self._finalizer = weakref.finalize(self, _Ahead.stop, self._ahead)
             outcome = self._ahead.take()
         if isinstance(outcome, StopIteration):
             raise StopIteration
+        if isinstance(outcome, FailedPrecondition):  # the processes do not continue together
+            raise outcome
         self._count += 1
         if isinstance(outcome, _Failure):
             raise outcome.error
@@ -146,7 +173,8 @@ class DataIterator:
         """Goes to a position that `get_state` returned."""
         again = DataIterator(self._loader, state)
         self.close()
-        self._it, self._trail, self._count, self._ahead = again._it, again._trail, 0, None
+        self._it, self._trail, self._count = again._it, again._trail, 0
+        self._ahead = self._pull = None
 
     def close(self) -> None:
         """Ends its threads."""
@@ -166,22 +194,52 @@ class _Failure:
         self.error = error
 
 
-def _pull(trail: Trail, put: Callable[[Any], Any]) -> Any:
-    """The next batch on the devices, a _Failure, or a StopIteration."""
-    try:
-        return put(next(trail))
-    except StopIteration as e:
-        return e
-    except Exception as e:
-        return _Failure(e)
+class _Pull:
+    """The next batch on the devices, a _Failure, a StopIteration, or a FailedPrecondition, after which
+    nothing comes: not all processes have this batch."""
+
+    def __init__(self, loader: DataLoader, trail: Trail) -> None:
+        self.trail = trail
+        self.put = loader._put
+        self.closed = False
+        self.over = False
+        self.agreement: Agreement | None = None
+        if loader._store is not None:
+            name = f"{loader._name}/{next(loader._epochs)}"
+            self.agreement = Agreement(loader._store, name, jax.process_index(), jax.process_count())
+
+    def __call__(self) -> Any:
+        if self.over:
+            return StopIteration()
+        outcome = self.outcome()
+        if self.agreement is None:
+            return outcome
+        failed = isinstance(outcome, _Failure)
+        has = str(outcome.error) or "it failed" if failed else END if isinstance(outcome, StopIteration) else BATCH
+        try:
+            verdict = self.agreement.settle(has, lambda: self.closed)
+        except Closed:
+            self.over = True
+            return StopIteration()
+        except Exception as e:
+            verdict = f"this process cannot agree with the others on batch {self.agreement.turn}: {e}"
+        self.over = bool(verdict) or isinstance(outcome, StopIteration)
+        return FailedPrecondition(verdict) if verdict and not failed else outcome
+
+    def outcome(self) -> Any:
+        try:
+            return self.put(next(self.trail))
+        except StopIteration as e:
+            return e
+        except Exception as e:
+            return _Failure(e)
 
 
 class _Ahead:
     """A thread that moves batches to the devices before they are asked for."""
 
-    def __init__(self, trail: Trail, put: Callable[[Any], Any], depth: int) -> None:
-        self.trail = trail
-        self.put = put
+    def __init__(self, pull: _Pull, depth: int) -> None:
+        self.pull = pull
         self.depth = depth
         self.ready: deque[Any] = deque()
         self.changed = threading.Condition()
@@ -196,7 +254,7 @@ class _Ahead:
                 self.changed.wait_for(lambda: self.stopped or len(self.ready) < self.depth)
                 if self.stopped:
                     return
-            outcome = _pull(self.trail, self.put)
+            outcome = self.pull()
             with self.changed:
                 self.ready.append(outcome)
                 self.changed.notify_all()
@@ -213,13 +271,13 @@ class _Ahead:
             return outcome
 
     def stop(self) -> None:
-        if self.trail.it._foreign:
+        if self.pull.trail.it._foreign:
             return  # the thread is in the parent process
         with self.changed:
-            self.stopped = True
+            self.stopped = self.pull.closed = True
             self.ready.clear()
             self.changed.notify_all()
-        self.trail.it.close()  # ends a wait of the thread
+        self.pull.trail.it.close()  # ends a wait of the thread
         if self.thread is not threading.current_thread():
             self.thread.join()
 

@@ -206,6 +206,13 @@ MR_TEST(a_float_remainder_of_zero_has_the_divisors_sign)
               "[-0.0, -0.0, -0.0, -1.0, -1.0]");
     mr_eq_str(evaluate(1, "x => cast([-4, 4, -6], \"float64\") % 2.0"), "[0.0, 0.0, 0.0]");
     mr_eq_str(evaluate(1, "x => cast([-4, 4, -6], \"float16\") % 2.0"), "[0.0, 0.0, 0.0]");
+    /* One rounding: float32, in between, would round to a tie. */
+    mr_eq_str(evaluate(1, "x => cast(cast(cast(1.00048828125, \"float64\") + 1e-12, \"float16\"), "
+                          "\"float64\") > 1.0"),
+              "true");
+    mr_eq_str(evaluate(1, "x => cast(cast([4629700416936869889, -4629700416936869889, "
+                          "4629700416936869888], \"bfloat16\"), \"int64\") // 1125899906842624"),
+              "[4128, -4128, 4096]");
 }
 
 MR_TEST(zero_divided_by_minus_one_is_zero)

@@ -82,6 +82,25 @@ MR_TEST(floats_between_two_halves_round_to_nearest_even)
         mr_eq_u64(mr_float_to_half(nextafterf(middle, INFINITY)), high);
         mr_eq_u64(mr_float_to_half(-nextafterf(middle, 0)), low | 0x8000);
     }
+    for (uint32_t i = 0; i < 0x7bff; i++) { /* float would round to the middle */
+        uint16_t low = (uint16_t)i, high = (uint16_t)(i + 1);
+        double middle = (half_value(low) + half_value(high)) / 2;
+        mr_eq_u64(mr_double_to_half(middle), i % 2 ? high : low);
+        mr_eq_u64(mr_double_to_half(nextafter(middle, 0)), low);
+        mr_eq_u64(mr_double_to_half(nextafter(middle, INFINITY)), high);
+        mr_eq_u64(mr_double_to_half(-nextafter(middle, INFINITY)), high | 0x8000);
+    }
+    mr_eq_u64(mr_double_to_half(nextafter(65520, 0)), 0x7bff);
+    mr_eq_u64(mr_double_to_half(1e300), 0x7c00);
+    mr_eq_u64(mr_double_to_half(-INFINITY), 0xfc00);
+    mr_eq_u64(mr_double_to_half(1e-320), 0);
+    mr_eq_u64(mr_double_to_half(-1e-320), 0x8000);
+    mr_eq_u64(mr_double_to_half((double)NAN) & 0x7e00, 0x7e00);
+    mr_eq_u64(mr_double_to_bfloat(0x1.01p0), 0x3f80);
+    mr_eq_u64(mr_double_to_bfloat(nextafter(0x1.01p0, 2)), 0x3f81);
+    mr_eq_u64(mr_double_to_bfloat(0x1p-134), 0);
+    mr_eq_u64(mr_double_to_bfloat(nextafter(0x1p-134, 1)), 1);
+    mr_eq_u64(mr_double_to_bfloat(1e300), 0x7f80);
     mr_eq_u64(mr_float_to_half(65519.996F), 0x7bff);
     mr_eq_u64(mr_float_to_half(65520.0F), 0x7c00);
     mr_eq_u64(mr_float_to_half(1e30F), 0x7c00);

@@ -72,10 +72,29 @@ MR_TEST(long_and_empty_compressed_texts_are_known)
     free(text);
 }
 
+/* As pzstd writes them before each frame. */
+MR_TEST(zstd_frames_to_skip_are_known)
+{
+    unsigned char file[200] = {0}, text[100];
+    size_t frame = ZSTD_compress(text, sizeof text, "a\nb\n", 4, 3);
+    for (int kind = 0; kind < 16; kind++) {
+        size_t n = 0;
+        for (int i = 0; i < 2; i++) {
+            memcpy(file + n, "\x50\x2a\x4d\x18\4\0\0\0size", 12);
+            file[n] = (unsigned char)(0x50 + kind);
+            memcpy(file + n + 12, text, frame);
+            n += 12 + frame;
+        }
+        table_write("f", file, n);
+        mr_drive(mr_drive_path("text_line(\"@/f\")"), "\"a\" \"b\" \"a\" \"b\"");
+    }
+}
+
 MR_TEST(text_that_begins_like_a_compressed_file_is_text)
 {
     static const char *const texts[] = {"x^2",     "x^", "h\x05", "(",    "(\xb5/", "BZh9",
-                                        "BZh91AY", "PK", "XG...", "\x1f", "\xfd",   "x"};
+                                        "BZh91AY", "PK", "XG...", "\x1f", "\xfd",   "x",
+                                        "P",       "Q*", "_*M",   "7z",   "Rar!",   "LZIP"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         char expected[40], line[40];
         snprintf(line, sizeof line, "%s\nand so on\n", texts[i]);
@@ -103,9 +122,17 @@ MR_TEST(what_is_compressed_otherwise_is_refused_by_name)
     static const struct {
         const char *name, *bytes;
         size_t n;
-    } kinds[] = {{"bzip2", "BZh91AY&SY\x01\x02", 12},    {"xz", "\xfd\x37zXZ\0\0\4", 8},
-                 {"lz4", "\x04\x22\x4d\x18\x64\x40", 6}, {"zip", "PK\3\4\x14\0", 6},
-                 {"compress", "\x1f\x9d\x90", 3},        {"snappy", "\xff\x06\0\0sNaPpY", 10}};
+    } kinds[] = {{"bzip2", "BZh91AY&SY\x01\x02", 12},
+                 {"xz", "\xfd\x37zXZ\0\0\4", 8},
+                 {"lz4", "\x04\x22\x4d\x18\x64\x40", 6},
+                 {"zip", "PK\3\4\x14\0", 6},
+                 {"compress", "\x1f\x9d\x90", 3},
+                 {"snappy", "\xff\x06\0\0sNaPpY", 10},
+                 {"lz4", "\x02\x21\x4c\x18\0", 5},
+                 {"lzip", "LZIP\1\x0c", 6},
+                 {"lzop", "\x89LZO\0\r\n\x1a\n", 9},
+                 {"7z", "7z\xbc\xaf\x27\x1c\0\4", 8},
+                 {"rar", "Rar!\x1a\x07\1", 7}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (size_t k = 0; k < sizeof readers / sizeof *readers - 1; k++) {
             char expected[100];

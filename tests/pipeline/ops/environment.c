@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "pipeline/engine/op_iterator.h"
@@ -217,6 +219,51 @@ MR_TEST(a_function_in_c_makes_readers_of_elements)
     mr_dataset *ds = mr_flat_map(
         mr_drive_build(mr_drive_path("from_tensor_slices([\"@/a\", \"@/none\", \"@/b\"])")), fn);
     mr_drive_dataset(mr_ignore_errors(ds, NULL), "\"a1\" \"b1\"");
+}
+
+/* A name of a folder, a socket or an endless chain of links, in every reader. */
+MR_TEST(what_is_no_file_is_as_a_missing_one)
+{
+    static const char *const sources[] = {
+        "tfrecord(%s)",
+        "text_line(%s)",
+        "fixed_length_record(%s, 4)",
+        "files(%s)",
+        "jsonl(%s, {\"a\": int64})",
+        "csv(%s, {\"a\": int64})",
+        "arrow(%s, schema={\"a\": int64})",
+        "parquet(%s, schema={\"a\": int64})",
+        "npy(%s, schema=int64)",
+        "npz(%s, arrays=[\"a\"], schema={\"a\": int64})",
+        "tar(%s, members=[\"txt\"])",
+    };
+    static const char *const names[] = {"@/folder", "@/folder/", "@/fold*", "@/socket", "@/round"};
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    snprintf(at.sun_path, sizeof at.sun_path, "%s", mr_test_path("socket"));
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    mr_check(fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0);
+    mr_check(mkdir(mr_test_path("folder"), 0755) == 0);
+    mr_check(symlink("round", mr_test_path("round")) == 0);
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            char name[64], text[256];
+            mr_status last;
+            snprintf(name, sizeof name, "\"%s\"", names[k]);
+            snprintf(text, sizeof text, sources[i], name);
+            strcat(text, ".map(x => 1).ignore_errors()");
+            mr_test_context("%s", text);
+            mr_drive_error(mr_drive_path(text), &last);
+            mr_check(mr_status_is_of_no_element(&last));
+            snprintf(text, sizeof text, sources[i], "f");
+            if (strstr(names[k], "*"))
+                continue;
+            char outer[512];
+            snprintf(outer, sizeof outer, "from_tensor_slices([%s]).flat_map(f => %s.map(x => 1))",
+                     name, text);
+            strcat(outer, ".ignore_errors()");
+            run(mr_drive_path(outer), "");
+        }
+    close(fd);
 }
 
 MR_TEST(a_forbidden_file_is_as_a_missing_one)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <unistd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +39,12 @@ MR_TEST(the_path_is_as_it_was_given)
 MR_TEST(what_cannot_be_read_is_one_error)
 {
     mr_drive_file("a", "x");
-    mr_drive(mr_drive_path("files([\"@\", \"@/a\", \"@/none\"]).map(f => f[\"contents\"])"),
-             "!directory \"x\" !none:_byte_0:_not_found");
+    mr_drive_file("huge", "");
+    mr_check(truncate(mr_test_path("huge"), (off_t)5 << 30) == 0); /* none of it is read */
+    mr_drive(mr_drive_path("files([\"@/huge\", \"@/a\", \"@/none\"]).map(f => f[\"contents\"])"),
+             "!huge: \"x\" !none:_byte_0:_not_found");
+    mr_drive(mr_drive_path("files([\"@/a\", \"@\", \"@/a\"]).map(f => f[\"contents\"])"),
+             "\"x\" !Is_a_directory");
     mr_drive(mr_drive_path("files(\"@/none-*\").map(f => f[\"contents\"])"), "!no_file_matches");
     mr_drive_bad("files(\"\")", "empty");
 }

@@ -63,9 +63,11 @@ MR_TEST(nothing_there_is_an_error_when_run)
 MR_TEST(what_cannot_be_read_is_one_error)
 {
     make_folders();
+    mr_check(truncate(mr_test_path("cat/x.jpeg"), (off_t)5 << 30) == 0); /* none of it is read */
+    mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"])"), "1 ! 2 2");
     mr_check(unlink(mr_test_path("cat/x.jpeg")) == 0);
     mr_check(mkdir(mr_test_path("cat/x.jpeg"), 0777) == 0);
-    mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"])"), "1 ! 2 2");
+    mr_drive(mr_drive_path("image_folder(\"@\").map(x => x[\"label\"])"), "1 !Is_a_directory");
 }
 
 MR_TEST(a_link_to_nothing_ends_the_pipeline)

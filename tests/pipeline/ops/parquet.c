@@ -483,7 +483,18 @@ MR_TEST(a_file_of_another_schema_is_an_error_of_its_own)
     mr_drive_bad("parquet(\"n\", schema={\"x\": {\"a\": int64, \"b\": int64}}, columns=[\"x.a\"])",
                  "the schema has column 'x/b', which is not among columns");
     mr_drive_bad("parquet(\"n\", schema={\"x.a\": int64}, columns=[\"x\"])", "not among columns");
-    mr_drive_bad("parquet(\"n\", columns=[\"\"])", "the name of a column must not be empty");
+}
+
+/* As polars names the index that pandas wrote to CSV. */
+MR_TEST(names_may_be_empty)
+{
+    parquet_file("e.parquet", "range(3).map(x => {\"\": x, \"a\": {\"\": x + 5}})", 1 << 20,
+                 MR_COMPRESSION_NONE);
+    mr_drive(mr_drive_path("parquet(\"@/e.parquet\").map(r => (r[\"\"], r[\"a\"][\"\"]))"),
+             "(0,5) (1,6) (2,7)");
+    mr_drive(mr_drive_path("parquet(\"@/e.parquet\", columns=[\"\"]).map(r => r[\"\"])"), "0 1 2");
+    mr_drive(mr_drive_path("parquet(\"@/e.parquet\", schema={\"\": int64}).map(r => r[\"\"])"),
+             "0 1 2");
 }
 
 MR_TEST(damage_comes_after_the_rows_before_it)

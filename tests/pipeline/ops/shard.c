@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/ops/sequence.h"
 #include "tests/pipeline/ops/drive.h"
 
 #include "tests/harness.h"
@@ -14,6 +15,37 @@ MR_TEST(every_nth_element)
 MR_TEST(an_error_has_no_position)
 {
     mr_drive("from_tensor_slices([1, 0, 2, 4]).map(x => 4 // x).shard(2, 1)", "!zero 2");
+}
+
+/* The shards in turn: an error comes where it came in the input. */
+MR_TEST(own_errors_come_in_one_shard)
+{
+    static const char text[] = "from_tensor_slices([1, 0, 2, 4, 0, 0, 8]).map(x => 8 // x)";
+    static const struct {
+        int64_t n, index;
+        const char *events;
+    } cases[] = {
+        {1, 0, "8 !zero 4 2 !zero !zero 1"},
+        {2, 0, "8 2"},
+        {2, 1, "!zero 4 !zero !zero 1"},
+        {3, 0, "8 !zero !zero 1"},
+        {3, 1, "!zero 4"},
+        {3, 2, "2"},
+        {5, 3, "!zero !zero 1"},
+        {5, 4, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int first = 0; first < 2; first++) {
+            const mr_shard_opts o = {.own_errors = true,
+                                     .require_non_empty = first && cases[i].n < 5};
+            mr_drive_dataset(mr_shard(mr_drive_build(text), cases[i].n, cases[i].index, &o),
+                             cases[i].events);
+        }
+    const mr_shard_opts own = {.own_errors = true};
+    for (int64_t i = 0; i < 3; i++) { /* the environment's are everyone's */
+        mr_dataset *ds = mr_drive_build(mr_drive_path("text_line(\"@/none\")"));
+        mr_drive_dataset(mr_shard(ds, 3, i, &own), "!cannot_open");
+    }
 }
 
 MR_TEST(too_few_elements_are_told_once_where_that_is_asked)

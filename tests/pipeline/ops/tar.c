@@ -141,8 +141,9 @@ MR_TEST(large_members_come_whole)
              "(1000,1,1) (200000,2,2) (700001,3,3) (3,4,4) (2500000,5,5) (65536,6,6)");
 }
 
-/* GNU's old sparse header: one part of one byte, at `at`, in a member of at + 1 bytes. */
-static void write_sparse(const char *name, size_t at)
+/* GNU's old sparse header: one part of one byte, at `at`, in a member of at + 1 bytes and `after`
+ * more. */
+static void write_sparse(const char *name, size_t at, size_t after)
 {
     tar t = {0};
     unsigned sum = 0;
@@ -151,7 +152,7 @@ static void write_sparse(const char *name, size_t at)
     memcpy(h + 257, "ustar  ", 8);
     snprintf(h + 386, 13, "%011zo", at);
     snprintf(h + 398, 13, "%011o", 1u);
-    snprintf(h + 483, 13, "%011zo", at + 1);
+    snprintf(h + 483, 13, "%011zo", at + 1 + after);
     memset(h + 148, ' ', 8);
     for (int i = 0; i < 512; i++)
         sum += (unsigned char)h[i];
@@ -161,13 +162,32 @@ static void write_sparse(const char *name, size_t at)
 
 MR_TEST(holes_are_zeros_and_bounded)
 {
-    write_sparse("small.tar", 100000);
+    write_sparse("small.tar", 100000, 0);
     mr_drive(mr_drive_path("tar(\"@/small.tar\").map(r => decode_raw(r[\"bin\"], \"uint8\"))"
                            ".map(x => (size(x), x[0], x[-1]))"),
              "(100001,0,120)");
-    write_sparse("large.tar", (size_t)3 << 30);
+    write_sparse("end.tar", 10, 100000); /* the last hole too */
+    mr_drive(mr_drive_path("tar(\"@/end.tar\").map(r => decode_raw(r[\"bin\"], \"uint8\"))"
+                           ".map(x => (size(x), x[10], x[11], x[-1]))"),
+             "(100011,120,0,0)");
+    write_sparse("large.tar", (size_t)3 << 30, 0);
     mr_drive(mr_drive_path("tar(\"@/large.tar\").map(r => r[\"bin\"])"),
              "!a_sparse_member_with_3221225472_bytes_of_holes");
+    write_sparse("large.tar", 0, (size_t)3 << 30);
+    mr_drive(mr_drive_path("tar(\"@/large.tar\").map(r => r[\"bin\"])"),
+             "!a_sparse_member_with_3221225472_bytes_of_holes");
+    tar t = {0}; /* and nothing but a hole */
+    unsigned sum = 0;
+    add_bytes(&t, "0.bin", 'S', NULL, 0);
+    memcpy(t.v + 257, "ustar  ", 8);
+    snprintf(t.v + 483, 13, "%011o", 5000u);
+    memset(t.v + 148, ' ', 8);
+    for (int i = 0; i < 512; i++)
+        sum += (unsigned char)t.v[i];
+    snprintf(t.v + 148, 8, "%06o", sum);
+    add(&t, "1.bin", "x");
+    finish(&t, "hole.tar", 0);
+    mr_drive(mr_drive_path("tar(\"@/hole.tar\").map(r => length(r[\"bin\"]))"), "5000 1");
 }
 
 MR_TEST(compressed_archives_are_read)
@@ -447,6 +467,61 @@ MR_TEST(an_odd_end_of_an_archive_is_an_error_if_wanted)
         mr_eq_i64(skipped, 1);
         mr_eq_i64(st.offset, i ? 2048 : 1024);
         mr_reader_close(r);
+    }
+}
+
+MR_TEST(files_of_no_record_are_warned_of)
+{
+    tar t = {0};
+    add(&t, "README", "no point");
+    add(&t, "0.txt", "zero");
+    add(&t, "0.", "no extension");
+    add(&t, "d/.hidden.txt", "no key");
+    add(&t, "1.txt", "one");
+    finish(&t, "some.tar", 0);
+    expect_logged(TEXTS("some.tar"), "\"zero\" \"one\"",
+                  "some.tar: 3 files without a key or an extension belong to no record and are "
+                  "not read, such as \"README\"");
+    add(&t, "0.txt", "zero");
+    room(&t, 2);
+    add(&t, "LICENSE", "in the second archive");
+    finish(&t, "joined.tar", 0);
+    expect_logged(TEXTS("joined.tar"), "\"zero\"",
+                  "1 file without a key or an extension belongs to no record and is not read");
+    add_bytes(&t, "folder", '5', NULL, 0);
+    add(&t, "0.txt", "zero");
+    finish(&t, "folder.tar", 0);
+    expect_logged(TEXTS("folder.tar"), "\"zero\"", "");
+}
+
+MR_TEST(files_without_any_record_are_an_error)
+{
+    tar t = {0};
+    add(&t, "0.txt", "zero");
+    finish(&t, "a.tar", 0);
+    add(&t, "README", "no point");
+    add(&t, ".hidden", "no key");
+    finish(&t, "b.tar", 0);
+    mr_drive(mr_drive_path("tar([\"@/a.tar\", \"@/b.tar\", \"@/a.tar\"]).map(r => r[\"txt\"])"),
+             "\"zero\" !none_of_its_2_files_belongs_to_a_record,_such_as_\"README\" \"zero\"");
+}
+
+MR_TEST(a_link_is_the_error_of_its_record)
+{
+    static const char types[] = {'1', '2', '3', '6'}; /* links, a device, a FIFO */
+    for (size_t i = 0; i < sizeof types; i++) {
+        tar t = {0};
+        add(&t, "0.txt", "zero");
+        add_bytes(&t, "1.txt", types[i], NULL, 0);
+        add(&t, "1.cls", "1");
+        add(&t, "2.txt", "two");
+        finish(&t, "linked.tar", 0);
+        mr_drive(mr_drive_path(TEXTS("linked.tar")),
+                 "\"zero\" !record_1_has_its_member_txt_as_a_link \"two\"");
+        mr_drive(mr_drive_path("tar(\"@/linked.tar\", members=[\"cls?\"]).map(r => r[\"cls\"])"),
+                 "\"\" \"1\" \"\"");
+        mr_drive(mr_drive_path("tar(\"@/linked.tar\", members=[\"txt?\"]).map(r => r[\"txt\"])"),
+                 "\"zero\" !as_a_link \"two\"");
     }
 }
 

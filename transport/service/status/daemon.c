@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/service/status/daemon.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -59,13 +60,20 @@ static void guest_sent(mr__connection *c)
         g->daemon->sent(g);
 }
 
+/* A guest that has left, also while an answer was under way. */
+static bool has_left(const mr__guest *g, const mr_status *why)
+{
+    return g->is_ready && why->code == MR_UNAVAILABLE &&
+           (g->daemon->may_leave || why->sys_errno == EPIPE || why->sys_errno == ECONNRESET);
+}
+
 static void guest_closed(mr__connection *c, const mr_status *why)
 {
     mr__guest *g = (mr__guest *)c;
     mr__daemon *d = g->daemon;
     char text[2048];
     if (why->code != MR_OK && why->code != MR_END) {
-        bool usual = d->may_leave && g->is_ready && why->code == MR_UNAVAILABLE;
+        bool usual = has_left(g, why);
         mr_status_format(why, text, sizeof text);
         if (usual || (g->is_ready && mr__token_tells_peers(d->token)))
             mr_log(usual ? MR_LOG_DEBUG : MR_LOG_WARNING, "the connection from %s was closed: %s",
