@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -35,8 +36,8 @@ class Engine:
         self.ledger = ledger
         self.generation = _fast.generation()
         self.epochs = 0  # begun
-        if _ended:
-            raise RuntimeError("the interpreter is ending: datasets cannot be iterated any more")
+        self.lock = threading.RLock()  # of what uses it without the lock of an iterator
+        check_end()
         _engines.add(self)
         opts = ffi.new("mr_iterator_opts *")
         options.fill(opts)
@@ -114,6 +115,13 @@ class Engine:
             lib.mr_iterator_close(it)
 
     def close(self) -> None:
+        if self.generation != _fast.generation():
+            self._close()  # a fork: another thread may have had the lock
+            return
+        with self.lock:
+            self._close()
+
+    def _close(self) -> None:
         ledger, self.ledger = self.ledger, None
         self._free()
         if ledger is not None and self.generation == _fast.generation():
@@ -150,7 +158,12 @@ def _address(pointer: Any) -> int:
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _iterators: weakref.WeakSet[Iterator] = weakref.WeakSet()
-_ended = False  # no engine may be made any more
+_ended = False  # no engine may be used any more
+
+
+def check_end() -> None:
+    if _ended:
+        raise RuntimeError("the interpreter is ending: datasets cannot be iterated any more")
 
 
 class Ledger:
@@ -322,6 +335,7 @@ class Iterator(_fast.Iterator):
             idle = shared.idle.pop()
         except IndexError:
             return self._make_engine(None)
+        check_end()
         if idle.usable and idle.options.key == self._options.key and idle.epochs <= epoch:
             return idle
         if idle.usable:
@@ -358,9 +372,13 @@ class Iterator(_fast.Iterator):
         engine, self._engine = self._engine, None
         if engine is None:
             return
+        with engine.lock:  # at_exit may close it, if this iterator is being dropped
+            self._put_back(engine, keep_position)
+
+    def _put_back(self, engine: Engine, keep_position: bool) -> None:
         if keep_position:
             try:
-                self._saved = engine.save(self._undelivered)
+                self._saved = engine.save(self._undelivered) if engine.usable else None
             except Error:
                 self._saved = None
         self._detach()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ._callbacks import callback
 from ._errors import InvalidArgument, check
 from ._ffi import ffi, lib
 from ._trace import Feature
@@ -68,7 +69,7 @@ def _escaped(c: str) -> str:
 _lent: dict[Any, Any] = {}
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator,unused-ignore]
+@callback()
 def mrpy_release(ctx: Any, data: Any) -> None:
     _lent.pop(ctx, None)
 
