@@ -40,7 +40,7 @@ class Popen(subprocess.Popen[Any]):
     """Interpreters get PRELOAD, those that the package starts too."""
 
     def __init__(self, args: Any, *more: Any, env: Any = None, **options: Any) -> None:
-        if not isinstance(args, str) and args[0] == sys.executable:
+        if not isinstance(args, str) and args[0] == sys.executable and "LD_PRELOAD" not in (env or ()):
             env = {**(os.environ if env is None else env), **PRELOAD}
         super().__init__(args, *more, env=env, **options)
 

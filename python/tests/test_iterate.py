@@ -133,6 +133,16 @@ class Elements(unittest.TestCase):
             mr.range(3).iterator(strings="text")
 
 
+    def test_slices_of_ragged_rows(self) -> None:
+        rows = [[0], [], [1, 2], [3]]
+        r = mr.Ragged(np.arange(4), np.array([0, 1, 1, 3, 4]))
+        for part in (slice(None), slice(1, 3), slice(2, 1), slice(-1, None), slice(9, None), slice(None, -2)):
+            self.assertEqual(r[part].to_list(), rows[part])
+            self.assertEqual(int(r[part].row_splits[0]), 0)
+        with self.assertRaisesRegex(ValueError, "steps of 1"):
+            r[::2]
+
+
 class Epochs(unittest.TestCase):
     def test_each_iterator_is_the_next_epoch(self) -> None:
         ds = mr.range(20).shuffle(20, seed=3)
@@ -266,6 +276,16 @@ class Positions(unittest.TestCase):
         np.testing.assert_array_equal(next(other), a[10:20])
 
 
+    def test_epochs_of_damaged_positions_are_refused(self) -> None:
+        ds = mr.range(3)
+        state = iter(ds).state_dict()
+        data = state["position"].partition(":")[2]
+        for epoch in ("-1", "99999999999999999999", str(1 << 31), "", "x"):
+            with self.assertRaisesRegex(mr.InvalidArgument, "the position is damaged"):
+                iter(ds).load_state_dict({**state, "position": f"{epoch}:{data}"})
+        self.assertEqual(list(ds), [0, 1, 2])
+
+
 class Using(unittest.TestCase):
     def test_with_closes(self) -> None:
         with mr.range(10).iterator() as it:
@@ -394,6 +414,11 @@ class Progress(unittest.TestCase):
 
 
 class Arguments(unittest.TestCase):
+    def test_memory_limits(self) -> None:
+        for limit in ("x", "2 G", -1, 1 << 80, "99999999999T", 1.5):
+            with self.assertRaises(mr.InvalidArgument):
+                next(mr.range(3).iterator(memory_limit=limit))  # type: ignore[arg-type]
+
     def test_errors_name_the_op_and_what_it_takes(self) -> None:
         with self.assertRaisesRegex(TypeError, "^shuffle: .*'buffer_size'; it takes buffer_size, seed"):
             mr.range(3).shuffle()  # type: ignore[call-arg]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=quick asan=long
+# tier: plain=quick asan=full
 """What remains: no thread, process, descriptor, file or shared memory, however iterators end; forks
 and the end of the interpreter."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=quick asan=long
+# tier: plain=quick asan=full
 """map_py, filter_py and flat_map_py: order, values, errors, positions, processes, what they leave."""
 
 from __future__ import annotations

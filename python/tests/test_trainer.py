@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=full asan=long
+# tier: plain=full asan=full
 """millrace.trainer: the same numbers as `millrace train`, callbacks, weights, saved models."""
 
 from __future__ import annotations

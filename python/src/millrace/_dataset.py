@@ -224,7 +224,14 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
         Raises FailedPrecondition for a graph that exists in this process alone, such as one of a
         generator."""
         out, size, st = ffi.new("void **"), ffi.new("size_t *"), ffi.new("mr_status *")
-        check(lib.mr_dataset_to_proto(self._pointer(), out, size, st), st)
+        code = lib.mr_dataset_to_proto(self._pointer(), out, size, st)
+        _, found, rest = (self._canonical() or "").partition('callback("')
+        if code == lib.MR_FAILED_PRECONDITION and found:
+            raise FailedPrecondition(
+                f"{rest.partition(chr(34))[0]} is a Python object of this process, so the dataset cannot be pickled or "
+                "sent; @mr.register gives a function a name, by which processes that register it find it"
+            )
+        check(code, st)
         data = bytes(ffi.buffer(out[0], size[0]))
         lib.mr_free(out[0])
         return data

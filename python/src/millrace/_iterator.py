@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = 1  # of state_dict()
 LATEST = 1 << 62  # an epoch after all others
+MOST_EPOCHS = 1 << 31
 READ, CHANGE, CANCEL = range(3)  # of _fast.Iterator._locked
 
 
@@ -187,12 +188,12 @@ def bytes_of(limit: int | str | None) -> int:
     """1000000, "512M" and "2G" as bytes; None: 0."""
     if limit is None:
         return 0
-    if isinstance(limit, int) and not isinstance(limit, bool):
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit < 1 << 63:
         return limit
     text = limit.strip().upper() if isinstance(limit, str) else ""
     unit = text[-1:] if text[-1:] in _units else ""
     number = text[: len(text) - len(unit)]
-    if not number.isdecimal():
+    if not number.isdecimal() or int(number) * _units[unit] >= 1 << 63:
         raise InvalidArgument(f"a memory limit is a number of bytes, or text such as '512M' or '2G', not {limit!r}")
     return int(number) * _units[unit]
 
@@ -507,11 +508,14 @@ def _parse_state(state: Any) -> tuple[int, bytes]:
         raise InvalidArgument(
             f"the position has version {state['version']!r}, and this package reads version {VERSION}"
         )
-    epoch, found, data = str(state["position"]).partition(":")
+    number, found, data = str(state["position"]).partition(":")
     try:
-        return int(epoch), base64.b64decode(data, validate=True)
+        epoch, position = int(number), base64.b64decode(data, validate=True)
     except (ValueError, binascii.Error):
         raise InvalidArgument("the position is damaged: it is not a number and base64 text") from None
+    if not 0 <= epoch < MOST_EPOCHS:
+        raise InvalidArgument(f"the position is damaged: it is in epoch {epoch}")
+    return epoch, position
 
 
 def at_exit() -> None:

@@ -472,7 +472,8 @@ class Model:
             verbose: 0: prints nothing; else a line for each epoch.
 
         Raises what the data or callbacks raise, and InvalidArgument for shapes and types that do not
-        fit. Ctrl-C ends it between steps; the weights are those of the last step.
+        fit. Ctrl-C ends it after the steps that have begun, at most three; the weights are those of
+        the last one.
         """
         run = _Run(self, _texts("metrics", metrics))
         losses, opt = _parsed("loss", _text("loss", loss)), _parsed("optimizer", _text("optimizer", optimizer))
