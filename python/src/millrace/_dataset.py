@@ -191,7 +191,11 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
         return as_tf_dataset(self)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The elements as an Arrow stream of structs, for pyarrow, polars, duckdb and others."""
+        """The elements as an Arrow stream of structs, for pyarrow, polars, duckdb and others.
+
+        Each stream has the elements of the first epoch and counts as none, as a consumer may ask for
+        several in one query; nothing is shared with iterators or other streams, neither caches.
+        """
         stream, st = ffi.new("struct ArrowArrayStream *"), ffi.new("mr_status *")
         check(lib.mrpy_arrow_stream(stream, self._pointer(), st), st)
         return _fast.stream_capsule(int(ffi.cast("intptr_t", stream)))
