@@ -8,7 +8,7 @@
 #include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/params/infer.h"
 
-enum { MOST_CALLS = 1024 };
+enum { MOST_CALLS = 1024, MOST_MORE = 63 };
 
 static void do_call(const mr__parallel_calls *c, mr__entry *call)
 {
@@ -112,6 +112,7 @@ static mr_code start_call(mr__parallel_calls *c, size_t want, mr_status *st)
     mr__entry *call;
     size_t ask = mr__block_size_tuner_ask(&c->tuner, c->it, want);
     MR_TRY(mr__queue_pull(&c->queue, ask, NULL, &call, st));
+    c->pulled = call->rows.rows;
     if (call->rc != MR_OK)
         return MR_OK;
     call->asked = ask;
@@ -221,15 +222,28 @@ static mr_code run_again(mr__parallel_calls *c, mr__entry *call, mr_status *st)
     return rc;
 }
 
+/* How many rows to pull after a filter has dropped that many: as many more, so that a consumer of
+ * single rows does not pay for a pull of each row that it never gets. Those that are kept too early
+ * are part of a saved position, hence the bound. Only where it is not noticed. */
+static size_t beyond(const mr__parallel_calls *c, size_t want, size_t dropped)
+{
+    const mr_iter *input = c->queue.input;
+    size_t more = dropped < MOST_MORE ? dropped : MOST_MORE;
+    if (more == 0 || !mr_iter_replays(input) || mr_iter_pulls_count(input))
+        return want;
+    return want < SIZE_MAX - more ? want + more : want;
+}
+
 mr_code mr__parallel_calls_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     mr__parallel_calls *c = it->state;
     mr__queue *q = &c->queue;
+    size_t dropped = 0;
     for (;;) {
         if (c->executor)
             MR_TRY(top_up(c, st));
         else if (!q->head)
-            MR_TRY(start_call(c, q->skip ? q->skip : want, st));
+            MR_TRY(start_call(c, q->skip ? q->skip : beyond(c, want, dropped), st));
         if (!q->head)
             return MR_END;
         choose(c);
@@ -238,8 +252,10 @@ mr_code mr__parallel_calls_next(mr_iter *it, size_t want, mr_block *out, mr_stat
         mr__entry *call = wait_for_call(c);
         if (q->skip || mr__entry_left(call) == 0) {
             call = mr__queue_head(q);
-            if (!call)
+            if (!call) {
+                dropped += c->pulled;
                 continue;
+            }
             tune(c, call);
         }
         return call->in.rows ? run_again(c, call, st) : mr__queue_deliver(q, want, out, st);

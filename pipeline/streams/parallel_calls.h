@@ -32,6 +32,7 @@ typedef struct mr__parallel_calls {
     mr__auto_parallelism depth; /* tunes `most` if it is auto */
     bool ordered, blocking, light;
     mr__block_size_tuner tuner; /* rows of a call */
+    size_t pulled;              /* by the last call */
 } mr__parallel_calls;
 
 /* num_parallel_calls: 0 (sequential), MR_AUTO, or a number. Takes `program` over, also on failure.

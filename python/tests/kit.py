@@ -9,6 +9,7 @@ import importlib.util
 import logging
 import math
 import os
+import subprocess
 import sys
 import threading
 import unittest
@@ -26,12 +27,26 @@ SANITIZED = "MR_SANITIZED" in os.environ
 # must not have.
 PRELOAD = {k: os.environ.pop(k) for k in ("LD_PRELOAD", "PYTHONMALLOC") if SANITIZED and k in os.environ}
 if SANITIZED:
-    PRELOAD["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":malloc_context_size=3"
+    # Freed memory is kept for a while: less of it than tests of memory that does not grow allow.
+    PRELOAD["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":malloc_context_size=3:quarantine_size_mb=16"
     PRELOAD["LSAN_OPTIONS"] = (
         os.environ.get("LSAN_OPTIONS", "")
         + ":print_suppressions=0:suppressions="
         + os.path.join(os.path.dirname(os.path.abspath(__file__)), "lsan.supp")
     )
+
+
+class Popen(subprocess.Popen[Any]):
+    """Interpreters get PRELOAD, those that the package starts too."""
+
+    def __init__(self, args: Any, *more: Any, env: Any = None, **options: Any) -> None:
+        if not isinstance(args, str) and args[0] == sys.executable and "LD_PRELOAD" not in (env or ()):
+            env = {**(os.environ if env is None else env), **PRELOAD}
+        super().__init__(args, *more, env=env, **options)
+
+
+if SANITIZED:
+    subprocess.Popen = Popen  # type: ignore[misc]
 
 
 def load(path: str) -> Any:

@@ -133,6 +133,25 @@ class Elements(unittest.TestCase):
             mr.range(3).iterator(strings="text")
 
 
+    def test_arrow_streams_are_the_first_epoch_and_count_as_none(self) -> None:
+        ds = mr.range(6).shuffle(6, seed=5).cache().shuffle(6, seed=6)
+        epochs = [list(e) for e in (ds, ds, ds)]
+        ds = mr.from_text(str(ds))
+        got: list[Any] = []
+        for _ in range(2):
+            got += [[row["value"] for row in mr.from_arrow(ds)], list(ds)]
+        self.assertEqual(got, [epochs[0], epochs[0], epochs[0], epochs[1]])
+
+    def test_slices_of_ragged_rows(self) -> None:
+        rows = [[0], [], [1, 2], [3]]
+        r = mr.Ragged(np.arange(4), np.array([0, 1, 1, 3, 4]))
+        for part in (slice(None), slice(1, 3), slice(2, 1), slice(-1, None), slice(9, None), slice(None, -2)):
+            self.assertEqual(r[part].to_list(), rows[part])
+            self.assertEqual(int(r[part].row_splits[0]), 0)
+        with self.assertRaisesRegex(ValueError, "steps of 1"):
+            r[::2]
+
+
 class Epochs(unittest.TestCase):
     def test_each_iterator_is_the_next_epoch(self) -> None:
         ds = mr.range(20).shuffle(20, seed=3)
@@ -266,6 +285,16 @@ class Positions(unittest.TestCase):
         np.testing.assert_array_equal(next(other), a[10:20])
 
 
+    def test_epochs_of_damaged_positions_are_refused(self) -> None:
+        ds = mr.range(3)
+        state = iter(ds).state_dict()
+        data = state["position"].partition(":")[2]
+        for epoch in ("-1", "99999999999999999999", str(1 << 31), "", "x"):
+            with self.assertRaisesRegex(mr.InvalidArgument, "the position is damaged"):
+                iter(ds).load_state_dict({**state, "position": f"{epoch}:{data}"})
+        self.assertEqual(list(ds), [0, 1, 2])
+
+
 class Using(unittest.TestCase):
     def test_with_closes(self) -> None:
         with mr.range(10).iterator() as it:
@@ -394,6 +423,31 @@ class Progress(unittest.TestCase):
 
 
 class Arguments(unittest.TestCase):
+    def test_masked_values_are_refused_everywhere(self) -> None:
+        masked = np.ma.array([1, 2], mask=[False, True])
+        whole = np.ma.array([1, 2])
+        builds: list[Any] = [
+            lambda a: mr.from_tensors(a),
+            lambda a: mr.from_tensors([a]),
+            lambda a: mr.from_tensor_slices((a, a)),
+            lambda a: mr.range(2).map(lambda x: x + a),
+            lambda a: mr.range(2).map(lambda x: mr.fn.gather(a, x)),
+            lambda a: mr.range(2).map_py(lambda x: a),
+            lambda a: mr.range(2).map_py(lambda x: {"a": [a]}),
+            lambda a: mr.from_generator(lambda: iter([a])),
+            lambda a: mr.from_sequence([a]),
+        ]
+        for i, build in enumerate(builds):
+            with self.subTest(i):
+                self.assertGreater(len(list(build(whole))), 0)
+                with self.assertRaisesRegex((TypeError, mr.InvalidArgument), "masked values"):
+                    list(build(masked))
+
+    def test_limits_of_memory_that_are_none(self) -> None:
+        for limit in ("x", "2 G", -1, 1 << 80, "99999999999T", 1.5):
+            with self.assertRaises(mr.InvalidArgument):
+                next(mr.range(3).iterator(memory_limit=limit))  # type: ignore[arg-type]
+
     def test_errors_name_the_op_and_what_it_takes(self) -> None:
         with self.assertRaisesRegex(TypeError, "^shuffle: .*'buffer_size'; it takes buffer_size, seed"):
             mr.range(3).shuffle()  # type: ignore[call-arg]

@@ -523,6 +523,31 @@ class Processes(unittest.TestCase):
                          1)  # fmt: skip
 
 
+class Messages(unittest.TestCase):
+    def test_texts_that_are_not_utf_8_keep_the_place(self) -> None:
+        def fails(x: Any) -> Any:
+            if x == 1:
+                raise ValueError("\ud800 \0 é")
+            return x
+
+        for parallel in ("thread", "inline", *(["process"] if HAS_CLOUDPICKLE else [])):
+            it = iter(mr.range(3).map_py(fails, output=mr.int64, parallel=parallel))  # type: ignore[arg-type]
+            self.assertEqual(next(it), 0)
+            with self.assertRaises(mr.InvalidArgument) as caught:
+                next(it)
+            self.assertEqual(caught.exception.element, 1)
+            said = str(caught.exception)
+            self.assertIn("ValueError: \\ud800 \\x00 é\nTraceback", said)
+            self.assertIn("in fails", said)
+            self.assertEqual(next(it), 2)
+
+    def test_tracebacks_have_the_users_frames_alone(self) -> None:
+        with self.assertRaises(mr.InvalidArgument) as caught:
+            list(mr.from_generator(lambda: (1 // 0 for _ in [1]), output=mr.int64))
+        self.assertIn("Traceback", str(caught.exception))
+        self.assertNotIn("/millrace/_", str(caught.exception))
+
+
 class Interrupts(unittest.TestCase):
     def run_program(self, setup: str) -> None:
         program = (

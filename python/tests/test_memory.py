@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=quick asan=long
+# tier: plain=quick asan=full
 """The memory of elements: arrays outlive what they came from, what is shared is read-only, and what is
 written to shows nowhere else. Freed memory of malloc is overwritten."""
 

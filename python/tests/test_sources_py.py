@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=quick asan=long
+# tier: plain=quick asan=full
 """from_generator and from_sequence: values, positions, errors."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import json
+import pickle
 import threading
 import unittest
 import weakref
@@ -184,6 +185,13 @@ class Generators(unittest.TestCase):
         self.assertNotEqual(ds, mr.from_generator(numbers))
         with self.assertRaises(mr.FailedPrecondition):
             ds.to_proto()
+
+
+class Pickles(unittest.TestCase):
+    def test_what_lives_in_this_process_is_named(self) -> None:
+        for ds in (mr.from_generator(lambda: iter([1])), mr.range(2).map_py(lambda x: x), mr.from_sequence([1, 2])):
+            with self.assertRaisesRegex(mr.FailedPrecondition, "a Python object of this process.*mr.register"):
+                pickle.dumps(ds)
 
 
 class Items:

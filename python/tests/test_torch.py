@@ -433,6 +433,11 @@ class Positions(unittest.TestCase):
             loader.load_state_dict({"a": 1})
         with self.assertRaisesRegex(mr.InvalidArgument, "version 9"):
             loader.load_state_dict({**loader.state_dict(), "version": 9})
+        for epoch in (-1, 10**20, "1", None):
+            with self.assertRaisesRegex(mr.InvalidArgument, "the position is damaged"):
+                loader.load_state_dict({**loader.state_dict(), "epoch": epoch})
+        with self.assertRaises(mr.InvalidArgument):
+            loader.set_epoch(10**20)
 
     def test_pickled_loaders(self) -> None:
         loader = pickle.loads(pickle.dumps(DataLoader(mr.range(4).batch(2), rank=1, world_size=2)))

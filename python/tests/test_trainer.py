@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from typing import Any
 
@@ -386,6 +387,23 @@ for ds in (waiting, endless):
             [sys.executable, "-c", code, self.at("pipe")], capture_output=True, text=True, timeout=120, check=False
         )
         self.assertEqual(done.stdout.splitlines(), ["interrupted True", "3"] * 2, done.stderr)
+
+
+class Interrupts(Case):
+    def test_what_callbacks_met_is_raised(self) -> None:
+        """Steps take long, so that Ctrl-C comes in one, and its handler runs as the callback begins."""
+
+        class Callback:
+            def on_train_batch_end(self, batch: int, logs: dict[str, float]) -> None:
+                pass
+
+        n = 512 if not kit.SANITIZED else 128
+        model = Model(f"input({n})" + f".dense({n})" * 8 + ".dense(1)")
+        ds = mr.range(10).map(lambda i: (mr.fn.ones([n]) * mr.fn.cast(i, "float32") * 1e-3, [0.0])).repeat().batch(256)
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with self.assertRaises(KeyboardInterrupt):
+            model.fit(ds, loss="mse", optimizer="sgd(0.0)", steps_per_epoch=10**9, verbose=0, callbacks=[Callback()])
+        self.assertEqual(model.predict(ds.take(1)).shape, (256, 1))
 
 
 class Ends(Case):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=quick asan=long
+# tier: plain=quick asan=full
 """mr.write: the same files as `millrace write`, of datasets and of Python elements."""
 
 from __future__ import annotations

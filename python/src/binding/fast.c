@@ -119,7 +119,7 @@ static PyObject *raise_later(PyObject *self, PyObject *exception)
     Py_RETURN_NONE;
 }
 
-static bool raise_now(void)
+static bool was_raised(void)
 {
     PyObject *e = raised_within;
     if (!e || !in_main_thread())
@@ -128,6 +128,13 @@ static bool raise_now(void)
     PyErr_SetObject((PyObject *)Py_TYPE(e), e);
     Py_DECREF(e);
     return true;
+}
+
+/* raise_now(): raises what raise_later got, if anything. */
+static PyObject *raise_now(PyObject *self, PyObject *args)
+{
+    (void)self, (void)args;
+    return was_raised() ? NULL : Py_NewRef(Py_None);
 }
 
 typedef struct wait_targets {
@@ -184,13 +191,13 @@ static PyObject *guarded(PyObject *self, PyObject *args)
     PyObject *out = PyObject_CallObject(call, NULL);
     if (!wait_over(before)) {
         Py_XDECREF(out);
-        return out ? Py_NewRef(Py_False) : NULL;
+        return out && !was_raised() ? Py_NewRef(Py_False) : NULL;
     }
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     Py_XDECREF(out);
     /* What Python's handler raises says why the call was cancelled. */
-    bool raised = PyErr_CheckSignals() != 0;
+    bool raised = was_raised() || PyErr_CheckSignals() != 0;
     if (!raised && type) {
         PyErr_Restore(type, value, traceback);
         return NULL;
@@ -700,7 +707,7 @@ static bool pull(iterator *self)
     self->interrupted |= interrupted;
     if (rc == MR_OK) {
         self->undelivered = true;
-        return !interrupted || handlers_pass(self);
+        return !was_raised() && (!interrupted || handlers_pass(self));
     }
     mr_block_clear(&self->block);
     self->doing = PAUSED; /* of what follows, nothing depends on the iterator's state */
@@ -710,7 +717,7 @@ static bool pull(iterator *self)
         self->doing = WORKING;
         return false;
     }
-    if (raise_now()) {
+    if (was_raised()) {
         self->interrupted = true;
         self->doing = WORKING;
         return false;
@@ -1092,6 +1099,7 @@ static PyMethodDef functions[] = {{"stream_capsule", stream_capsule, METH_O, NUL
                                   {"capsule_pointer", capsule_pointer, METH_VARARGS, NULL},
                                   {"setup", setup, METH_VARARGS, NULL},
                                   {"raise_later", raise_later, METH_O, NULL},
+                                  {"raise_now", raise_now, METH_NOARGS, NULL},
                                   {"columns", columns, METH_VARARGS, NULL},
                                   {"guarded", guarded, METH_VARARGS, NULL},
                                   {"generation", process_generation, METH_NOARGS, NULL},

@@ -197,7 +197,11 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
         return as_tf_dataset(self)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The elements as an Arrow stream of structs, for pyarrow, polars, duckdb and others."""
+        """The elements as an Arrow stream of structs, for pyarrow, polars, duckdb and others.
+
+        Each stream has the elements of the first epoch and counts as none, as a consumer may ask for
+        several in one query; nothing is shared with iterators or other streams, neither caches.
+        """
         stream, st = ffi.new("struct ArrowArrayStream *"), ffi.new("mr_status *")
         check(lib.mrpy_arrow_stream(stream, self._pointer(), st), st)
         return _fast.stream_capsule(int(ffi.cast("intptr_t", stream)))
@@ -230,7 +234,14 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
         Raises FailedPrecondition for a graph that exists in this process alone, such as one of a
         generator."""
         out, size, st = ffi.new("void **"), ffi.new("size_t *"), ffi.new("mr_status *")
-        check(lib.mr_dataset_to_proto(self._pointer(), out, size, st), st)
+        code = lib.mr_dataset_to_proto(self._pointer(), out, size, st)
+        _, found, rest = (self._canonical() or "").partition('callback("')
+        if code == lib.MR_FAILED_PRECONDITION and found:
+            raise FailedPrecondition(
+                f"{rest.partition(chr(34))[0]} is a Python object of this process, so the dataset cannot be pickled or "
+                "sent; @mr.register gives a function a name, by which processes that register it find it"
+            )
+        check(code, st)
         data = bytes(ffi.buffer(out[0], size[0]))
         lib.mr_free(out[0])
         return data

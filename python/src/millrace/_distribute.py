@@ -6,16 +6,29 @@ from __future__ import annotations
 import base64
 import json
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Callable, cast
 
 from . import _fast
+from ._callbacks import callback
 from ._dataset import Dataset, dataset_at
 from ._errors import Cancelled, InvalidArgument, check, text_of
 from ._ffi import ffi, lib
 from ._formats import arrow_maker
-from ._iterator import CANCEL, CHANGE, Iterator, Ledger, Options, Shared, _address, _engines, parse_state
+from ._iterator import (
+    CANCEL,
+    CHANGE,
+    Iterator,
+    Ledger,
+    Options,
+    Shared,
+    _address,
+    _engines,
+    check_end,
+    parse_state,
+)
 from ._python import fail
 from ._report import stats_of
 from ._types import plan_of, spec_of
@@ -195,7 +208,7 @@ class _Input:
         check(code, st)
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator,unused-ignore]
+@callback()
 def mrpy_input(ctx: Any, c: Any, out: Any, st: Any) -> int:
     made: _Input = ffi.from_handle(ctx)
     try:
@@ -475,6 +488,8 @@ class _Engine:
         self.generation = _fast.generation()
         self.epochs = 0
         self.cut = False  # a wait was ended: it must be resumed
+        self.lock = threading.RLock()
+        check_end()
         _engines.add(cast(Any, self))
         made, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
         check(lib.mr_cancel_new(ffi.NULL, made, st), st)
@@ -553,6 +568,13 @@ class _Engine:
         return bool(self.it != ffi.NULL and self.generation == _fast.generation())
 
     def close(self) -> None:
+        if self.generation != _fast.generation():
+            self._close()  # a fork: another thread may have had the lock
+            return
+        with self.lock:
+            self._close()
+
+    def _close(self) -> None:
         it, self.it = self.it, ffi.NULL
         ledger, self.ledger = self.ledger, None
         if it != ffi.NULL:

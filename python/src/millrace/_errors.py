@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import _fast
 from ._ffi import ffi, lib
 
 
@@ -275,6 +276,7 @@ def _span(text: str, op: str) -> tuple[int, int]:
 
 
 def check(code: int, status: Any, *, call: bool = False) -> None:
-    """Raises the error that a call returned."""
+    """Raises the error that a call returned, or what a handler of a signal raised within it."""
     if code < 0:
+        _fast.raise_now()
         raise error_of(status, call=call)

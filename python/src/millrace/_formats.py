@@ -24,6 +24,8 @@ def converter(format: str, strings: str) -> tuple[Callable[[Any, int], Any] | No
         raise ValueError(f"strings is one of {', '.join(map(repr, STRINGS))}, not {strings!r}")
     if format == "torch":
         import_torch()
+    if format == "jax":
+        _import_jax()
     return {"numpy": None, "torch": to_torch, "jax": _jax, "arrow": None}[format], strings == "str"
 
 
@@ -33,6 +35,21 @@ def import_torch() -> Any:
     except ImportError as e:
         raise ImportError("format='torch' needs PyTorch: pip install 'millrace-data[torch]'") from e
     return torch
+
+
+def _import_jax() -> None:
+    try:
+        import jax  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+    except ImportError as e:
+        raise ImportError("format='jax' needs JAX: pip install 'millrace-data[jax]'") from e
+
+
+def import_pyarrow() -> Any:
+    try:
+        import pyarrow as pa  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError:
+        raise ImportError("Arrow arrays need pyarrow: pip install 'millrace-data[arrow]'") from None
+    return pa
 
 
 def to_torch(array: np.ndarray[Any, Any], number: int) -> Any:
@@ -91,11 +108,7 @@ def arrow_parts(format: str, strings: str) -> str | None:
 def arrow_maker(spec: Any, text: bool) -> Callable[[int, int], Any]:
     """What makes a pyarrow.Array of the value of a leaf, by its number and the address of its column; of
     a scalar a pyarrow.Scalar. text: strings are of type large_string."""
-    try:
-        import pyarrow as pa  # type: ignore[import-not-found,import-untyped,unused-ignore]
-    except ImportError:
-        raise ImportError("Arrow arrays need pyarrow: pip install pyarrow") from None
-
+    pa = import_pyarrow()
     leaves = [lib.mr_spec_leaf(spec, i) for i in range(lib.mr_spec_n_leaves(spec))]
 
     def make(leaf: int, column: int) -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 VERSION = 1  # of state_dict()
 LATEST = 1 << 62  # an epoch after all others
+MOST_EPOCHS = 1 << 31
 READ, CHANGE, CANCEL = range(3)  # of _fast.Iterator._locked
 
 
@@ -35,8 +37,8 @@ class Engine:
         self.ledger = ledger
         self.generation = _fast.generation()
         self.epochs = 0  # begun
-        if _ended:
-            raise RuntimeError("the interpreter is ending: datasets cannot be iterated any more")
+        self.lock = threading.RLock()  # of what uses it without the lock of an iterator
+        check_end()
         _engines.add(self)
         opts = ffi.new("mr_iterator_opts *")
         options.fill(opts)
@@ -114,6 +116,13 @@ class Engine:
             lib.mr_iterator_close(it)
 
     def close(self) -> None:
+        if self.generation != _fast.generation():
+            self._close()  # a fork: another thread may have had the lock
+            return
+        with self.lock:
+            self._close()
+
+    def _close(self) -> None:
         ledger, self.ledger = self.ledger, None
         self._free()
         if ledger is not None and self.generation == _fast.generation():
@@ -150,7 +159,12 @@ def _address(pointer: Any) -> int:
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 _iterators: weakref.WeakSet[Iterator] = weakref.WeakSet()
-_ended = False  # no engine may be made any more
+_ended = False  # no engine may be used any more
+
+
+def check_end() -> None:
+    if _ended:
+        raise RuntimeError("the interpreter is ending: datasets cannot be iterated any more")
 
 
 class Ledger:
@@ -174,12 +188,12 @@ def bytes_of(limit: int | str | None) -> int:
     """1000000, "512M" and "2G" as bytes; None: 0."""
     if limit is None:
         return 0
-    if isinstance(limit, int) and not isinstance(limit, bool):
+    if isinstance(limit, int) and not isinstance(limit, bool) and limit < 1 << 63:
         return limit
     text = limit.strip().upper() if isinstance(limit, str) else ""
     unit = text[-1:] if text[-1:] in _units else ""
     number = text[: len(text) - len(unit)]
-    if not number.isdecimal():
+    if not number.isdecimal() or int(number) * _units[unit] >= 1 << 63:
         raise InvalidArgument(f"a memory limit is a number of bytes, or text such as '512M' or '2G', not {limit!r}")
     return int(number) * _units[unit]
 
@@ -337,6 +351,7 @@ class Iterator(_fast.Iterator):
             idle = shared.idle.pop()
         except IndexError:
             return self._make_engine(None)
+        check_end()
         if idle.usable and idle.options.key == self._options.key and idle.epochs <= epoch:
             return idle
         if idle.usable:
@@ -373,9 +388,13 @@ class Iterator(_fast.Iterator):
         engine, self._engine = self._engine, None
         if engine is None:
             return
+        with engine.lock:  # at_exit may close it, if this iterator is being dropped
+            self._put_back(engine, keep_position)
+
+    def _put_back(self, engine: Engine, keep_position: bool) -> None:
         if keep_position:
             try:
-                self._saved = engine.save(self._undelivered)
+                self._saved = engine.save(self._undelivered) if engine.usable else None
             except Error:
                 self._saved = None
         self._detach()
@@ -509,11 +528,14 @@ def parse_state(state: Any) -> tuple[int, bytes]:
         raise InvalidArgument(
             f"the position has version {state['version']!r}, and this package reads version {VERSION}"
         )
-    epoch, found, data = str(state["position"]).partition(":")
+    number, found, data = str(state["position"]).partition(":")
     try:
-        return int(epoch), base64.b64decode(data, validate=True)
+        epoch, position = int(number), base64.b64decode(data, validate=True)
     except (ValueError, binascii.Error):
         raise InvalidArgument("the position is damaged: it is not a number and base64 text") from None
+    if not 0 <= epoch < MOST_EPOCHS:
+        raise InvalidArgument(f"the position is damaged: it is in epoch {epoch}")
+    return epoch, position
 
 
 def at_exit() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from ._callbacks import callback
 from ._errors import text_of
 from ._ffi import ffi, lib
 
@@ -18,7 +19,7 @@ _levels = {
 }
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator,unused-ignore]
+@callback()
 def mrpy_log(ctx: Any, level: int, message: Any) -> None:
     logger.log(_levels.get(level, logging.INFO), "%s", text_of(message))
 

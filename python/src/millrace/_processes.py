@@ -49,10 +49,11 @@ class Worker:
         self.ready = False
         self.busy = False
         ours, theirs = socket.socketpair()
-        life, self.life = os.pipe()
+        life, end_of_life = os.pipe()
         self.socket = ours
         self.requests = Memory(os.memfd_create("millrace-requests"))
         self.results = Memory(os.memfd_create("millrace-results"))
+        self.files = [end_of_life, self.requests.fd, self.results.fd]
         again = os.open(f"/proc/self/fd/{task}", os.O_RDONLY)  # with a separate offset
         fds = [theirs.fileno(), life, self.requests.fd, self.results.fd, again]
         python = sys.executable or "python3"
@@ -72,8 +73,8 @@ class Worker:
 
     def _close_files(self) -> None:
         self.socket.close()
-        for fd in (self.life, self.requests.fd, self.results.fd):
-            os.close(fd)
+        while self.files:
+            os.close(self.files.pop())
 
     def receive(self, cancel: Any, name: str) -> bytes:
         """The next header that it sends."""
@@ -194,14 +195,15 @@ class Pool:
         worker.wait()
 
     def close(self) -> None:
-        """Ends the workers; nothing runs any more."""
+        """Ends the workers; nothing runs any more. After an interrupt it is called again."""
         if os.getpid() != self.pid:
             return  # a fork: they are the parent's
-        with self.condition:
-            workers, self.workers, self.idle = self.workers, [], []
-        for worker in workers:
+        for worker in self.workers:
             worker.close()
-        for worker in workers:
-            worker.wait()
-        os.close(self.task)
+        while self.workers:
+            self.workers[-1].wait()
+            self.workers.pop()
+        if self.task >= 0:
+            os.close(self.task)
+            self.task = -1
 

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from . import _fast, _types
+from ._callbacks import callback
 from ._errors import Error, InvalidArgument, Unimplemented, check
 from ._ffi import ffi, lib
+from ._log import logger
 from ._types import DatasetSpec, Spec, TensorSpec, as_spec, plan_of, pointer_of, spec_of
 from ._values import AUTO, Auto
 from ._worker import Column, Leaf, Mismatch, Task, as_array, describe, flatten, generator, pack
@@ -198,7 +200,7 @@ def _fail_with(st: Any, e: BaseException) -> int:
     return fail(st, *describe(e))
 
 
-@ffi.def_extern(error=lib.MR_INTERNAL)  # type: ignore[untyped-decorator,unused-ignore]
+@callback(error=lib.MR_INTERNAL)
 def mrpy_call(ctx: Any, call: Any, rows: Any, out: Any, errors: Any, st: Any) -> int:
     try:
         function: Function = ffi.from_handle(ctx)
@@ -207,7 +209,7 @@ def mrpy_call(ctx: Any, call: Any, rows: Any, out: Any, errors: Any, st: Any) ->
         return _fail_with(st, e)
 
 
-@ffi.def_extern(error=lib.MR_INTERNAL)  # type: ignore[untyped-decorator,unused-ignore]
+@callback(error=lib.MR_INTERNAL)
 def mrpy_begin(ctx: Any, run: Any, st: Any) -> int:
     try:
         function: Function = ffi.from_handle(ctx)
@@ -217,14 +219,14 @@ def mrpy_begin(ctx: Any, run: Any, st: Any) -> int:
         return _fail_with(st, e)
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator,unused-ignore]
+@callback()
 def mrpy_end(ctx: Any, run: Any) -> None:
     pool: Pool = ffi.from_handle(run)
-    _kept.pop(run, None)
     pool.close()
+    _kept.pop(run, None)
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator,unused-ignore]
+@callback()
 def mrpy_forget(ctx: Any) -> None:
     _kept.pop(ctx, None)
 
@@ -777,7 +779,7 @@ def from_json(x: Any) -> Any:
     return {k: from_json(v) for k, v in x.items()}
 
 
-@ffi.def_extern(error=lib.MR_INTERNAL)  # type: ignore[untyped-decorator,unused-ignore]
+@callback(error=lib.MR_INTERNAL)
 def mrpy_open_pass(ctx: Any, out: Any, st: Any) -> int:
     try:
         out[0] = keep(_Pass(ffi.from_handle(ctx)))
@@ -786,7 +788,7 @@ def mrpy_open_pass(ctx: Any, out: Any, st: Any) -> int:
         return _fail_with(st, e)
 
 
-@ffi.def_extern(error=lib.MR_INTERNAL)  # type: ignore[untyped-decorator,unused-ignore]
+@callback(error=lib.MR_INTERNAL)
 def mrpy_next(ctx: Any, handle: Any, want: int, out: Any, st: Any) -> int:
     try:
         p: _Pass = ffi.from_handle(handle)
@@ -795,14 +797,17 @@ def mrpy_next(ctx: Any, handle: Any, want: int, out: Any, st: Any) -> int:
         return _fail_with(st, e)
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator,unused-ignore]
+@callback()
 def mrpy_close_pass(ctx: Any, handle: Any) -> None:
     p: _Pass = ffi.from_handle(handle)
+    try:
+        p.close()
+    except Exception:
+        logger.exception("close() of %s failed", type(p.iterator).__qualname__)
     _kept.pop(handle, None)
-    p.close()
 
 
-@ffi.def_extern(error=lib.MR_INTERNAL)  # type: ignore[untyped-decorator,unused-ignore]
+@callback(error=lib.MR_INTERNAL)
 def mrpy_save(ctx: Any, handle: Any, out: Any, size: Any, st: Any) -> int:
     try:
         p: _Pass = ffi.from_handle(handle)
@@ -817,7 +822,7 @@ def mrpy_save(ctx: Any, handle: Any, out: Any, size: Any, st: Any) -> int:
         return _fail_with(st, e)
 
 
-@ffi.def_extern(error=lib.MR_INTERNAL)  # type: ignore[untyped-decorator,unused-ignore]
+@callback(error=lib.MR_INTERNAL)
 def mrpy_restore(ctx: Any, handle: Any, data: Any, size: int, st: Any) -> int:
     try:
         p: _Pass = ffi.from_handle(handle)

@@ -16,6 +16,7 @@ import traceback
 from typing import Any
 
 from . import _service
+from ._callbacks import callback
 from ._errors import Error, check, text_of
 
 ffi, lib = _service.library()
@@ -23,7 +24,7 @@ _texts = ("dispatcher", "listen", "status", "token_file")
 _ready: list[Any] = []
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator,unused-ignore]
+@callback(ffi=ffi)
 def mrpy_worker_ready(ctx: Any) -> None:
     worker = _ready[0]
     print("ready", text_of(lib.mr_service_worker_address(worker)))

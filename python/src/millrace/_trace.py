@@ -820,6 +820,8 @@ def as_node(value: Any, what: str = "a value", beside: DType | None = None) -> N
     node = _scalar(value)
     if node is not None:
         return node
+    if np.ma.is_masked(value):
+        raise TypeError("an array with masked values has no tensor; fill them: x.filled(0)")
     if isinstance(value, (np.ndarray, np.generic)):
         return _array(np.asarray(value), beside)
     if isinstance(value, list):

@@ -382,6 +382,8 @@ class Ragged:
         (3, [[1, 2], [], [3]])
         >>> r[0]
         array([1, 2])
+        >>> r[1:].to_list()
+        [[], [3]]
     """
 
     __slots__ = ("values", "row_splits")
@@ -403,8 +405,14 @@ class Ragged:
     def __len__(self) -> int:
         return len(self.row_splits) - 1
 
-    def __getitem__(self, i: int) -> Any:
+    def __getitem__(self, i: int | slice) -> Any:
         n = len(self)
+        if isinstance(i, slice):
+            first, end, step = i.indices(n)
+            if step != 1:
+                raise ValueError("slices of ragged rows go forward in steps of 1: r[2:5]")
+            splits = self.row_splits[first : max(first, end) + 1]
+            return Ragged(self.values[int(splits[0]) : int(splits[-1])], splits - splits[0])
         if not -n <= i < n:
             raise IndexError(f"row {i} of {n}")
         i %= n
@@ -442,8 +450,9 @@ class Ragged:
     def to_arrow(self) -> Any:
         """A pyarrow.LargeListArray of the rows; strings are large_binary, or large_string if they are
         str. Numbers are not copied."""
-        import pyarrow as pa  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        from ._formats import import_pyarrow
 
+        pa = import_pyarrow()
         flat = np.asarray(self.values)
         kind = None
         if flat.dtype == object:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ._callbacks import callback
 from ._errors import InvalidArgument, check
 from ._ffi import ffi, lib
 from ._trace import Feature
@@ -68,7 +69,7 @@ def _escaped(c: str) -> str:
 _lent: dict[Any, Any] = {}
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator,unused-ignore]
+@callback()
 def mrpy_release(ctx: Any, data: Any) -> None:
     _lent.pop(ctx, None)
 
@@ -154,6 +155,8 @@ class Names:
 
 def owned_array(a: Any) -> Any:
     """An `mr_array *` with one row, the array; of numpy's memory where it is contiguous."""
+    if np.ma.is_masked(a):
+        raise TypeError("an array with masked values has no tensor; fill them: x.filled(0)")
     array = np.asarray(a)
     if array.dtype.kind in "SUO":
         return _strings(array)
@@ -265,7 +268,7 @@ def _float(x: float) -> str:
 def _list(x: list[Any], names: Names) -> str:
     numbers = _count(x)
     if numbers < 0:
-        return names.array(np.asarray([np.asarray(v) for v in x]))
+        return names.array(np.ma.asarray(x) if any(map(np.ma.is_masked, x)) else np.asarray([np.asarray(v) for v in x]))
     if numbers >= MANY:
         array = np.asarray(x)
         if array.dtype.kind in "iu":

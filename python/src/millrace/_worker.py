@@ -249,8 +249,10 @@ def literal(x: Any, leaf: Leaf) -> Any:
 
 def as_array(x: Any, leaf: Leaf | None) -> np.ndarray[Any, Any]:
     """x as an array: of the leaf's dtype where x is made of Python's numbers."""
+    if np.ma.is_masked(x):
+        raise Mismatch("the result is an array with masked values, which no tensor has; fill them: x.filled(0)")
     if isinstance(x, np.ndarray):
-        a = x
+        a = np.asarray(x)
     elif x is None:
         raise Mismatch("the result is None; return a value, or use filter_py to drop elements")
     elif isinstance(x, (np.generic, str, bytes)):
@@ -375,7 +377,7 @@ def describe(e: BaseException) -> tuple[str, str]:
     head = _cut(said.splitlines()[0] if said else type(e).__name__, 260)
     frames = []
     for f in traceback.extract_tb(e.__traceback__):
-        if os.path.abspath(f.filename) == _here:
+        if os.path.dirname(os.path.abspath(f.filename)) == _package:
             continue
         # cloudpickle leaves the names of files out.
         file = source_file if source_file and f.filename == "<dynamic-code>" else f.filename
@@ -394,12 +396,12 @@ def describe(e: BaseException) -> tuple[str, str]:
     return code, f"{head}\nTraceback (most recent call last):\n{''.join(kept)}{head}"
 
 
-_here = os.path.abspath(__file__)
+_package = os.path.dirname(os.path.abspath(__file__))
 
 
 def _cut(text: str, most: int) -> str:
-    data = text.encode("utf-8", "replace")
-    return text if len(data) <= most else data[: most - 3].decode("utf-8", "ignore") + "..."
+    data = text.replace("\0", "\\x00").encode("utf-8", "backslashreplace")
+    return data.decode() if len(data) <= most else data[: most - 3].decode("utf-8", "ignore") + "..."
 
 
 # ---- messages between processes: a header through a socket, the rest in memory that both map

@@ -40,8 +40,8 @@ from ._errors import (
     check,
 )
 from ._ffi import ffi, lib
+from ._iterator import MOST_EPOCHS, Shared
 from ._iterator import Iterator as Elements
-from ._iterator import Shared
 from ._types import Ragged, Spec, TensorSpec
 
 try:
@@ -197,7 +197,7 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
 
         After `load_state_dict` the call with the epoch that was saved keeps the position in it.
         """
-        if isinstance(epoch, bool) or not isinstance(epoch, (int, np.integer)) or epoch < 0:
+        if isinstance(epoch, bool) or not isinstance(epoch, (int, np.integer)) or not 0 <= epoch < MOST_EPOCHS:
             raise InvalidArgument(f"an epoch is a number from 0, not {epoch!r}")
         if self._restored is not None and self._restored["epoch"] != epoch:
             self._restored = None
@@ -238,6 +238,9 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
             raise InvalidArgument(
                 f"the position has version {state['version']!r}, and this package reads version {VERSION}"
             )
+        epoch = state.get("epoch")
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch < MOST_EPOCHS:
+            raise InvalidArgument(f"the position is damaged: it is in epoch {epoch!r}")
         saved = state["place"][1], state["place"][3]
         here = self._rank_and_world()[1], _worker()[1]
         if state["step"] and saved != here:
@@ -247,7 +250,7 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
             )
         self.close()
         self._restored = dict(state)
-        self._epoch = int(state["epoch"])
+        self._epoch = epoch
         self._named = False
 
     def close(self) -> None:

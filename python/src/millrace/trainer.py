@@ -24,6 +24,7 @@ from typing import Any, Union
 import numpy as np
 
 from . import _fast
+from ._callbacks import callback
 from ._dataset import Dataset
 from ._errors import FailedPrecondition, ForkError, InvalidArgument, check, text_of
 from ._ffi import lib as core
@@ -211,15 +212,15 @@ def _event(name: str) -> Callable[[Any, Any, Any], int]:
 
 
 for _name in _EVENTS:
-    ffi.def_extern(name=f"mrpy_{_name}")(_event(_name))
+    callback(f"mrpy_{_name}", ffi=ffi)(_event(_name))
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator,unused-ignore]
+@callback(ffi=ffi)
 def mrpy_print(ctx: Any, text: Any, json: Any) -> None:
     print(text_of(text), flush=True)
 
 
-@ffi.def_extern()  # type: ignore[untyped-decorator,unused-ignore]
+@callback(ffi=ffi)
 def mrpy_predicted(ctx: Any, predictions: Any, st: Any) -> int:
     run: _Run = ffi.from_handle(ctx)
     try:
@@ -471,7 +472,8 @@ class Model:
             verbose: 0: prints nothing; else a line for each epoch.
 
         Raises what the data or callbacks raise, and InvalidArgument for shapes and types that do not
-        fit. Ctrl-C ends it between steps; the weights are those of the last step.
+        fit. Ctrl-C ends it after the steps that have begun, at most three; the weights are those of
+        the last one.
         """
         run = _Run(self, _texts("metrics", metrics))
         losses, opt = _parsed("loss", _text("loss", loss)), _parsed("optimizer", _text("optimizer", optimizer))

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/functions/compiler/program.h"
+#include "pipeline/ops/apply.h"
+#include "pipeline/ops/sources.h"
 #include "tests/pipeline/ops/drive.h"
 #include "tests/harness.h"
 
@@ -54,6 +57,54 @@ MR_TEST(an_error_stands_between_the_elements_kept_around_it)
 {
     mr_drive("range(-2, 4).filter(x => 6 // x > 2)", "! 1 2");
     mr_drive("range(-3, 4).map(x => 6 // x).filter(x => 12 // (x + 3) < 3)", "! -6 ! 6 3 2");
+}
+
+MR_TEST(few_are_kept_of_many)
+{
+    mr_drive("range(300).filter(x => x > 150 and x < 155 or x == 298)", "151 152 153 154 298");
+    mr_drive("range(-70, 80).filter(x => 6 // x > 0)", "! 1 2 3 4 5 6");
+    mr_drive("range(-70, 80).map(x => 12 // x).filter(x => x > 3)", "! 12 6 4");
+    mr_drive("range(200).shuffle(7, seed=1).filter(x => x % 50 == 49).enumerate()",
+             "(0,49) (1,99) (2,149) (3,199)");
+    mr_drive("range(300).filter(x => x % 97 == 96).filter(x => x > 200)", "290");
+}
+
+static int calls, rows;
+
+/* The same numbers. */
+static mr_code count(void *ctx, const mr_block *in, mr_block *out, mr_status *st)
+{
+    (void)ctx;
+    calls++;
+    rows += (int)in->rows;
+    return mr_block_slice(out, in, 0, in->rows, st);
+}
+
+static void pull_one(const char *predicate, int64_t wanted)
+{
+    mr_status st;
+    mr_dataset *numbers = mr_map(mr_range(0, 100000, 1), mr_fn_block(count, NULL, NULL), NULL);
+    mr_dataset *ds = mr_filter(numbers, mr_fn_text(predicate), NULL);
+    mr_iterator *it;
+    mr_block b = MR_BLOCK_EMPTY;
+    calls = rows = 0;
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.has_threads = true}, &st), &st);
+    mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+    mr_eq_i64(*(int64_t *)b.columns[0].data, wanted);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(a_pull_of_one_element_costs_few_pulls_and_reads_little_beyond_it)
+{
+    pull_one("x => x == 6400", 6400);
+    mr_check(calls < 120);
+    mr_check(rows <= 6400 + 64);
+    pull_one("x => x == 10", 10);
+    mr_check(rows <= 2 * 11);
+    pull_one("x => x >= 0", 0);
+    mr_eq_i64(rows, 1);
 }
 
 MR_TEST(parallel_calls_keep_the_order_and_the_errors)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of Python that the library calls."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from . import _fast
+from ._ffi import ffi, lib
+
+
+def callback(
+    name: str | None = None, *, ffi: Any = ffi, error: int | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`ffi.def_extern`. The handler of a signal can raise, as that of Ctrl-C does, where a function
+    begins, before its `try`. Then a function with an argument `st` fails, and another one is called again,
+    as nothing else ends what it ends. What was raised is raised again once the library has returned."""
+
+    def define(function: Callable[..., Any]) -> Callable[..., Any]:
+        code = function.__code__
+        arguments = code.co_varnames[: code.co_argcount]
+
+        def failed(kind: type[BaseException], e: BaseException, trace: TracebackType) -> Any:
+            if threading.current_thread() is not threading.main_thread():  # it runs no handlers: a bug
+                traceback.print_exception(e)
+                return None
+            _fast.raise_later(e)
+            given = {k: trace.tb_frame.f_locals[k] for k in arguments}
+            if "st" not in given:
+                return function(**given)
+            number: int = lib.MR_CANCELLED
+            lib.mrpy_fail(given["st"], number, b"interrupted")
+            return number
+
+        more = {} if error is None else {"error": error}
+        made: Callable[..., Any] = ffi.def_extern(name=name or function.__name__, onerror=failed, **more)(function)
+        return made
+
+    return define
