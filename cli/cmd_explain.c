@@ -3,7 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <millrace/pipeline/files/glob.h>
+#include <millrace/pipeline/formats/shards/data_files.h>
 #include <millrace/pipeline/formats/shards/shard_writer.h>
+#include <millrace/pipeline/graph/rewrite.h>
 #include <millrace/pipeline/memory/alloc.h>
 #include "distributed.h"
 #include "explain_graph.h"
@@ -121,6 +124,48 @@ static void print_decisions(const mr_explanation *e, bool json)
         puts("  nothing had to be changed");
 }
 
+typedef struct listing {
+    bool json;
+    size_t n; /* patterns printed */
+} listing;
+
+/* The objects that a pattern of a store stands for. */
+static mr_code print_objects(void *ctx, const char *name, mr_status *st)
+{
+    listing *l = ctx;
+    char **urls = NULL;
+    size_t n = 0;
+    int64_t bytes = 0;
+    if (!strstr(name, "://") || !mr_glob_is_pattern(name))
+        return MR_OK;
+    MR_TRY(mr_data_files(&name, 1, &urls, &n, st));
+    for (size_t i = 0; i < n; i++) {
+        int64_t size = mr_glob_listed_bytes(urls[i]);
+        bytes += size > 0 ? size : 0;
+    }
+    mr_glob_free(urls, n);
+    if (l->json) {
+        fputs(l->n ? ", {\"pattern\": " : "\"objects\": [{\"pattern\": ", stdout);
+        cli_print_string(stdout, name, strlen(name));
+        printf(", \"objects\": %zu, \"bytes\": %" PRId64 "}", n, bytes);
+    } else
+        printf("%s  %s: %zu objects, %" PRId64 " bytes\n", l->n ? "" : "objects:\n", name, n,
+               bytes);
+    l->n++;
+    return MR_OK;
+}
+
+static int print_patterns(const mr_dataset *ds, bool json)
+{
+    mr_status st;
+    listing l = {.json = json};
+    if (mr_dataset_file_names(ds, print_objects, &l, &st) != MR_OK)
+        return cli_fail(&st, CLI_FAILED);
+    if (json && l.n)
+        fputs("], ", stdout);
+    return CLI_OK;
+}
+
 static int explain(mr_dataset *before, const mr_dist_dataset *dd, const mr_iterator_opts *opts,
                    bool json)
 {
@@ -133,6 +178,8 @@ static int explain(mr_dataset *before, const mr_dist_dataset *dd, const mr_itera
     training.memory_slots = MR_STAGED_BATCHES;
     if (before)
         status = print_graph("before", before, &training, json, NULL, &ops);
+    if (before && status == CLI_OK)
+        status = print_patterns(before, json);
     training.memory_slots = (MR_STAGED_BATCHES + parts - 1) / parts;
     for (int64_t i = 0; i < mr_dist_dataset_num_local_workers(dd) && status == CLI_OK; i++) {
         char title[64];
@@ -190,6 +237,7 @@ const cli_command cli_explain = {
     .details =
         "The graphs are printed as text that 'millrace show' runs, and as a table of their ops:\n"
         "how many elements each emits, what one looks like, and how many are held at\n"
-        "once. + marks an op that was added, - one that was removed.",
+        "once. + marks an op that was added, - one that was removed. A pattern of URLs is\n"
+        "listed, to print how many objects and bytes it stands for.",
     .run = run,
 };

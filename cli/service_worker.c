@@ -148,8 +148,9 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .kind = CLI_TEXTS,
          .value = &o.roots,
          .what = "DIR",
-         .help = "open files only below DIR, more than one may be named; default: anywhere, as "
-                 "long as only this host can connect"},
+         .help = "open files only below DIR, which may be the prefix of URLs, more than one may be "
+                 "named; default: all local files and no URLs, as long as only this host can "
+                 "connect"},
         {.name = "threads",
          .kind = CLI_INT,
          .value = &o.threads,

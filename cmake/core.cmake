@@ -3,6 +3,12 @@
 # libmillrace: pipeline/ and shard/.
 
 file(GLOB_RECURSE core_sources CONFIGURE_DEPENDS pipeline/*.c shard/*.c)
+# URLs are read through libcurl, or refused.
+if(MR_WITH_CURL_FOUND)
+  list(FILTER core_sources EXCLUDE REGEX "/remote/no_transfer\\.c$")
+else()
+  list(FILTER core_sources EXCLUDE REGEX "/remote/transfer\\.c$")
+endif()
 set(graph_proto ${PROJECT_SOURCE_DIR}/pipeline/graph/graph.proto)
 if(EXISTS ${graph_proto})
   set(graph_pb ${PROJECT_BINARY_DIR}/pipeline/graph/graph.pb-c)

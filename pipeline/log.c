@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "pipeline/hide_secrets.h"
 #include "pipeline/system/fork.h"
 
 /* The lock keeps fn and ctx consistent; messages are rare enough. The level is read without it. */
@@ -33,6 +34,7 @@ void mr_log(mr_log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
+    mr__hide_secrets(raw, sizeof raw);
     mr_text_visible(raw, true, text, sizeof text);
     pthread_mutex_lock(&log_lock);
     mr_log_fn fn = log_fn;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/hide_secrets.h"
 #include "pipeline/memory_bound.h"
 #include "pipeline/utf8.h"
 
@@ -26,6 +27,7 @@ mr_code mr_failv(mr_status *st, mr_code code, const char *fmt, va_list ap)
         /* The arguments may point into *st: format before clearing it. */
         char text[sizeof st->message];
         vsnprintf(text, sizeof text, fmt, ap);
+        mr__hide_secrets(text, sizeof text);
         mr_status_init(st);
         st->code = code;
         memcpy(st->message, text, sizeof text);
@@ -113,6 +115,7 @@ void mr_status_prefix(mr_status *st, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    mr__hide_secrets(text, sizeof text);
     size_t n = strlen(text);
     snprintf(text + n, sizeof text - n, ": %.*s", (int)(sizeof text - n), st->message);
     memcpy(st->message, text, sizeof text);
@@ -168,12 +171,23 @@ static void keep_tail(char *field, size_t size, const char *text)
     }
 }
 
+static void set_file(mr_status *st, const char *file)
+{
+    char url[4096];
+    if (strstr(file, "://")) {
+        snprintf(url, sizeof url, "%s", file);
+        mr__hide_secrets(url, sizeof url);
+        file = url;
+    }
+    keep_tail(st->file, sizeof st->file, file);
+}
+
 void mr_status_at(mr_status *st, const char *file, int64_t offset, int64_t record)
 {
     if (!st || st->code >= 0)
         return;
     if (file && !st->file[0])
-        keep_tail(st->file, sizeof st->file, file);
+        set_file(st, file);
     if (offset >= 0 && st->offset < 0)
         st->offset = offset;
     if (record >= 0 && st->record < 0)

@@ -19,8 +19,9 @@ import sys
 from pathlib import Path
 
 PREFIX = "millrace-"
-# Every Linux system with a Python has them, and a process must not have two of them.
-SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|pthread|rt|util|resolv|gcc_s|stdc\+\+))\.so\.\d+")
+# Every Linux system with a Python has them, and a process must not have two of them. libcurl, which URLs alone need,
+# is the system's, because a copy would look for certificate authorities where Debian has them.
+SYSTEM = re.compile(r"(ld-linux.*|lib(c|m|dl|pthread|rt|util|resolv|gcc_s|stdc\+\+|curl))\.so\.\d+")
 NAME = re.compile(rb"(?<=\0)lib[\w+-]+(?:\.[\w+-]+)*?\.so(?:\.\d+)+(?=\0)")
 
 

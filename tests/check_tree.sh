@@ -46,7 +46,8 @@ fi
             may["memory"] = "root system memory"
             may["params"] = may["memory"] " params"
             may["wait"] = may["memory"] " wait"
-            may["files"] = may["wait"] " files"
+            may["remote"] = may["wait"] " remote"
+            may["files"] = may["remote"] " files"
             may["formats"] = may["files"] " params formats"
             text = may["formats"] " formats/text"
             may["formats/text"] = text
@@ -58,7 +59,7 @@ fi
             formats = text " formats/images formats/ledger formats/arrow_ipc formats/parquet formats/tfrecord"
             may["formats/shards"] = formats " formats/shards"
             may["graph"] = may["params"] " graph"
-            may["functions"] = may["graph"] " wait files " formats " formats/shards functions"
+            may["functions"] = may["graph"] " wait remote files " formats " formats/shards functions"
             may["functions/compiler"] = may["functions"] " functions/compiler"
             may["functions/library"] = may["functions/compiler"] " functions/library"
             may["engine"] = may["functions/library"] " engine"

@@ -22,13 +22,15 @@ export LC_ALL=C.UTF-8
 packages=(gcc g++ clang libclang-rt-14-dev clang-format cmake make ninja-build ccache pkg-config python3
     python3-dev python3-cffi python3-cloudpickle python3-numpy python3-venv
     liburing-dev libzstd-dev zlib1g-dev libprotobuf-c-dev protobuf-c-compiler
-    libjansson-dev libturbojpeg0-dev libjpeg62-turbo-dev libspng-dev libarchive-dev libpcre2-dev
+    libcurl4-openssl-dev libjansson-dev libturbojpeg0-dev libjpeg62-turbo-dev libspng-dev libarchive-dev libpcre2-dev
     libxxhash-dev libssl-dev libsqlite3-dev libmicrohttpd-dev liblz4-dev libsnappy-dev libbrotli-dev libdnnl-dev
     libopenmpi-dev openmpi-bin libcriterion-dev dataset-fashion-mnist
     python3-dev python3-cffi python3-numpy python3-venv)
 
-# For --long: the cross compiler, what runs its programs, and what makes a clean root.
+# For --long: the cross compiler, what runs its programs, and what makes a clean root; and the stores of tests/remote,
+# which are left out without them.
 packages_long=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user debootstrap mandoc fish zsh chromium prometheus
+    nginx-light openssl radosgw ceph-mon ceph-osd ceph-common
     {liburing-dev,libzstd-dev,zlib1g-dev,libprotobuf-c-dev,libjansson-dev}:arm64
     {libturbojpeg0-dev,libjpeg62-turbo-dev,libspng-dev,libarchive-dev,libpcre2-dev,libxxhash-dev}:arm64
     {libssl-dev,libsqlite3-dev,libmicrohttpd-dev,liblz4-dev,libsnappy-dev,libbrotli-dev}:arm64)

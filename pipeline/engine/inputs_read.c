@@ -7,6 +7,8 @@
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/files/whole_file.h"
+#include "pipeline/fnv.h"
+#include "pipeline/remote/object_ranges.h"
 #include "pipeline/system/system.h"
 
 enum { MOST_INPUTS = 1 << 28 };
@@ -22,9 +24,26 @@ static bool is_regular(const struct stat *is, mr__noted_input *out)
     return S_ISREG(is->st_mode);
 }
 
+/* What identifies the contents of an object is noted as its time. */
+static bool look_at_object(const char *url, mr__noted_input *out)
+{
+    mr__object_info info;
+    if (mr__object_look(url, &info, NULL) != MR_OK)
+        return false;
+    const char *mark = info.etag[0] ? info.etag : info.modified;
+    uint64_t tag = mr__fnv1a(MR__FNV_BASIS, mark, strlen(mark));
+    out->pattern = false;
+    out->size = info.size;
+    out->seconds = (int64_t)(tag >> 32);
+    out->nanoseconds = (int64_t)(tag & UINT32_MAX);
+    return true;
+}
+
 bool mr__look_at_input(const char *path, mr__noted_input *out)
 {
     struct stat is;
+    if (mr__is_url(path))
+        return look_at_object(path, out);
     return mr__sys->stat(path, &is) == 0 && is_regular(&is, out);
 }
 
@@ -163,6 +182,10 @@ mr_code mr__iter_note_file(const mr_iter *it, const char *path, mr_status *st)
         pthread_mutex_unlock(&r->lock);
         if (known)
             return MR_OK;
+    }
+    if (mr__is_url(path)) {
+        mr_iter_set_may_block(it);
+        return r && look_at_object(path, &x) ? mr__iter_note_again(it, &x, st) : MR_OK;
     }
     bool input = strcmp(path, "-") == 0, there = !input && mr__sys->stat(path, &is) == 0;
     if (there && is_regular(&is, &x))

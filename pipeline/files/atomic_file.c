@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "pipeline/files/atomic_file_impl.h"
+#include "pipeline/remote/url.h"
 #include "pipeline/system/retry.h"
 
 /* Files written in pieces of this size are faster to read while still cached: the write size sets
@@ -46,6 +47,7 @@ void mr_atomic_file_abort(mr_atomic_file *f)
 static mr_code create(mr_atomic_file **out, const char *path, const mr_atomic_file_opts *o,
                       bool buffered, mr_status *st)
 {
+    MR_TRY(mr__url_refuse_writing(path, st));
     mr_atomic_file *f = mr_calloc(1, sizeof *f);
     if (!f)
         return mr_fail_memory(st, sizeof *f, "a file");

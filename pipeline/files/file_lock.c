@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include "pipeline/remote/url.h"
 #include "pipeline/system/retry.h"
 
 /* Handles a failed system call: sets *again if it was interrupted, or if the file was removed
@@ -63,6 +64,7 @@ static mr_code try_lock(const char *path, int *fd, bool *busy, bool *again, mr_s
 {
     struct stat mine, named;
     *again = *busy = false;
+    MR_TRY(mr__url_refuse_writing(path, st));
     *fd = mr__sys->open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     if (*fd < 0)
         return not_opened(path, again, st);

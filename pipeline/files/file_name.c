@@ -4,11 +4,12 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/remote/url.h"
 
 mr_code mr__file_name_in(mr__name_scope s, const char *name, char **out, mr_status *st)
 {
     MR_TRY(mr__name_scope_check(s, name, st));
-    bool whole = !s.directory || *name == '/' || strcmp(name, "-") == 0;
+    bool whole = !s.directory || *name == '/' || strcmp(name, "-") == 0 || mr__is_url(name);
     *out = whole ? mr_strdup(name) : mr_strf("%s/%s", s.directory, name);
     return *out ? MR_OK : mr_fail_memory(st, strlen(name), "a file name");
 }

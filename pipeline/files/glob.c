@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "pipeline/files/remote.h"
+#include "pipeline/remote/object_list.h"
 #include "pipeline/system/system.h"
 #include "pipeline/warn_once.h"
 #include "pipeline/memory/alloc.h"
@@ -21,7 +22,8 @@ typedef struct paths {
 
 bool mr_glob_is_pattern(const char *text)
 {
-    return strpbrk(text, "*?[") != NULL;
+    /* The query of a URL begins with "?", and web servers do not list files. */
+    return mr__url_kind_of(text) != MR__URL_HTTP && strpbrk(text, "*?[") != NULL;
 }
 
 char *mr_glob_quote(const char *text)
@@ -274,6 +276,39 @@ static mr_code match(paths *out, const char *pattern, mr_status *st)
     return rc;
 }
 
+static mr_code add_object(void *ctx, const char *url, mr_status *st)
+{
+    return paths_add(ctx, mr_strdup(url), st);
+}
+
+/* Appends the objects that a URL matches: that of this name alone, if there is one. */
+static mr_code match_url(paths *out, const char *pattern, mr_status *st)
+{
+    size_t before = out->n, literal = SIZE_MAX;
+    MR_TRY(mr__object_list(pattern, add_object, out, st));
+    for (size_t i = before; i < out->n && mr_glob_is_pattern(pattern); i++)
+        if (strcmp(out->v[i], pattern) == 0)
+            literal = i;
+    if (literal == SIZE_MAX || out->n == before + 1)
+        return MR_OK;
+    mr__warn_once(
+        "%s exists, so it is read as a name, not as a pattern: %zu other names that match "
+        "are left out; rename it, or write the pattern differently",
+        pattern, out->n - before - 1);
+    char *kept = out->v[literal];
+    out->v[literal] = out->v[before];
+    out->v[before] = kept;
+    while (out->n > before + 1)
+        mr_free(out->v[--out->n]);
+    return MR_OK;
+}
+
+int64_t mr_glob_listed_bytes(const char *url)
+{
+    mr__object_info info;
+    return mr__is_url(url) && mr__object_recall(url, &info) ? info.size : -1;
+}
+
 static int compare(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -289,7 +324,8 @@ static mr_code no_match(const char *const *patterns, size_t n, mr_status *st)
             (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? ", " : "", patterns[i]);
     const char *remote = "";
     for (size_t i = 0; i < n && !*remote; i++)
-        remote = mr__remote_hint(patterns[i]);
+        remote = mr__is_url(patterns[i]) ? "; check the bucket and the prefix"
+                                         : mr__remote_hint(patterns[i]);
     return mr_fail(st, MR_NOT_FOUND, "no file matches %s%s", text,
                    *remote ? remote : "; check the pattern and the directory");
 }
@@ -302,7 +338,8 @@ mr_code mr_glob(const char *const *patterns, size_t n_patterns, char ***list, si
     const char *without = NULL; /* a pattern without a match */
     for (size_t i = 0; i < n_patterns && rc == MR_OK; i++) {
         size_t before = found.n;
-        rc = match(&found, patterns[i], st);
+        rc = mr__is_url(patterns[i]) ? match_url(&found, patterns[i], st)
+                                     : match(&found, patterns[i], st);
         if (found.n == before)
             without = patterns[i];
     }

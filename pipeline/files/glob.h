@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FILES_GLOB_H
 #define MR_PIPELINE_FILES_GLOB_H
-/* File patterns as in list_files: each part of the path is matched by fnmatch(3) with FNM_PATHNAME.
- * `*` does not match "/" but does match a leading dot; directories match too. A part that exists
- * as it is written is that name, not a pattern; a part with * or ? that matches other names as well
- * is warned about, and so is one of several patterns that matches nothing.
+/* Patterns of files, and of objects (s3://bucket/train-*), as in list_files: each part of the path
+ * is matched by fnmatch(3) with FNM_PATHNAME. `*` does not match "/" but does match a leading dot;
+ * directories match too. A part that exists as it is written is that name, not a pattern; a part
+ * with * or ? that matches other names as well is warned about, and so is one of several patterns
+ * that matches nothing.
  *
  * thread   any
  * since    0.1 */
@@ -28,11 +29,16 @@ MR_API char *mr_glob_quote(const char *text);
  *
  * errors   MR_NOT_FOUND: no pattern has a match; names them. A link to nothing matches a part that
  *          must be a directory; names it
- *          MR_PERMISSION_DENIED and others: a directory that cannot be read; names it
+ *          MR_PERMISSION_DENIED and others: a directory or a bucket that cannot be listed
+ *          MR_INVALID_ARGUMENT: a pattern in the name of a bucket
  *          MR_RESOURCE_EXHAUSTED */
 MR_API mr_code mr_glob(const char *const *patterns, size_t n_patterns, char ***paths,
                        size_t *n_paths, mr_status *st) MR_NODISCARD;
 MR_API void mr_glob_free(char **paths, size_t n_paths);
+
+/* The size of an object that mr_glob listed in this process, from its URL; -1: another name.
+ * since 0.2 */
+MR_API int64_t mr_glob_listed_bytes(const char *url);
 
 #ifdef __cplusplus
 }

@@ -13,11 +13,14 @@
 #include "pipeline/system/cgroup.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/log.h"
+#include "pipeline/remote/object_stream.h"
 #include "pipeline/wait/wait.h"
 
 #define ALIGNMENT ((size_t)4096) /* of memory, offsets and lengths for O_DIRECT */
 /* Remaining bytes from which a ring and more buffers pay off. */
 #define WORTH_ASYNC ((int64_t)1 << 20)
+/* A caller that wants no more than this copies the bytes: it detects a compression, or decodes. */
+#define WORTH_SLOT ((size_t)128 << 10)
 
 typedef struct slot {
     mr_buffer *buffer;
@@ -40,7 +43,12 @@ struct mr__read_ahead {
     mr__read_async *async;
     slot slots[MR__READ_DEPTH]; /* a ring of requests in file order */
     unsigned head, n_slots;
-    int64_t ahead; /* offset of the next request */
+    int64_t ahead;             /* offset of the next request */
+    mr__object_stream *remote; /* of a URL; else NULL */
+    bool no_slots;             /* the caller takes none */
+    mr_buffer *held;           /* of a URL: received, the bytes from `offset` on not returned */
+    uint8_t *held_at;
+    size_t held_size;
 };
 
 static atomic_bool refusal_logged;
@@ -114,6 +122,16 @@ static int64_t half_of_memory(void)
     return (all < most ? all : most) / 2;
 }
 
+static mr_code open_url(mr__read_ahead *r, int64_t start, const mr__read_opts *opts, mr_status *st)
+{
+    MR_TRY(mr__object_stream_open(&r->remote, r->path, start, !opts->no_ahead, opts->cancel, st));
+    r->size = mr__object_stream_size(r->remote);
+    r->seekable = r->sync_only = true;
+    r->no_slots = opts->no_ahead;
+    r->offset = start;
+    return MR_OK;
+}
+
 mr_code mr__read_ahead_open(mr__read_ahead **out, const char *path, int64_t start,
                             const mr__read_opts *opts, mr_status *st)
 {
@@ -134,6 +152,13 @@ mr_code mr__read_ahead_open(mr__read_ahead **out, const char *path, int64_t star
     if (!r->path) {
         rc = mr_fail_memory(st, strlen(path) + 1, "a file name");
         goto out;
+    }
+    if (mr__is_url(path)) {
+        rc = open_url(r, start, opts, st);
+        if (rc != MR_OK)
+            goto out;
+        *out = r;
+        return MR_OK;
     }
     rc = open_path(r, st);
     if (rc != MR_OK)
@@ -193,6 +218,8 @@ void mr__read_ahead_close(mr__read_ahead *r)
 {
     if (!r)
         return;
+    mr__object_stream_close(r->remote);
+    mr_buffer_unref(r->held);
     drop_slots(r);
     if (r->async)
         r->async->class_->close(r->async);
@@ -204,6 +231,19 @@ void mr__read_ahead_close(mr__read_ahead *r)
     mr_free(r);
 }
 
+static void seek_remote(mr__read_ahead *r, int64_t offset)
+{
+    int64_t skip = offset - r->offset;
+    if (r->held && skip >= 0 && skip < (int64_t)r->held_size) {
+        r->held_at += skip;
+        r->held_size -= (size_t)skip;
+        return;
+    }
+    mr_buffer_unref(r->held);
+    r->held = NULL;
+    mr__object_stream_seek(r->remote, offset);
+}
+
 mr_code mr__read_ahead_seek(mr__read_ahead *r, int64_t offset, mr_status *st)
 {
     offset += r->origin;
@@ -213,6 +253,8 @@ mr_code mr__read_ahead_seek(mr__read_ahead *r, int64_t offset, mr_status *st)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "%s is a pipe, which cannot be read from byte %lld", r->path,
                        (long long)offset);
+    if (r->remote)
+        seek_remote(r, offset);
     drop_slots(r);
     r->offset = r->ahead = offset;
     return MR_OK;
@@ -411,12 +453,39 @@ size_t mr__read_ahead_cached(mr__read_ahead *r, void *dst, size_t n)
     return (size_t)got;
 }
 
+/* Returns the slot that was received, or copies a part of it if the caller wants little. */
+static mr_code next_remote(mr__read_ahead *r, void *dst, size_t want, mr_buffer **out,
+                           uint8_t **data, size_t *got, mr_status *st)
+{
+    if (!r->held)
+        MR_TRY(mr__object_stream_next(r->remote, &r->held, &r->held_at, &r->held_size, st));
+    if (!r->no_slots && want > WORTH_SLOT) {
+        *out = r->held;
+        *data = r->held_at;
+        *got = r->held_size;
+        r->held = NULL;
+    } else {
+        *got = want < r->held_size ? want : r->held_size;
+        memcpy(dst, r->held_at, *got);
+        r->held_at += *got;
+        r->held_size -= *got;
+        if (r->held_size == 0) {
+            mr_buffer_unref(r->held);
+            r->held = NULL;
+        }
+    }
+    r->offset += (int64_t)*got;
+    return MR_OK;
+}
+
 static mr_code next(mr__read_ahead *r, void *dst, size_t want, mr_buffer **out, uint8_t **data,
                     size_t *got, mr_status *st)
 {
     *out = NULL;
     if (r->size >= 0 && r->offset >= r->size)
         return MR_END;
+    if (r->remote)
+        return next_remote(r, dst, want, out, data, got, st);
     want = within(r, want);
     ssize_t n = -EAGAIN;
     if (!r->sync_only && !r->async_mode) {

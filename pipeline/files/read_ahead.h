@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FILES_READ_AHEAD_H
 #define MR_PIPELINE_FILES_READ_AHEAD_H
-/* Reads one file sequentially.
+/* Reads one file, or the object of a URL, sequentially.
  *
  * Data in the page cache is read by plain preads into the caller's buffer (RWF_NOWAIT detects it).
  * From the first uncached byte on, several large reads are kept in flight, through io_uring, or

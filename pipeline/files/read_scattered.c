@@ -5,6 +5,7 @@
 #include <fcntl.h>
 
 #include "pipeline/files/read_async.h"
+#include "pipeline/remote/object_ranges.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/wait/wait.h"
 
@@ -31,6 +32,8 @@ struct mr__scattered {
     bool sync_only;
     bool all_cached; /* the last turn had many reads, and all data was cached */
     mr__read_request requests[DEPTH];
+    mr__object **objects; /* of the URLs among the paths that were read; NULL: all are local */
+    size_t n_objects;
 };
 
 mr_code mr__scattered_open(mr__scattered **out, char *const *paths, size_t n,
@@ -44,6 +47,12 @@ mr_code mr__scattered_open(mr__scattered **out, char *const *paths, size_t n,
         return mr_fail_memory(st, sizeof *s + n * sizeof *s->slots, "a reader of records");
     }
     s->paths = paths;
+    for (size_t i = 0; i < n && !s->n_objects; i++)
+        s->n_objects = mr__is_url(paths[i]) ? n : 0;
+    if (s->n_objects && !(s->objects = mr_calloc(n, sizeof *s->objects))) {
+        mr__scattered_close(s);
+        return mr_fail_memory(st, n * sizeof *s->objects, "a reader of records");
+    }
     if (opts)
         s->opts = *opts;
     *out = s;
@@ -58,6 +67,9 @@ void mr__scattered_close(mr__scattered *s)
         s->async->class_->close(s->async);
     for (size_t i = 0; i < s->n_open; i++)
         mr__sys->close(s->open[i].fd);
+    for (size_t i = 0; i < s->n_objects && s->objects; i++)
+        mr__object_unref(s->objects[i]);
+    mr_free(s->objects);
     mr_free(s->slots);
     mr_free(s);
 }
@@ -216,9 +228,71 @@ static mr_code run_some(mr__scattered *s, mr__scattered_read *v, size_t n, mr_bu
     return MR_OK;
 }
 
+static mr_code keep_failure(mr__scattered_read *v, const mr_status *why, mr_status *st)
+{
+    v->why = mr_memdup(why, sizeof *why);
+    v->err = EIO;
+    return v->why ? MR_OK : mr_fail_memory(st, sizeof *why, "an error");
+}
+
+/* Performs the reads at URLs, all at once. */
+static mr_code run_remote(mr__scattered *s, mr__scattered_read *v, size_t n, mr_status *st)
+{
+    mr_status why;
+    mr_code rc = MR_OK;
+    size_t n_parts = 0;
+    mr__object_range *parts = mr_calloc(n, sizeof *parts);
+    if (!parts)
+        return mr_fail_memory(st, n * sizeof *parts, "ranges");
+    for (size_t i = 0; i < n && rc == MR_OK; i++) {
+        mr__object **o = &s->objects[v[i].file];
+        v[i].got = 0;
+        v[i].err = 0;
+        v[i].why = NULL;
+        if (!mr__is_url(s->paths[v[i].file]))
+            continue;
+        if (!*o && mr__object_open(o, s->paths[v[i].file], &why) != MR_OK) {
+            rc = keep_failure(&v[i], &why, st);
+            continue;
+        }
+        parts[n_parts++] = (mr__object_range){
+            .object = *o, .offset = v[i].offset, .size = v[i].size, .data = v[i].data};
+    }
+    if (rc == MR_OK)
+        rc = mr__object_ranges_read(parts, n_parts, s->opts.cancel, st);
+    for (size_t i = 0; i < n_parts && rc == MR_OK; i++)
+        for (size_t k = 0; k < n; k++)
+            if (v[k].data == parts[i].data) {
+                v[k].got = parts[i].got;
+                v[k].why = parts[i].why;
+                v[k].err = parts[i].why ? EIO : 0;
+            }
+    for (size_t k = 0; k < n && rc != MR_OK; k++) {
+        mr_free(v[k].why);
+        v[k].why = NULL;
+    }
+    mr_free(parts);
+    return rc;
+}
+
+static mr_code run_mixed(mr__scattered *s, mr__scattered_read *v, size_t n, mr_buffer *memory,
+                         mr_status *st)
+{
+    MR_TRY(run_remote(s, v, n, st));
+    for (size_t i = 0; i < n; i++) {
+        if (!mr__is_url(s->paths[v[i].file]))
+            MR_TRY(run_some(s, &v[i], 1, memory, st));
+        if (s->opts.on_read && v[i].got)
+            s->opts.on_read(s->opts.on_read_ctx, v[i].got);
+    }
+    return MR_OK;
+}
+
 mr_code mr__scattered_run(mr__scattered *s, mr__scattered_read *v, size_t n, mr_buffer *memory,
                           mr_status *st)
 {
+    if (s->objects)
+        return run_mixed(s, v, n, memory, st);
     for (size_t i = 0; i < n; i += DEPTH) {
         size_t part = n - i < DEPTH ? n - i : DEPTH;
         MR_TRY(run_some(s, v + i, part, memory, st));

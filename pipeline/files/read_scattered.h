@@ -13,9 +13,10 @@ typedef struct mr__scattered_read {
     size_t file; /* index in the list of paths */
     int64_t offset;
     size_t size;
-    uint8_t *data; /* room for `size` bytes */
-    size_t got;    /* out: less than size only at the end of the file or after a failure */
-    int err;       /* out: errno of a failure, or 0 */
+    uint8_t *data;  /* room for `size` bytes */
+    size_t got;     /* out: less than size only at the end of the file or after a failure */
+    int err;        /* out: errno of a failure, or 0 */
+    mr_status *why; /* out: of a failure at a URL, owned (mr_free); else NULL */
 } mr__scattered_read;
 
 /* The n paths are borrowed until close. A file is opened when it is read; only a limited number

@@ -6,15 +6,16 @@
 const char *mr__remote_hint(const char *path)
 {
     static const char *const schemes[] = {
-        "s3:",    "s3a:",  "gs:",    "hdfs:", "http:", "https:", "az:",  "abfs:",
-        "abfss:", "wasb:", "wasbs:", "r2:",   "oci:",  "dbfs:",  "ftp:", "sftp:"};
+        "s3a:",   "gs:", "hdfs:", "az:",   "abfs:", "abfss:", "wasb:",
+        "wasbs:", "r2:", "oci:",  "dbfs:", "ftp:",  "sftp:"};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         size_t n = strlen(schemes[i]);
         if (strncmp(path, schemes[i], n) == 0 && strncmp(path + n, "//", 2) == 0)
-            return "; only local files are read: mount the bucket or copy the files, and use their "
-                   "local path";
+            return "; local files and the schemes s3, https and http are read: mount the bucket or "
+                   "copy the files, and use their local path";
     }
     if (strncmp(path, "hf://", 5) == 0)
-        return "; only local files are read: download them (hf download), and use their local path";
+        return "; this scheme is not read: download the files (hf download), and use their local "
+               "path";
     return strncmp(path, "file://", 7) == 0 ? "; write the path without file://" : "";
 }

@@ -152,6 +152,11 @@ static mr_code check_record(mr_iter *it, const batch *b, size_t i, mr_bytes *vie
     mr_code rc;
     if (v->err) {
         rc = mr_fail_errno(st, v->err, "cannot read the record");
+        if (v->why) {
+            rc = v->why->code;
+            if (st)
+                *st = *v->why;
+        }
         mr_iter_fail_open(it->inputs[0], rc, st);
     } else if (v->got < v->size) {
         rc = mr_fail(st, MR_DATA_LOSS, "truncated record at %" PRId64 ": the file ends within it",
@@ -275,6 +280,8 @@ static mr_code fetch(mr_iter *it, size_t want, mr_status *st)
         drop_rows(s);
     else if (s->batch < MOST_ROWS) /* the first few elements do not wait for hundreds */
         s->batch *= 2;
+    for (size_t i = 0; i < b->n; i++)
+        mr_free(b->reads[i].why);
     mr_buffer_unref(memory);
     mr_free(b);
     return rc;

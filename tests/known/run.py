@@ -19,6 +19,9 @@ Each case runs with several of --threads {0, 1, 4} x --block-rows {1, 3, 1024}, 
 anything; sampled cases are also saved and restored after each (sampled) element. MR_TEST_TIER=long
 leaves no sampling. TAP goes to $TAP_FILE, one test a case.
 
+With --gateway PORT only the cases that read files run, with their files in the bucket "known" of the store that
+tests/remote/gateway.py started there: names in their expressions are URLs, s3://known/ID/NAME.
+
 With --identities all cases that can run go through one process of that program (tests/oracle/held.c)
 instead, which looks only at where elements came from: for all threads and blocks, restored at sampled
 places (MR_TEST_SEED draws them; MR_TEST_TIER=long: at all), and shared by two workers.
@@ -26,6 +29,8 @@ places (MR_TEST_SEED draws them; MR_TEST_TIER=long: at all), and shared by two w
 import argparse
 import base64
 import concurrent.futures
+import copy
+import fnmatch
 import gzip
 import itertools
 import json
@@ -114,6 +119,26 @@ def make_files(case, folder):
             out.write(file_bytes(spec))
 
 
+def to_store(case, port):
+    """The case with its files in the store, and URLs of them in its expression."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "remote"))
+    import gateway  # pylint: disable=import-outside-toplevel
+    store = gateway.Gateway.__new__(gateway.Gateway)
+    store.port = port
+    prefix = case["id"].replace("/", "-")
+    for name, spec in case["files"].items():
+        store.put("known", f"{prefix}/{name}", file_bytes(spec))
+
+    def url(found):
+        name = found[1]
+        return f'"s3://known/{prefix}/{name}"' if any(fnmatch.fnmatch(f, name) for f in case["files"]) else found[0]
+
+    moved = copy.deepcopy(case)
+    moved["expr"] = re.sub(r'"([^"\\]+)"', url, case["expr"])
+    moved["prefix"] = f"s3://known/{prefix}/"
+    return moved
+
+
 def same(a, b):
     """1, 1.0 and true are three values; floats agree to float32 rounding."""
     if type(a) is not type(b):
@@ -140,7 +165,8 @@ def show(program, folder, case, extra):
         raise Failure("ran longer than 120 s: " + " ".join(extra)) from None
     err = run.stderr.decode(errors="replace").strip()
     try:
-        values = [json.loads(line) for line in run.stdout.decode().splitlines()]
+        output = run.stdout.decode().replace(case.get("prefix", "\0"), "")
+        values = [json.loads(line) for line in output.splitlines()]
     except ValueError as why:
         raise Failure(f"{' '.join(extra)}: output is not lines of JSON ({why})") from None
     return run.returncode, values, err
@@ -203,7 +229,10 @@ def run_case(program, case, options, resumed, everything):
     draw = random.Random(f"{options['seed']}/{case['id']}")
     pairs = configurations(draw, options["sanitized"], everything)
     with tempfile.TemporaryDirectory(prefix="millrace-known-") as folder:
-        make_files(case, folder)
+        if options["gateway"]:
+            case = to_store(case, options["gateway"])
+        else:
+            make_files(case, folder)
         for extra in pairs:
             run_plain(program, folder, case, extra)
         if resumed:
@@ -258,6 +287,7 @@ def main():
     parser.add_argument("--sanitized", action="store_true")
     parser.add_argument("--emulator", help="runs the program of another architecture, as qemu-aarch64")
     parser.add_argument("--identities", metavar="HELD", help="looks at identities, with this program")
+    parser.add_argument("--gateway", type=int, metavar="PORT", help="files are in a store, see above")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     program = [os.path.abspath(options.program)]
@@ -270,7 +300,7 @@ def main():
     for path in options.cases:
         with open(path, encoding="utf-8") as lines:
             cases += [json.loads(line) for line in lines if line.strip()]
-    cases = [case for case in cases if options.only in case["id"]]
+    cases = [case for case in cases if options.only in case["id"] and ("files" in case or not options.gateway)]
     missing = missing_ops(program)
     n_resumed = RESUMED_SANITIZED if options.sanitized else RESUMED
     lacking = {}
@@ -293,7 +323,7 @@ def main():
         if case["id"] in lacking:
             return "skip", f"op {lacking[case['id']]} is not built"
         try:
-            shared = {"seed": seed, "sanitized": options.sanitized}
+            shared = {"seed": seed, "sanitized": options.sanitized, "gateway": options.gateway}
             run_case(program, case, shared, case["id"] in resumed, everything)
         except Failure as why:
             return "fail", str(why)

@@ -17,6 +17,7 @@
 #include "pipeline/formats/parquet/parquet_column.h"
 #include "pipeline/formats/table_defaults.h"
 #include "pipeline/formats/table_flaws.h"
+#include "pipeline/remote/object_ranges.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/wait/wait.h"
 
@@ -35,7 +36,8 @@ typedef struct column {
 
 struct mr__parquet {
     int fd;
-    bool is_input; /* standard input, which is not closed */
+    bool is_input;      /* standard input, which is not closed */
+    mr__object *object; /* of a URL; else NULL */
     char *path;
     mr_file_opts opts;
     int64_t size, row;
@@ -68,10 +70,25 @@ static ssize_t read_some(const mr__parquet *f, void *p, size_t n, off_t offset)
     return got;
 }
 
+static mr_code read_object(const mr__parquet *f, int64_t offset, void *p, size_t n, mr_status *st)
+{
+    size_t got;
+    MR_TRY(mr__object_read(f->object, offset, p, n, &got, f->opts.cancel, st));
+    if (f->opts.on_read)
+        f->opts.on_read(f->opts.on_read_ctx, got);
+    if (got == n)
+        return MR_OK;
+    mr_fail(st, MR_DATA_LOSS, "the file has become shorter while it was read");
+    mr_status_at(st, f->path, offset + (int64_t)got, -1);
+    return MR_DATA_LOSS;
+}
+
 static mr_code read_at(void *ctx, int64_t offset, void *p, size_t n, mr_status *st)
 {
     mr__parquet *f = ctx;
     size_t done = 0;
+    if (f->object)
+        return read_object(f, offset, p, n, st);
     while (done < n) {
         if (mr_cancel_is_cancelled(f->opts.cancel))
             return mr_fail(st, MR_CANCELLED, "reading was cancelled");
@@ -95,10 +112,20 @@ static mr_code read_at(void *ctx, int64_t offset, void *p, size_t n, mr_status *
 
 /* ---- opening ---- */
 
+static mr_code open_url(mr__parquet *f, const char *url, mr_status *st)
+{
+    MR_TRY(mr__object_open(&f->object, url, st));
+    MR_TRY(mr__object_need_ranges(f->object, f->opts.cancel, st));
+    f->size = f->object->info.size;
+    return MR_OK;
+}
+
 static mr_code open_file(mr__parquet *f, const char *path, mr_status *st)
 {
     struct stat s;
     char what[256];
+    if (mr__is_url(path))
+        return open_url(f, path, st);
     f->is_input = strcmp(path, "-") == 0;
     f->fd = f->is_input ? STDIN_FILENO : mr__open_again(path, O_RDONLY | O_NONBLOCK);
     snprintf(what, sizeof what, "cannot open the file%s", mr__remote_hint(path));
@@ -237,6 +264,7 @@ void mr__parquet_close(mr__parquet *f)
     mr__parquet_footer_reset(&f->footer);
     if (f->fd >= 0 && !f->is_input)
         mr__sys->close(f->fd);
+    mr__object_unref(f->object);
     mr_free(f->path);
     mr_free(f);
 }

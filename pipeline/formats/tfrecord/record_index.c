@@ -14,6 +14,7 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/files/atomic_file.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
+#include "pipeline/remote/object_ranges.h"
 #include "pipeline/system/retry.h"
 
 enum {
@@ -301,11 +302,22 @@ static mr_code read_text(mr_record_index *ix, const char *name, mr_status *st)
     return rc == MR_END ? MR_OK : rc;
 }
 
+/* An open file: a descriptor, or the object of a URL. */
+typedef struct place {
+    int fd;
+    mr__object *object;
+} place;
+
 /* Reads n bytes of the file. MR_END: it ends before. */
-static mr_code read_exactly(int fd, const char *name, uint8_t *to, size_t n, int64_t from,
+static mr_code read_exactly(const place *f, const char *name, uint8_t *to, size_t n, int64_t from,
                             mr_status *st)
 {
-    ssize_t got = mr__read_all(fd, to, n, from);
+    size_t count = 0;
+    if (f->object) {
+        MR_TRY(mr__object_read(f->object, from, to, n, &count, mr__remote_cancel(), st));
+        return count == n ? MR_OK : MR_END;
+    }
+    ssize_t got = mr__read_all(f->fd, to, n, from);
     if (got >= 0)
         return (size_t)got == n ? MR_OK : MR_END;
     mr_code rc = mr_fail_errno(st, errno, "cannot read the file");
@@ -313,10 +325,10 @@ static mr_code read_exactly(int fd, const char *name, uint8_t *to, size_t n, int
     return rc;
 }
 
-static mr_code read_part(int fd, const char *name, uint8_t *to, size_t n, int64_t from,
+static mr_code read_part(const place *f, const char *name, uint8_t *to, size_t n, int64_t from,
                          mr_status *st)
 {
-    mr_code rc = read_exactly(fd, name, to, n, from, st);
+    mr_code rc = read_exactly(f, name, to, n, from, st);
     return rc == MR_END ? damaged(name, 0, "it is cut short", st) : rc;
 }
 
@@ -336,13 +348,13 @@ static bool adds_up(const mr_record_index *ix)
     return at == ix->end;
 }
 
-static mr_code read_compact(mr_record_index *ix, int fd, const char *name, int64_t file_size,
-                            mr_status *st)
+static mr_code read_compact(mr_record_index *ix, const place *f, const char *name,
+                            int64_t file_size, mr_status *st)
 {
     uint8_t head[HEADER], tail[4];
     if (file_size < HEADER + 4)
         return damaged(name, 0, "it is cut short", st);
-    MR_TRY(read_part(fd, name, head, HEADER, 0, st));
+    MR_TRY(read_part(f, name, head, HEADER, 0, st));
     if (head[7] != 1)
         return damaged(name, 0, "its format has another version", st);
     uint64_t n = mr__load_le(head + 8, 8), width = mr__load_le(head + 32, 4), body;
@@ -360,9 +372,9 @@ static mr_code read_compact(mr_record_index *ix, int fd, const char *name, int64
     ix->sizes = mr_malloc((size_t)body + 1);
     if (!ix->offsets || !ix->sizes)
         return mr_fail_memory(st, groups + (size_t)body, "an index");
-    MR_TRY(read_part(fd, name, ix->offsets, groups, HEADER, st));
-    MR_TRY(read_part(fd, name, ix->sizes, (size_t)body, HEADER + (int64_t)groups, st));
-    MR_TRY(read_part(fd, name, tail, 4, file_size - 4, st));
+    MR_TRY(read_part(f, name, ix->offsets, groups, HEADER, st));
+    MR_TRY(read_part(f, name, ix->sizes, (size_t)body, HEADER + (int64_t)groups, st));
+    MR_TRY(read_part(f, name, tail, 4, file_size - 4, st));
     uint32_t crc = mr_crc32c(head, HEADER);
     crc = mr_crc32c_extend(crc, ix->offsets, groups);
     crc = mr_crc32c_extend(crc, ix->sizes, (size_t)body);
@@ -387,19 +399,36 @@ static mr_code stale(const char *name, const char *path, const char *why, mr_sta
 }
 
 /* Checks that record i is where the index says. */
-static mr_code probe(const mr_record_index *ix, int fd, const char *name, const char *path,
+static mr_code probe(const mr_record_index *ix, const place *f, const char *name, const char *path,
                      uint64_t i, mr_status *st)
 {
     uint8_t head[12];
     int64_t offset, size;
     mr_record_index_at(ix, (int64_t)i, &offset, &size);
-    mr_code rc = read_exactly(fd, path, head, sizeof head, offset, st);
+    mr_code rc = read_exactly(f, path, head, sizeof head, offset, st);
     if (rc < MR_OK)
         return rc;
     if (rc == MR_OK && mr__load_le(head, 8) == (uint64_t)size - FRAMING &&
         mr__load_le(head + 8, 4) == mr_crc32c_mask(mr_crc32c(head, 8)))
         return MR_OK;
     return stale(name, path, "has different records", st);
+}
+
+/* Checks the first record, the last one and one between. */
+static mr_code probe_some(const mr_record_index *ix, const place *f, const char *name,
+                          const char *path, mr_status *st)
+{
+    MR_TRY(probe(ix, f, name, path, 0, st));
+    MR_TRY(probe(ix, f, name, path, ix->n / 2, st));
+    return probe(ix, f, name, path, ix->n - 1, st);
+}
+
+static mr_code check_size(const mr_record_index *ix, int64_t size, const char *name,
+                          const char *path, mr_status *st)
+{
+    if (size < (int64_t)ix->end || size > (int64_t)ix->end + STRAY)
+        return stale(name, path, "does not have the size that the index says", st);
+    return MR_OK;
 }
 
 static mr_code check_fresh(const mr_record_index *ix, const struct stat *index, const char *name,
@@ -415,54 +444,91 @@ static mr_code check_fresh(const mr_record_index *ix, const struct stat *index, 
         (data.st_mtim.tv_sec == index->st_mtim.tv_sec &&
          data.st_mtim.tv_nsec > index->st_mtim.tv_nsec))
         return stale(name, path, "was changed after the index was made", st);
-    if (data.st_size < (off_t)ix->end || data.st_size > (off_t)ix->end + STRAY)
-        return stale(name, path, "does not have the size that the index says", st);
+    MR_TRY(check_size(ix, (int64_t)data.st_size, name, path, st));
     if (ix->n == 0)
         return MR_OK;
-    int fd = mr__open_again(path, O_RDONLY);
-    if (fd < 0) {
+    const place f = {.fd = mr__open_again(path, O_RDONLY)};
+    if (f.fd < 0) {
         mr_code rc = mr_fail_errno(st, errno, "cannot open the file");
         mr_status_at(st, path, -1, -1);
         return rc;
     }
-    mr_code rc = probe(ix, fd, name, path, 0, st);
-    if (rc == MR_OK)
-        rc = probe(ix, fd, name, path, ix->n / 2, st);
-    if (rc == MR_OK)
-        rc = probe(ix, fd, name, path, ix->n - 1, st);
-    mr__sys->close(fd);
+    mr_code rc = probe_some(ix, &f, name, path, st);
+    mr__sys->close(f.fd);
     return rc;
+}
+
+static mr_code no_index(const char *path, mr_status *st)
+{
+    mr_code rc = mr_fail(st, MR_NOT_FOUND, "it has no index; make one with 'millrace index'");
+    mr_status_at(st, path, -1, -1);
+    return rc;
+}
+
+/* As check_fresh; stores keep times to a second, so they are not compared. */
+static mr_code check_fresh_object(const mr_record_index *ix, const char *name, const char *path,
+                                  mr_status *st)
+{
+    place f = {.fd = -1};
+    MR_TRY(mr__object_open(&f.object, path, st));
+    mr_code rc = mr__object_need_ranges(f.object, mr__remote_cancel(), st);
+    if (rc == MR_OK)
+        rc = check_size(ix, f.object->info.size, name, path, st);
+    if (rc == MR_OK && ix->n)
+        rc = probe_some(ix, &f, name, path, st);
+    mr__object_unref(f.object);
+    return rc;
+}
+
+static mr_code read_index_object(mr_record_index *ix, const char *name, const char *path,
+                                 mr_status *st)
+{
+    char first[sizeof magic - 1];
+    place f = {.fd = -1};
+    MR_TRY(mr__object_open(&f.object, name, st));
+    mr_code rc = mr__object_need_ranges(f.object, mr__remote_cancel(), st);
+    int64_t size = f.object->info.size;
+    bool compact = false;
+    if (rc == MR_OK && size >= (int64_t)sizeof first) {
+        rc = read_part(&f, name, (uint8_t *)first, sizeof first, 0, st);
+        compact = rc == MR_OK && memcmp(first, magic, sizeof first) == 0;
+    }
+    if (rc == MR_OK)
+        rc = compact ? read_compact(ix, &f, name, size, st) : read_text(ix, name, st);
+    mr__object_unref(f.object);
+    if (rc == MR_NOT_FOUND)
+        return no_index(path, st);
+    return rc == MR_OK ? check_fresh_object(ix, name, path, st) : rc;
 }
 
 static mr_code read_index(mr_record_index *ix, const char *name, const char *path, mr_status *st)
 {
     struct stat s;
     char first[sizeof magic - 1];
-    int fd = mr__open_again(name, O_RDONLY | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT) {
-        mr_code rc = mr_fail(st, MR_NOT_FOUND, "it has no index; make one with 'millrace index'");
-        mr_status_at(st, path, -1, -1);
-        return rc;
-    }
+    if (mr__is_url(name))
+        return read_index_object(ix, name, path, st);
+    const place f = {.fd = mr__open_again(name, O_RDONLY | O_NONBLOCK)};
+    if (f.fd < 0 && errno == ENOENT)
+        return no_index(path, st);
     mr_code rc = MR_OK;
-    if (fd < 0)
+    if (f.fd < 0)
         rc = mr_fail_errno(st, errno, "cannot open the index");
-    else if (mr__sys->fstat(fd, &s) != 0)
+    else if (mr__sys->fstat(f.fd, &s) != 0)
         rc = mr_fail_errno(st, errno, "cannot stat the index");
     else if (!S_ISREG(s.st_mode))
         rc = mr_fail(st, MR_FAILED_PRECONDITION, "not a regular file, which an index must be");
     mr_status_at(st, name, -1, -1);
     bool compact = false;
     if (rc == MR_OK && s.st_size >= (off_t)sizeof first) {
-        rc = read_part(fd, name, (uint8_t *)first, sizeof first, 0, st);
+        rc = read_part(&f, name, (uint8_t *)first, sizeof first, 0, st);
         compact = rc == MR_OK && memcmp(first, magic, sizeof first) == 0;
     }
     if (rc == MR_OK)
-        rc = compact ? read_compact(ix, fd, name, (int64_t)s.st_size, st) : read_text(ix, name, st);
+        rc = compact ? read_compact(ix, &f, name, (int64_t)s.st_size, st) : read_text(ix, name, st);
     if (rc == MR_OK)
         rc = check_fresh(ix, &s, name, path, st);
-    if (fd >= 0)
-        mr__sys->close(fd);
+    if (f.fd >= 0)
+        mr__sys->close(f.fd);
     return rc;
 }
 

@@ -11,6 +11,7 @@
 #include "pipeline/files/glob.h"
 #include "pipeline/fnv.h"
 #include "pipeline/formats/shards/data_files.h"
+#include "pipeline/remote/url.h"
 #include "pipeline/system/system.h"
 
 enum { MOST_TEXT = 4096 };
@@ -189,10 +190,15 @@ static mr_code check_pattern(const mr__element_origin *found, const char *patter
 static bool any_is_left(const mr__element_origin *found)
 {
     struct stat is;
-    for (size_t i = 0; i < found->n; i++)
-        if (!found->inputs[i].pattern &&
-            (mr__sys->stat(found->inputs[i].name, &is) == 0 || errno != ENOENT))
+    mr__noted_input now;
+    for (size_t i = 0; i < found->n; i++) {
+        const char *name = found->inputs[i].name;
+        if (found->inputs[i].pattern)
+            continue;
+        if (mr__is_url(name) ? mr__look_at_input(name, &now)
+                             : mr__sys->stat(name, &is) == 0 || errno != ENOENT)
             return true;
+    }
     return false;
 }
 

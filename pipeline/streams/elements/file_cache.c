@@ -12,6 +12,7 @@
 #include "pipeline/files/file_lock.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/log.h"
+#include "pipeline/remote/url.h"
 #include "pipeline/system/system.h"
 #include "pipeline/warn_once.h"
 
@@ -51,6 +52,7 @@ mr_code mr__file_cache_infer(const mr_dataset *self, const void *params, mr_spec
 static mr_code make_folder(const char *path, mr_status *st)
 {
     struct stat info;
+    MR_TRY(mr__url_refuse_writing(path, st));
     if (mr__sys->mkdir(path, 0777) == 0 || errno == EEXIST) {
         if (mr__sys->stat(path, &info) != 0)
             return mr_fail_errno(st, errno, "cannot stat %s", path);

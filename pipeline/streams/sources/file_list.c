@@ -12,6 +12,7 @@
 #include "pipeline/fnv.h"
 #include "pipeline/formats/shards/data_files.h"
 #include "pipeline/formats/shards/missing_shards.h"
+#include "pipeline/remote/remote_object.h"
 #include "pipeline/system/fork.h"
 
 enum { MOST_FILES = 1 << 28 };
@@ -77,8 +78,10 @@ static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, cons
     mr_code rc = MR_OK;
     for (size_t i = 0; i < n && rc == MR_OK; i++)
         rc = path_of(it, names->v[first + i].data, &patterns[i], st);
+    mr_cancel *cancel_before = mr__remote_cancel_set(it ? mr_iter_cancel(it) : NULL);
     if (rc == MR_OK)
         rc = mr_data_files((const char *const *)patterns, n, &paths, &n_paths, st);
+    mr__remote_cancel_set(cancel_before);
     if (rc == MR_OK && it) /* else a look before the run */
         mr__warn_of_missing_shards((const char *const *)patterns, n, paths, n_paths);
     /* The list contains the names as written, without the directory. */
@@ -95,12 +98,19 @@ static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, cons
     return rc;
 }
 
-/* The fingerprint of the first n names, including their terminating NUL bytes. */
+/* The fingerprint of the first n names, including their terminating NUL bytes. Listed objects have
+ * their sizes and ETags in it. */
 static uint64_t fingerprint(const mr__file_list *l, size_t n)
 {
     uint64_t hash = MR__FNV_BASIS;
-    for (size_t i = 0; i < n; i++)
+    mr__object_info info;
+    for (size_t i = 0; i < n; i++) {
         hash = mr__fnv1a(hash, l->paths[i], strlen(l->paths[i]) + 1);
+        if (mr__is_url(l->paths[i]) && mr__object_recall(l->paths[i], &info)) {
+            hash = mr__fnv1a(hash, &info.size, sizeof info.size);
+            hash = mr__fnv1a(hash, info.etag, strlen(info.etag) + 1);
+        }
+    }
     return hash;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/sources/record_set.h"
 #include "pipeline/engine/op_source.h"
+#include "pipeline/remote/remote_object.h"
 
 void mr__record_set_unref(mr__record_set *s)
 {
@@ -25,7 +26,7 @@ mr__record_set *mr__record_set_ref(mr__record_set *s)
     return s;
 }
 
-static mr_code open_all(mr_iter *it, mr__record_set *s, const char *const *paths, mr_status *st)
+static mr_code open_files(mr_iter *it, mr__record_set *s, const char *const *paths, mr_status *st)
 {
     for (size_t i = 0; i < s->n_files; i++) {
         MR_TRY(mr_iter_file_path(it, paths[i], &s->paths[i], st));
@@ -33,6 +34,14 @@ static mr_code open_all(mr_iter *it, mr__record_set *s, const char *const *paths
         s->first[i + 1] = s->first[i] + (uint64_t)mr_record_index_count(s->indexes[i]);
     }
     return MR_OK;
+}
+
+static mr_code open_all(mr_iter *it, mr__record_set *s, const char *const *paths, mr_status *st)
+{
+    mr_cancel *before = mr__remote_cancel_set(mr_iter_cancel(it));
+    mr_code rc = open_files(it, s, paths, st);
+    mr__remote_cancel_set(before);
+    return rc;
 }
 
 mr_code mr__record_set_open(mr_iter *it, const char *const *paths, size_t n, mr__record_set **out,

@@ -209,7 +209,7 @@ class Worker(_Server):
         kept = [_text(x) for x in (address, listen, token_file)]
         opts.dispatcher, opts.listen, opts.token_file = kept
         opts.any_user = bool(any_user)
-        self._restrict(tuple(os.path.realpath(os.fsencode(f)) for f in folders))
+        self._restrict(tuple(b if b"://" in (b := os.fsencode(f)) else os.path.realpath(b) for f in folders))
         try:
             if threads is not None:
                 made = ffi.new("mr_executor **")

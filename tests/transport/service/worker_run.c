@@ -17,6 +17,8 @@
 #include "pipeline/ops/batch.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
+#include "pipeline/remote/url_roots_internal.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
@@ -213,6 +215,27 @@ MR_TEST(files_are_opened_only_below_the_roots)
         mr__file_roots_explain(&st);
         mr_has_str(st.message, "--root");
     }
+    const char *const urls[] = {"https://host/data", "s3://bucket/a/"};
+    mr_ok(mr__file_roots_set(urls, 2, &table, &st), &st); /* and no local file */
+    mr_code_is(read_line(in, &st), MR_PERMISSION_DENIED, &st);
+    mr__name_scope_set((mr__name_scope){.of_service = true});
+    const char *const refused[] = {"http://host/data/a",       "https://host/database",
+                                   "https://host/data/../a",   "https://host@other/data",
+                                   "https://host/data/%2E%2e", "s3://bucket/b",
+                                   "s3://bucket-a/a/b",        "s3://bucket/a",
+                                   "http://169.254.169.254/a"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        mr_test_context("%s", refused[i]);
+        mr_code_is(mr__url_roots_check(refused[i], &st), MR_PERMISSION_DENIED, &st);
+    }
+    mr_ok(mr__url_roots_check("https://host/data", &st), &st);
+    mr_ok(mr__url_roots_check("https://host/data/a", &st), &st);
+    mr_ok(mr__url_roots_check("s3://bucket/a/b", &st), &st);
+    mr__name_scope_set((mr__name_scope){.directory = NULL});
+    mr_ok(mr__url_roots_check("http://other/b", &st), &st);
+    mr_code_is(mr__file_roots_set(&(const char *){"s3://"}, 1, &table, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_ok(mr__file_roots_set(&(const char *){in_dir}, 1, &table, &st), &st);
     mr_code_is(read_line(mr_test_path("in/missing"), &st), MR_NOT_FOUND, &st);
     struct stat s;
     char new[600];

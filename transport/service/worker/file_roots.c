@@ -12,6 +12,7 @@
 
 #include "pipeline/engine/iterator.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/remote/url_roots_internal.h"
 #include "pipeline/system/system.h"
 
 enum { MOST_ROOTS = 256 };
@@ -20,6 +21,7 @@ typedef char root[PATH_MAX];
 
 static root roots[MOST_ROOTS]; /* without links; "" is the root of all files */
 static size_t n_roots;
+static bool restricted; /* roots may also be URLs alone */
 static const mr__system *beneath;
 static mr__system table;
 
@@ -30,7 +32,7 @@ static bool is_below(const char *path)
         if (strncmp(path, roots[i], n) == 0 && (path[n] == '/' || path[n] == '\0'))
             return true;
     }
-    return n_roots == 0;
+    return !restricted;
 }
 
 /* The file that path resolves to; if it does not exist, the part that does. */
@@ -142,11 +144,16 @@ mr_code mr__file_roots_set(const char *const *names, size_t n, const mr__system 
     if (!fresh)
         return mr_fail_memory(st, n * sizeof *fresh, "the directories of a worker");
     mr_code rc = MR_OK;
+    size_t n_fresh = 0;
     for (size_t i = 0; i < n && rc == MR_OK; i++)
-        rc = resolve(names[i], fresh[i], st);
+        if (!mr__is_url(names[i]))
+            rc = resolve(names[i], fresh[n_fresh++], st);
+    if (rc == MR_OK)
+        rc = mr__url_roots_set(names, n, st);
     if (rc == MR_OK) {
-        memcpy(roots, fresh, n * sizeof *fresh);
-        n_roots = n;
+        memcpy(roots, fresh, n_fresh * sizeof *fresh);
+        n_roots = n_fresh;
+        restricted = n > 0;
     }
     mr_free(fresh);
     if (rc != MR_OK || n == 0)
@@ -167,7 +174,7 @@ mr_code mr__file_roots_set(const char *const *names, size_t n, const mr__system 
 
 void mr__file_roots_explain(mr_status *st)
 {
-    if (n_roots && st->code == MR_PERMISSION_DENIED && st->sys_errno == EACCES && st->file[0] &&
+    if (restricted && st->code == MR_PERMISSION_DENIED && st->sys_errno == EACCES && st->file[0] &&
         !leads_below(st->file))
         snprintf(st->message, sizeof st->message,
                  "the file is outside the directories that this worker is restricted to (--root)");
@@ -175,5 +182,5 @@ void mr__file_roots_explain(mr_status *st)
 
 bool mr__file_roots_are_set(void)
 {
-    return n_roots != 0;
+    return restricted;
 }

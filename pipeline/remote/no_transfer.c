@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transfers of a build without libcurl. */
+#include "pipeline/remote/transfer.h"
+
+mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int64_t to, bool bare,
+                           mr_status *st)
+{
+    (void)out, (void)from, (void)to, (void)bare;
+    mr_fail(st, MR_UNIMPLEMENTED,
+            "this build reads local files only, because it was made without libcurl "
+            "(libcurl4-openssl-dev); copy the file and use its local path");
+    mr_status_at(st, o->url, -1, -1);
+    mr_status_of_no_element(st);
+    return MR_UNIMPLEMENTED;
+}
+
+void mr__transfer_drop(mr__transfer *t)
+{
+    (void)t;
+}
+
+mr_code mr__transfer_wait_known(mr__transfer *t, mr_cancel *cancel, mr_status *st)
+{
+    (void)t, (void)cancel;
+    return mr_fail(st, MR_UNIMPLEMENTED, "no transfers");
+}
+
+bool mr__transfer_has_next(mr__transfer *t)
+{
+    (void)t;
+    return false;
+}
+
+mr_code mr__transfer_take(mr__transfer *t, mr_cancel *cancel, mr_buffer **slot, uint8_t **data,
+                          size_t *got, mr_status *st)
+{
+    (void)t, (void)cancel, (void)slot, (void)data, (void)got;
+    return mr_fail(st, MR_UNIMPLEMENTED, "no transfers");
+}

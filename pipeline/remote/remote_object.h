@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_REMOTE_REMOTE_OBJECT_H
+#define MR_PIPELINE_REMOTE_REMOTE_OBJECT_H
+/* A remote object: its URL, how its store is asked for it, and what is known of it.
+ *
+ * An object is read as it was when it was listed or first answered for. Listings remember size and
+ * ETag of each object for the whole process, so that a listed object is opened without a request.
+ *
+ * thread   any; `info` is written once, before `known` is set */
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "pipeline/remote/url.h"
+#include "pipeline/wait/cancel.h"
+
+/* What identifies the contents of an object. */
+typedef struct mr__object_info {
+    int64_t size;      /* -1: unknown */
+    char etag[136];    /* with its quotes; "": none */
+    char modified[40]; /* as the server writes it; "": none */
+    bool ranges;       /* the server sends parts */
+} mr__object_info;
+
+/* A request as the store wants it. */
+typedef struct mr__object_target {
+    char *url;
+    char *user;     /* "ID:SECRET", for signing; NULL: none */
+    char *token;    /* session token; NULL: none */
+    char *region;   /* of the signature; "" for none */
+    char *origin;   /* the source of the credentials, for messages; NULL: none */
+    bool signs;     /* with AWS's signature, version 4 */
+    bool redirects; /* are followed */
+} mr__object_target;
+
+typedef struct mr__object {
+    atomic_uint refs;
+    char *url;
+    mr__url_kind kind;
+    bool whole; /* a document: read from its beginning, without ranges and conditions */
+    mr__object_target target;
+    atomic_bool known;
+    mr__object_info info;
+} mr__object;
+
+/* No request is made. Returns owned.
+ * errors   MR_INVALID_ARGUMENT: not a URL of an object; MR_PERMISSION_DENIED: no credentials;
+ *          MR_RESOURCE_EXHAUSTED; with the URL */
+mr_code mr__object_open(mr__object **out, const char *url, mr_status *st) MR_NODISCARD;
+/* A listing of the bucket of an S3 URL. query: sorted and encoded. */
+mr_code mr__object_open_listing(mr__object **out, const char *url, const char *query,
+                                mr_status *st) MR_NODISCARD;
+mr__object *mr__object_ref(mr__object *o);
+void mr__object_unref(mr__object *o); /* NULL: no-op */
+
+/* Sets what ends the waits for listings and for small requests of this thread; borrowed; NULL:
+ * nothing. Returns the previous one. */
+mr_cancel *mr__remote_cancel_set(mr_cancel *c);
+mr_cancel *mr__remote_cancel(void);
+
+/* Remembers a listed object, instead of what is known of that URL. */
+mr_code mr__object_remember(const char *url, int64_t size, const char *etag,
+                            mr_status *st) MR_NODISCARD;
+/* What a listing said of the object. */
+bool mr__object_recall(const char *url, mr__object_info *out);
+#endif

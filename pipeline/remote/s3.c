@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/remote/s3.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pipeline/remote/credentials.h"
+
+static const char scheme[] = "s3://";
+
+size_t mr__s3_bucket_size(const char *url)
+{
+    size_t n = strcspn(url + sizeof scheme - 1, "/");
+    return n ? sizeof scheme - 1 + n : 0;
+}
+
+void mr__object_target_reset(mr__object_target *t)
+{
+    mr_free(t->url);
+    mr_free(t->user);
+    mr_free(t->token);
+    mr_free(t->region);
+    mr_free(t->origin);
+    *t = (mr__object_target){0};
+}
+
+static const char *variable(const char *name)
+{
+    const char *v = getenv(name);
+    return v && *v ? v : NULL;
+}
+
+/* Virtual hosts need a name with labels: not an address, and not a single label. */
+static bool is_named(const char *host, size_t n)
+{
+    bool dot = false, other = false;
+    for (size_t i = 0; i < n && host[i] != ':'; i++) {
+        if (host[i] == '[')
+            return false;
+        dot = dot || host[i] == '.';
+        other = other || (host[i] != '.' && (host[i] < '0' || host[i] > '9'));
+    }
+    return dot && other;
+}
+
+static bool path_style(const char *host, size_t n, const char *bucket, size_t n_bucket)
+{
+    const char *v = variable("MILLRACE_S3_PATH_STYLE");
+    if (v)
+        return strcmp(v, "0") != 0;
+    /* A certificate for *.host does not hold for a bucket with dots. */
+    return !is_named(host, n) || memchr(bucket, '.', n_bucket);
+}
+
+static mr_code check_bucket(const char *bucket, size_t n, mr_status *st)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", bucket[i]))
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "'%.*s' is not the name of a bucket, which has letters, digits, dots "
+                           "and hyphens",
+                           (int)(n < 64 ? n : 64), bucket);
+    return MR_OK;
+}
+
+static mr_code make_url(const char *url, const char *query, const char *region, char **out,
+                        mr_status *st)
+{
+    const char *endpoint = variable("AWS_ENDPOINT_URL_S3"), *bucket = url + sizeof scheme - 1;
+    size_t n_bucket = strcspn(bucket, "/");
+    const char *key = bucket[n_bucket] ? bucket + n_bucket + 1 : "";
+    if (!n_bucket)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the URL has no bucket; write s3://bucket/key");
+    if (!*key && !query)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the URL names a bucket; write s3://bucket/key, or a pattern for keys");
+    MR_TRY(check_bucket(bucket, n_bucket, st));
+    if (!endpoint)
+        endpoint = variable("AWS_ENDPOINT_URL");
+    char host[512];
+    const char *protocol = "https://", *at = endpoint;
+    if (!endpoint) {
+        snprintf(host, sizeof host, "s3.%.64s.amazonaws.com", region);
+    } else {
+        if (strncmp(at, "http://", 7) == 0)
+            protocol = "http://";
+        at += strncmp(at, "http://", 7) == 0 ? 7 : strncmp(at, "https://", 8) == 0 ? 8 : 0;
+        size_t n = strlen(at);
+        while (n && at[n - 1] == '/')
+            n--;
+        if (n >= sizeof host || !n)
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "AWS_ENDPOINT_URL is not the URL of a server: '%.100s'", endpoint);
+        snprintf(host, sizeof host, "%.*s", (int)n, at);
+    }
+    char *path = mr__url_encode(query ? "" : key, "/");
+    const char *mark = query ? "?" : "";
+    if (path && path_style(host, strcspn(host, "/"), bucket, n_bucket))
+        *out = mr_strf("%s%s/%.*s%s%s%s%s", protocol, host, (int)n_bucket, bucket, query ? "" : "/",
+                       path, mark, query ? query : "");
+    else if (path)
+        *out = mr_strf("%s%.*s.%s/%s%s%s", protocol, (int)n_bucket, bucket, host, path, mark,
+                       query ? query : "");
+    mr_free(path);
+    return *out ? MR_OK : mr_fail_memory(st, strlen(url), "a URL");
+}
+
+mr_code mr__s3_target(const char *url, const char *query, mr__object_target *out, mr_status *st)
+{
+    mr__s3_credentials c = {0};
+    *out = (mr__object_target){0};
+    MR_TRY(mr__s3_credentials_find(&c, st));
+    mr_code rc = make_url(url, query, c.region, &out->url, st);
+    out->region = mr_strdup(c.region);
+    if (c.id) {
+        out->signs = true;
+        out->user = mr_strf("%s:%s", c.id, c.secret);
+        out->token = c.token ? mr_strdup(c.token) : NULL;
+        out->origin = mr_strdup(c.origin);
+    }
+    if (rc == MR_OK &&
+        (!out->region || (c.id && (!out->user || !out->origin)) || (c.token && !out->token)))
+        rc = mr_fail_memory(st, 0, "credentials");
+    mr__s3_credentials_reset(&c);
+    return rc;
+}
+
+mr_code mr__s3_change_region(const char *url, const char *query, const char *region,
+                             mr__object_target *target, mr_status *st)
+{
+    char *name = mr_strdup(region), *moved = NULL;
+    mr_code rc = name ? make_url(url, query, region, &moved, st)
+                      : mr_fail_memory(st, strlen(region), "a region");
+    if (rc != MR_OK) {
+        mr_free(name);
+        return rc;
+    }
+    mr_free(target->region);
+    mr_free(target->url);
+    target->region = name;
+    target->url = moved;
+    return MR_OK;
+}
+
+/* ---- documents ---- */
+
+/* Decodes an entity at `at`; returns its length; 0: another text. */
+static size_t entity(const char *at, const char *end, char *out)
+{
+    static const struct {
+        const char *text;
+        char c;
+    } names[] = {{"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t n = strlen(names[i].text);
+        if ((size_t)(end - at) >= n && memcmp(at, names[i].text, n) == 0) {
+            *out = names[i].c;
+            return n;
+        }
+    }
+    const char *stop = memchr(at, ';', (size_t)(end - at));
+    if (end - at < 4 || at[1] != '#' || !stop || stop - at > 8)
+        return 0;
+    long v = at[2] == 'x' ? strtol(at + 3, NULL, 16) : strtol(at + 2, NULL, 10);
+    if (v <= 0 || v > 127) /* keys are percent-encoded in listings; the rest is text for people */
+        return 0;
+    *out = (char)v;
+    return (size_t)(stop - at) + 1;
+}
+
+bool mr__xml_text(const char **at, const char *end, const char *name, char *out, size_t room)
+{
+    size_t n = strlen(name), used = 0;
+    for (const char *p = *at; p && p < end; p++) {
+        p = memchr(p, '<', (size_t)(end - p));
+        if (!p || (size_t)(end - p) < n + 2)
+            return false;
+        if (memcmp(p + 1, name, n) != 0 || p[n + 1] != '>')
+            continue;
+        for (p += n + 2; p < end && *p != '<' && used + 1 < room;) {
+            size_t coded = *p == '&' ? entity(p, end, &out[used]) : 0;
+            if (!coded)
+                out[used] = *p;
+            used++;
+            p += coded ? coded : 1;
+        }
+        out[used] = '\0';
+        *at = p;
+        return p < end;
+    }
+    return false;
+}

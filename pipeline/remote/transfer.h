@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_REMOTE_TRANSFER_H
+#define MR_PIPELINE_REMOTE_TRANSFER_H
+/* Transfers of bytes of remote objects, all by one thread of the process, through libcurl.
+ *
+ *     readers    start ......... take  take  take  (END)
+ *     thread         connect, receive into slots, retry, continue after the last byte
+ *
+ * A transfer that fails for a reason that may pass (a connection refused or reset, a time-out, an
+ * answer 408, 429 or 5xx, a body that ends early) is repeated with exponential back-off and full
+ * jitter, from the byte after the last one received. After MILLRACE_REMOTE_RETRIES tries (8) or
+ * five minutes without a new byte it fails. What has arrived before can still be taken.
+ *
+ * The thread starts with the first transfer and ends a few seconds after the last one, with all
+ * connections.
+ *
+ * thread   one at a time per transfer */
+#include "pipeline/memory/buffer.h"
+#include "pipeline/remote/remote_object.h"
+#include "pipeline/wait/cancel.h"
+
+typedef struct mr__transfer mr__transfer;
+
+/* Space before the data of a slot, and the size of its data: as of local files (read_ahead.h). */
+#define MR__REMOTE_HEADROOM ((size_t)64 << 10)
+#define MR__REMOTE_SLOT     ((size_t)512 << 10)
+
+/* Starts to read bytes from..to-1 of the object, or to its end if that comes first or `to` is -1.
+ * From a server that sends no ranges everything from `from` on is read. bare: slots have no
+ * headroom. Keeps a reference to the object.
+ * errors   MR_UNIMPLEMENTED: built without libcurl; MR_NOT_FOUND: it cannot be loaded;
+ *          MR_RESOURCE_EXHAUSTED */
+mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int64_t to, bool bare,
+                           mr_status *st) MR_NODISCARD;
+/* Ends it, whatever it does; does not wait. NULL: no-op. */
+void mr__transfer_drop(mr__transfer *t);
+
+/* Waits until the object is known.
+ * errors   those of the transfer; MR_CANCELLED */
+mr_code mr__transfer_wait_known(mr__transfer *t, mr_cancel *cancel, mr_status *st) MR_NODISCARD;
+/* The next call of take does not wait. */
+bool mr__transfer_has_next(mr__transfer *t);
+/* Returns the next bytes, *got of them at *data, in a buffer (owned). MR_END: there are no more.
+ * errors   MR_NOT_FOUND, MR_PERMISSION_DENIED, MR_UNAVAILABLE, ...: with the URL as file
+ *          MR_FAILED_PRECONDITION: the object has changed; MR_DATA_LOSS: it ends early
+ *          MR_CANCELLED: may be called again */
+mr_code mr__transfer_take(mr__transfer *t, mr_cancel *cancel, mr_buffer **slot, uint8_t **data,
+                          size_t *got, mr_status *st) MR_NODISCARD;
+#endif

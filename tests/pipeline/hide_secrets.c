@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/hide_secrets.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "pipeline/status.h"
+#include "tests/harness.h"
+
+MR_ONE_THREAD;
+
+static const char *hidden(const char *text)
+{
+    static char room[1024];
+    snprintf(room, sizeof room, "%s", text);
+    mr__hide_secrets(room, sizeof room);
+    return room;
+}
+
+MR_TEST(passwords_and_signatures_are_hidden)
+{
+    static const char *const cases[][2] = {
+        {"https://h/a?X-Amz-Signature=abc&b=1", "https://h/a?X-Amz-Signature=...&b=1"},
+        {"https://h/a?b=1&x-amz-credential=id%2Fx&sig=s",
+         "https://h/a?b=1&x-amz-credential=...&sig=..."},
+        {"https://user:word@h/a", "https://...@h/a"},
+        {"cannot open 'http://u@h/a?Signature=x' and http://h/b?token=t, no",
+         "cannot open 'http://...@h/a?Signature=...' and http://h/b?token=..., no"},
+        {"https://h/a?sig=", "https://h/a?sig="},
+        {"https://h/a@b?signature", "https://h/a@b?signature"},
+        {"s3://b/k?sig=5", "s3://b/k?sig=..."},
+        {"user:word@h/a?sig=5", "user:word@h/a?sig=5"},
+        {"://", "://"},
+        {"", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mr_test_context("%s", cases[i][0]);
+        mr_eq_str(hidden(cases[i][0]), cases[i][1]);
+    }
+}
+
+MR_TEST(dots_that_do_not_fit_are_cut)
+{
+    static const char text[] = "http://u@h/?sig=1&key=2";
+    for (size_t room = sizeof text; room <= sizeof text + 8; room++) {
+        char v[64];
+        memset(v, 'x', sizeof v);
+        memcpy(v, text, sizeof text);
+        mr__hide_secrets(v, room);
+        mr_check(strlen(v) < room && v[room] == 'x');
+        mr_check(!strstr(v, "=1") && !strstr(v, "=2") && !strstr(v, "u@"));
+    }
+}
+
+MR_TEST(errors_hide_them)
+{
+    mr_status st;
+    char url[2048], text[8192];
+    mr_fail(&st, MR_NOT_FOUND, "no %s", "https://h/a?sig=secret");
+    mr_has_str(st.message, "sig=...");
+    mr_status_prefix(&st, "%s", "https://id:secret@h");
+    /* A long name keeps its tail, which has the signature. */
+    snprintf(url, sizeof url, "https://h/%0900d?sig=secret&a=1", 1);
+    mr_status_at(&st, url, -1, -1);
+    mr_status_format(&st, text, sizeof text);
+    mr_check(!strstr(text, "secret"));
+    mr_has_str(text, "sig=...&a=1");
+}

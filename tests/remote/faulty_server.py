@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# tier: plain=full asan=full
+"""Reading from web servers that fail: what is delivered, what is said, and how often is asked."""
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import kit
+from kit import fault, redirect, result, show, status
+
+if not kit.has_libcurl():
+    kit.skip_all("built without libcurl")
+
+server = kit.Server()
+LINES = [f"line {i} of a file that is longer than one answer" for i in range(20000)]
+TEXT = ("\n".join(LINES) + "\n").encode()
+WANT = [f'"{line}"' for line in LINES]
+
+
+def reads(name, path="/a.txt", requests=None, contents=TEXT, want=WANT, etag='"1"', warns="", **environment):
+    """The whole file arrives; `requests`: how many it takes at most."""
+    url = server.put(path, contents, etag)
+    server.take()
+    run = show(f'text_line("{url}")', **environment)
+    seen = server.take()
+    good = run.status == 0 and run.lines == want and (requests is None or len(seen) <= requests) and warns in run.stderr
+    result(name, good, f"{run}\n{len(seen)} requests: {[r[1] for r in seen]}")
+    return run, seen
+
+
+def fails(name, words, path="/a.txt", requests=None, contents=TEXT, expression='text_line("{}")', after=None,
+          status_wanted=1, **environment):
+    """The read fails with these words; `after`: the number of elements delivered before."""
+    url = server.put(path, contents)
+    server.take()
+    run = show(expression.format(url), **environment)
+    seen = server.take()
+    words = [words] if isinstance(words, str) else words
+    good = run.status == status_wanted and all(w in run.stderr for w in words)
+    good = good and (requests is None or len(seen) == requests) and (after is None or len(run.lines) == after)
+    result(name, good, f"{run}\n{len(run.lines)} lines, {len(seen)} requests: {[r[1] for r in seen]}")
+    return run, seen
+
+
+# ---- good servers of all kinds
+reads("a_good_server", requests=1)
+reads("an_empty_file", contents=b"", want=[])
+reads("one_byte", contents=b"x", want=['"x"'])
+server.always["/a.txt"] = fault(ranges=False)
+reads("no_ranges", requests=1)
+server.always["/a.txt"] = fault(ranges=False, length=False)
+reads("no_ranges_and_no_length", requests=1)
+server.always["/a.txt"] = fault(etag='W/"1"')
+run, seen = reads("a_weak_etag", requests=1)
+server.always["/a.txt"] = fault(etag="", modified="")
+reads("no_etag_and_no_time_is_warned_of", requests=1, warns="cannot be noticed", MILLRACE_LOG="warning")
+server.always.clear()
+big = b"".join(b"%015d\n" % i for i in range(2 << 20))  # 32 MiB: four ranges
+url = server.put("/big.txt", big)
+LAST = f'"{(2 << 20) - 1:015d}"'
+run = show(f'text_line("{url}").skip({(2 << 20) - 1})')
+result("several_ranges", run.status == 0 and run.lines == [LAST], str(run))
+server.always["/big.txt"] = fault(ranges=False)
+run = show(f'text_line("{url}").skip({(2 << 20) - 1})')
+result("a_long_stream_that_pauses", run.status == 0 and run.lines == [LAST], str(run))
+server.always.clear()
+server.take()
+
+# ---- faults that pass
+for after in (0, 1, 1000, len(TEXT) - 1):
+    server.plan("/a.txt", fault(cut=after, reset=True))
+    run, seen = reads(f"reset_after_{after}_bytes", requests=2)
+    server.plan("/a.txt", fault(cut=after))
+    run, seen = reads(f"a_body_that_ends_after_{after}_bytes", requests=2)
+    if after > 1:
+        result(f"it_continues_after_byte_{after}", seen[1][1] and seen[1][1].startswith(f"bytes={after}-"), str(seen))
+        result(f"if_match_is_sent_after_{after}", seen[1][2].get("If-Match") == '"1"', str(seen))
+server.plan("/a.txt", fault(ranges=False, cut=5000), fault(ranges=False))
+reads("a_stream_without_ranges_is_read_again", requests=2)
+for code in (408, 429, 500, 502, 503, 504):
+    server.plan("/a.txt", status(code), status(code))
+    reads(f"status_{code}_twice", requests=3)
+server.plan("/a.txt", status(503, Retry_After="1"))
+run, seen = reads("retry_after", requests=2)
+result("retry_after_is_honoured", len(seen) == 2 and seen[1][3] - seen[0][3] >= 1, str(seen))
+server.always["/a.txt"] = fault(most=300000)
+reads("ranges_shorter_than_asked_for", requests=4)
+server.always.clear()
+server.plan("/a.txt", fault(cut=400000), fault(shift=7))
+reads("another_range_once", requests=3)
+
+# ---- faults that stay
+server.always["/503"] = status(503)
+fails("status_503_forever", ["unavailable", "503", "gave up after 3 tries"], path="/503", requests=3,
+      MILLRACE_REMOTE_RETRIES="3")
+fails("no_retry_storm", "gave up after 8 tries", path="/503", requests=8)
+fails("not_found", ["not found", "404", "/none"], path="/gone", expression='text_line("{}/none")', requests=1)
+for code, words in ((401, "permission denied"), (403, "permission denied"), (410, "not found"), (400, "invalid argument")):
+    server.always["/s"] = status(code)
+    fails(f"status_{code}", [words, str(code), "/s"], path="/s", requests=1)
+server.always["/cut"] = lambda s, h, p: s.send(h, p, cut=100 if not h.headers["Range"].startswith("bytes=100-") else 0)
+fails("a_file_that_ends_early_is_lost", ["data loss", "100 bytes"], path="/cut", requests=4, MILLRACE_REMOTE_RETRIES="3")
+server.always["/shift"] = lambda s, h, p: s.send(h, p, shift=5)
+fails("another_range_forever", ["data loss", "asked for"], path="/shift", requests=2, MILLRACE_REMOTE_RETRIES="2")
+with socket.socket() as s:
+    s.bind(("127.0.0.1", 0))
+    run = show(f'text_line("http://127.0.0.1:{s.getsockname()[1]}/a")', MILLRACE_REMOTE_RETRIES="2")
+result("connection_refused", run.status == 1 and "unavailable" in run.stderr and "2 tries" in run.stderr, str(run))
+run = show('text_line("http://no-such-host.invalid/a")')
+result("a_name_that_does_not_resolve", run.status == 1 and "unavailable" in run.stderr and "resolved" in run.stderr,
+       str(run))
+
+# ---- what ignore_errors skips: damaged files, not a network that fails
+fails("an_outage_is_not_ignored", ["unavailable", "503"], path="/503", expression='text_line("{}").ignore_errors()',
+      MILLRACE_REMOTE_RETRIES="2")
+cut_short = show(f'text_line("{server.address}/cut").ignore_errors()', MILLRACE_REMOTE_RETRIES="2")
+result("a_file_cut_short_is_ignored", cut_short.status == 0 and "1 element failed" in cut_short.stderr, str(cut_short))
+gone = [fault(cut=400000), status(404)]
+server.plan("/deleted", *gone)
+fails("a_file_deleted_while_reading_is_not_ignored", ["not found", "404"], path="/deleted",
+      expression='text_line("{}").ignore_errors()')
+
+# ---- replaced files
+for name, later in (("etag", fault(etag='"2"')), ("etag_of_a_server_without_conditions", fault(etag='"2"', conditions=False)),
+                    ("weak_etag", fault(etag='W/"2"', conditions=False)),
+                    ("time", fault(modified="Sun, 02 Jan 2022 00:00:00 GMT"))):
+    server.plan("/r.txt", fault(cut=400000), later)
+    fails(f"another_{name}_while_reading", ["failed precondition", "replaced", "/r.txt"], path="/r.txt")
+
+
+def replaced(s, h, path):
+    s.put(path, TEXT + b"more\n", "")
+    s.send(h, path, etag="", modified="")
+
+
+server.plan("/r.txt", fault(cut=400000, etag="", modified=""), replaced)
+fails("another_size_while_reading", ["failed precondition", "replaced"], path="/r.txt")
+
+# ---- redirections
+server.always["/to"] = redirect("/a.txt")
+server.put("/a.txt", TEXT)
+run = show(f'text_line("{server.address}/to")')
+result("a_redirection_is_followed", run.lines == WANT, str(run))
+server.always["/loop"] = redirect("/loop")
+fails("more_than_ten_redirections", ["failed precondition", "more than 10 redirections"], path="/loop", requests=11)
+server.always["/file"] = redirect("file:///etc/passwd")
+run, seen = fails("a_redirection_to_a_file_is_refused", "/file", path="/file")
+result("and_nothing_of_the_file_is_read", b"root" not in run.stdout, str(run))
+
+# ---- writing
+for name, arguments in (("write", ["write", "--out", server.address + "/w", "--expr", "range(3)"]),
+                        ("cache", ["show", f'range(3).cache("{server.address}/w")']),
+                        ("snapshot", ["show", f'range(3).snapshot("{server.address}/w")'])):
+    server.take()
+    written = kit.Run(arguments)
+    result(f"{name}_of_a_url_is_refused", written.status == 1 and "can be read but not written" in written.stderr and
+           not server.take(), str(written))
+
+# ---- secrets
+secret = "X-Amz-Credential=AKID%2F2022&X-Amz-Signature=5ec2e7&sig=5ec2e7&plain=seen"
+for name, path in (("not_found", "/none"), ("unavailable", "/503")):
+    run = show(f'text_line("{server.address.replace("//", "//user:5ec2e7@")}{path}?{secret}")', "-v",
+               MILLRACE_REMOTE_RETRIES="1")
+    result(f"signatures_are_hidden_{name}", run.status == 1 and "5ec2e7" not in run.stderr and "AKID" not in run.stderr and
+           "plain=seen" in run.stderr, str(run))
+
+# ---- cancelling
+server.put("/slow", TEXT)
+server.always["/slow"] = fault(cut=1000, pause=3600)
+listing = {"AWS_ENDPOINT_URL": server.address, "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+server.always["/bucket"] = lambda s, h, p: time.sleep(3600)
+for name, url in (("a_stalled_transfer", server.address + "/slow"), ("a_retry", server.address + "/503"),
+                  ("a_connection", "http://192.0.2.1/a"), ("a_listing", "s3://bucket/a-*")):
+    process = subprocess.Popen([kit.millrace, "show", f'text_line("{url}")'], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env={**os.environ, **listing})
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    try:  # without the signal it would wait for as long as the server does, or try again
+        process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+    result(f"interrupting_{name}", process.returncode == 130, f"status {process.returncode}")
+kit.end()

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
+"""Workers read a web server that their clients cannot name freely: only below --root, and without redirections."""
+import os
+import subprocess
+
+import gateway
+import kit
+from kit import Run, directory, redirect, result
+
+program = os.path.join(kit.build, "millrace-service")
+if not kit.has_libcurl():
+    kit.skip_all("built without libcurl")
+if not os.path.exists(program):
+    kit.skip_all("millrace-service is not built")
+kit.millrace = program
+server = kit.Server()
+url = server.put("/data/a.txt", b"one\ntwo\n")
+server.put("/other.txt", b"secret\n")
+server.always["/data/to"] = redirect("/other.txt")
+local = os.path.join(directory.name, "local.txt")
+with open(local, "w", encoding="ascii") as f:
+    f.write("here\n")
+(port,) = gateway.free_ports(1)
+processes = []
+
+
+def start(*arguments):
+    log = open(os.path.join(directory.name, f"log-{len(processes)}"), "w+", encoding="utf-8")
+    p = subprocess.Popen([program, *arguments], stdout=subprocess.PIPE, stderr=log, cwd=directory.name)
+    processes.append(p)
+    p.stdout.readline()  # it is ready
+    return p
+
+
+def through(name, *, retries="2"):
+    return Run(["show", f'text_line("{name}").distribute("127.0.0.1:{port}")'], MILLRACE_REMOTE_RETRIES=retries)
+
+
+try:
+    start("dispatcher", "--listen", f"127.0.0.1:{port}")
+    worker = start("worker", "--dispatcher", f"127.0.0.1:{port}", "--root", server.address + "/data/")
+    read = through(url)
+    result("below_the_root", sorted(read.lines) == ['"one"', '"two"'], str(read))
+    server.take()
+    for name, at in (("beside_the_root", server.address + "/other.txt"), ("up", server.address + "/data/../other.txt"),
+                     ("a_local_file", local), ("metadata_of_a_cloud", "http://169.254.169.254/latest/meta-data/"),
+                     ("a_bucket", "s3://bucket/key")):
+        refused = through(at)
+        result(f"{name}_is_refused", refused.status == 1 and "permission denied" in refused.stderr and
+               "--root" in refused.stderr and not refused.lines, str(refused))
+    result("and_not_asked_for", not server.take(), "")
+    moved = through(server.address + "/data/to")
+    result("a_redirection_is_refused", moved.status == 1 and "redirection" in moved.stderr and not moved.lines and
+           all(r[0] == "/data/to" for r in server.take()), str(moved))
+    worker.terminate()
+    worker.wait()
+    start("worker", "--dispatcher", f"127.0.0.1:{port}")
+    refused = through(url)
+    result("without_a_root", refused.status == 1 and "--root" in refused.stderr and not server.take(), str(refused))
+finally:
+    for p in processes:
+        p.terminate()
+    for p in processes:
+        p.wait()
+kit.end()
