@@ -110,7 +110,10 @@ enum {
     MR_OP_INTERNAL = 1 << 21,     /* not for users: omitted from the reference */
 
     /* ---- what it reaches ---- */
-    MR_OP_OUTSIDE = 1 << 22 /* reads what is outside of the graph, besides the files of
+    MR_OP_MAY_FAIL = 1 << 23, /* computes elements, which may fail where its input's do not: if no
+                                 files are read, skipped elements are produced, so that their
+                                 errors come up */
+    MR_OP_OUTSIDE = 1 << 22   /* reads what is outside of the graph, besides the files of
                                MR_ROLE_FILES and MR_OP_FILE_NAMES: a dataset that is stored as a
                                value runs it only if the graph that holds the value runs it too.
                                Ops that a program registers count as such */
@@ -164,6 +167,19 @@ typedef struct mr_op {
      * elements may go unreported. NULL: not supported. */
     mr_code (*skip)(struct mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st);
     void (*close)(struct mr_iter *it); /* also after a failed open, in any partial state */
+
+    /* ---- elements by number: an op with `at` is indexed if its inputs are; op_iterator.h ---- */
+    /* MR_OK: as far as the graph shows, the node is indexed; the inputs are checked separately.
+     * Else says why not, as in "compressed files are read from the beginning". NULL: it is. */
+    mr_code (*indexed)(const mr_dataset *self, const void *p, mr_status *st);
+    /* *n = the number of elements, for sources that look at their files. NULL: `cardinality` of the
+     * inputs' numbers. */
+    mr_code (*count)(struct mr_iter *it, uint64_t *n, mr_status *st);
+    /* out = elements index[0], index[1], ...: 1..n rows, or the error of index[0]. All
+     * are less than the number of elements, in any order. It must not depend on `next`, which is
+     * never called for the same iterator. NULL: not indexed. */
+    mr_code (*at)(struct mr_iter *it, const uint64_t *index, size_t n, struct mr_block *out,
+                  mr_status *st);
 
     /* ---- positions ---- */
     /* NULL: the op has no state, and the engine saves and restores the inputs. Otherwise save

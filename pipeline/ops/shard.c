@@ -114,6 +114,28 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     }
 }
 
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    uint64_t step = (uint64_t)p->num_shards, all, passed;
+    if (!s->checked || s->first.rows)
+        return MR_OK;
+    if (__builtin_mul_overflow(n, step, &all))
+        all = UINT64_MAX;
+    uint64_t before = (step + (uint64_t)p->index - s->seen) % step;
+    mr_code rc = mr_iter_skip_input(it, 0, all, &passed, st);
+    *skipped = passed > before ? (passed - before - 1) / step + 1 : 0;
+    s->seen = (s->seen + passed % step) % step;
+    return rc;
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    return mr_iter_at_steps(it, (uint64_t)p->index, (uint64_t)p->num_shards, index, n, out, st);
+}
+
 static void close(mr_iter *it)
 {
     struct state *s = it->state;
@@ -195,6 +217,8 @@ const mr_op mr_op_shard = {
     .close = close,
     .save = save,
     .restore = restore,
+    .skip = skip,
+    .at = at,
 };
 
 mr_dataset *mr_shard(mr_dataset *input, int64_t num_shards, int64_t index,
