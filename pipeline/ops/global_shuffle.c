@@ -10,6 +10,7 @@
 #include "pipeline/ops/sequence.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "pipeline/engine/op_source.h"
 #include "pipeline/streams/lookups.h"
@@ -173,6 +174,15 @@ static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_st
     return MR_OK;
 }
 
+static void note(const mr_dataset *self, const void *params, char *text, size_t size)
+{
+    const struct params *p = params;
+    int64_t n = mr_dataset_cardinality(mr_dataset_input(self, 0));
+    if (p->o.window && n >= 0)
+        snprintf(text, size, "mixing quality %.2g (1: no window)",
+                 mr__shuffled_order_quality((uint64_t)n, (uint64_t)p->o.window));
+}
+
 static const mr_param table[] = {
     MR_OPT(struct params, seed, .flags = MR_P_OPTIONAL | MR_P_NONE,
            .has_at = offsetof(struct params, o.has_seed),
@@ -201,6 +211,7 @@ const mr_op mr_op_global_shuffle = {
     .role = MR_ROLE_BARRIER,
     .props = MR_OP_KEEPS_COUNT | MR_OP_RANDOM | MR_OP_SEEKS_INPUT,
     .infer = infer,
+    .note = note,
     .open = open,
     .next = next,
     .close = close,

@@ -358,6 +358,26 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
     return mr__inferred(mr_spec_record(names, parts, 3), out, st);
 }
 
+static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
+{
+    const struct params *p = params;
+    char *pattern = NULL;
+    mr__file_list *l = NULL;
+    int64_t n = 0;
+    (void)self;
+    (void)in;
+    if (pattern_of(p->dir, "[!.]*/*", &pattern, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    mr_bytes name = {pattern, strlen(pattern)};
+    if (mr__file_list_look(&(const mr_strs){.v = &name, .n = 1}, &l, NULL) != MR_OK)
+        l = NULL;
+    for (size_t i = 0; l && i < l->n; i++)
+        n += is_image(p, l->paths[i]);
+    mr__file_list_unref(l);
+    mr_free(pattern);
+    return n > 0 ? n : MR_UNKNOWN_COUNT; /* a pass without images is an error */
+}
+
 static mr_code check(const void *params, mr_status *st)
 {
     const struct params *p = params;
@@ -386,14 +406,15 @@ const mr_op mr_op_image_folder = {
     .order_doc = "by folder, then by name",
     .memory_doc = "an image",
     .state_doc = "which image",
-    .count_doc = "unknown",
+    .count_doc = "the number of images",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_SOURCE,
-    .props = MR_OP_OUTSIDE,
+    .props = MR_OP_OUTSIDE | MR_OP_LATE_COUNT | MR_OP_FILE_ELEMENTS,
     .check = check,
     .infer = infer,
+    .cardinality = cardinality,
     .open = open,
     .next = next,
     .close = close,

@@ -9,6 +9,7 @@
 #include <inttypes.h>
 
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/graph/node.h"
 
 enum { HINT = -1, MAX_PICKED = 4096 };
 
@@ -20,6 +21,7 @@ struct params {
 struct state {
     uint64_t seen;  /* elements of the input, modulo num_shards once `checked` */
     bool checked;   /* require_non_empty is satisfied, or not set */
+    bool skips;     /* elements of other shards are files, which need not be read */
     mr_block rows;  /* the pulled block, during a call */
     mr_block first; /* the element of the first round, until it is delivered */
 };
@@ -34,7 +36,10 @@ static mr_code open(mr_iter *it, mr_status *st)
             "shard(-1, i) is a hint for the HINT policy and was not replaced; distribute the "
             "dataset with auto_shard_policy=\"HINT\" (--auto-shard hint), outside functions");
     s->checked = !p->o.require_non_empty;
-    return mr_iter_open_input(it, 0, st);
+    MR_TRY(mr_iter_open_input(it, 0, st));
+    s->skips = (mr__dataset_all_props(mr_dataset_input(it->node, 0)) & MR_OP_FILE_ELEMENTS) &&
+               mr_iter_skips_input(it, 0);
+    return MR_OK;
 }
 
 /* Reads the first num_shards elements and keeps this shard's. */
@@ -100,7 +105,14 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         want = MAX_PICKED;
     for (;;) {
         uint64_t before = (step + (uint64_t)p->index - s->seen) % step;
-        uint64_t need;
+        uint64_t need, passed = 0;
+        if (s->skips && before) {
+            MR_TRY(mr_iter_skip_input(it, 0, before, &passed, st));
+            s->seen = (s->seen + passed) % step;
+            before -= passed;
+        }
+        if (s->skips && !before)
+            want = 1; /* the next ones are skipped again */
         if (__builtin_mul_overflow(step, want - 1, &need) ||
             __builtin_add_overflow(need, before + 1, &need) || need > UINT32_MAX)
             need = UINT32_MAX;

@@ -891,7 +891,7 @@ def image_folder(dir: Path, *, extensions: str | Sequence[str] | None = None) ->
     Order: by folder, then by name.
     Memory: an image.
     State: which image.
-    Elements: unknown.
+    Elements: the number of images.
 
     Example:
         mr.image_folder("pets").map(lambda x: (x["image"], x["label"]))

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/engine/permutation.h"
+#include "pipeline/graph/op.h"
 #include "pipeline/formats/tfrecord/record_index.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/ops/sequence.h"
@@ -249,6 +250,22 @@ MR_TEST(the_quality_of_a_window_is_its_share)
     mr_check(mr__shuffled_order_quality(100000, 10000) > 0.08);
     mr_check(mr__shuffled_order_quality(100000, 10000) < 0.15);
     mr_check(mr__shuffled_order_quality(1, 0) == 1 && mr__shuffled_order_quality(0, 5) == 1);
+}
+
+MR_TEST(the_quality_is_noted_where_there_is_a_window)
+{
+    static const char *const cases[][2] = {
+        {"range(100000).global_shuffle(seed=1, window=100)", "mixing quality 0.0"},
+        {"range(100).global_shuffle(seed=1, window=100)", "mixing quality "},
+        {"range(100).global_shuffle(seed=1)", ""},
+        {"range(100)", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[80];
+        mr_dataset *ds = mr_drive_build(cases[i][0]);
+        mr_dataset_note(ds, text, sizeof text);
+        mr_check(strncmp(text, cases[i][1], strlen(cases[i][1])) == 0 && !*text == !*cases[i][1]);
+        mr_dataset_unref(ds);
+    }
 }
 
 MR_TEST(windows_of_every_source_are_the_same_everywhere)
