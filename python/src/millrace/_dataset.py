@@ -323,13 +323,13 @@ class Sequence(Dataset):
         """
         return Sequence._of(self._source.skip(count), self._look_up)
 
-    def split(self, fractions: Any = None, index: int | None = None, seed: int | None = None) -> Dataset:
+    def split(self, fractions: Any = None, index: int = 0, seed: int = 0) -> Dataset:
         """Emits one part of a random cut of the items; those of other parts are not looked up.
 
         Args:
             fractions: the share of each part, together at most 1. Default: [0.9, 0.1].
-            index: the part to emit, from 0. Default: 0.
-            seed: determines the cut, which all parts must have in common. Default: 0.
+            index: the part to emit, from 0.
+            seed: determines the cut, which all parts must have in common.
         """
         return Sequence._of(self._source.split(fractions, index, seed), self._look_up)
 
