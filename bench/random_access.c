@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of an indexed TFRecord file in the page cache, looked up by number in random order, one at
- * a time and 256 in a call, against pread of the same bytes.
+/* Records of an indexed TFRecord file in the page cache, looked up by number in random order, one
+ * at a time and 256 in a call, against pread of the same bytes.
  *
- *     random_access [DIR]
+ *     random_access
  *
- * The file, of 16 MB, is written to DIR, or to the current directory, and removed. */
+ * The file, of 16 MB, is written to $TMPDIR, or to /tmp, and removed. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -74,12 +75,14 @@ static void write_file(const char *path)
     bench_must(mr_record_index_write(path, NULL, NULL, &st), &st);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
     char path[4096], index[4100];
     mr_status st;
     job j = {.in_a_call = 1};
-    snprintf(path, sizeof path, "%s/random_access.tfrecord", argc > 1 ? argv[1] : ".");
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/random_access-%d.tfrecord", folder ? folder : "/tmp",
+             (int)getpid());
     snprintf(index, sizeof index, "%s.idx", path);
     write_file(path);
     mr_dataset *ds = mr_tfrecord((const char *[]){path}, 1, NULL);

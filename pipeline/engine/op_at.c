@@ -82,7 +82,7 @@ mr_code mr_iter_at_steps(mr_iter *it, uint64_t first, uint64_t step, const uint6
 
 /* ---- for sources that read on from a place ---- */
 
-enum { MOST_GAP = 16 }; /* elements so near are read through, which is cheaper than a seek */
+enum { MOST_GAP = 64 }; /* elements so near are read through, which is cheaper than a seek */
 
 typedef struct wanted {
     uint64_t number;

@@ -13,7 +13,7 @@
 #include "pipeline/streams/sources/file_source.h"
 #include "pipeline/streams/sources/table_source.h"
 
-enum { MOST_LOOKUPS = 256 };
+enum { MOST_LOOKUPS = 1024 };
 
 struct state {
     mr__file_source source; /* its list of files and the position in it; no reader */

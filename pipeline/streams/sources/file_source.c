@@ -10,7 +10,7 @@
 /* If records are read straight to their final place, a block has all records of a file's chunk:
  * they are hardly processed afterwards, so the L2 cache matters little, and sending a block has
  * a cost. */
-enum { BLOCK_BYTES = 256 << 10, LANDED_BYTES = 1 << 20, MOST_LOOKUPS = 256 };
+enum { BLOCK_BYTES = 256 << 10, LANDED_BYTES = 1 << 20, MOST_LOOKUPS = 1024 };
 
 /* The chunks of interleaved files should fit in the caches together, unless larger reads are
  * worth more. */
