@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake -S . -B build >/dev/null
 cmake --build build --parallel "$(nproc)" >/dev/null
-for program in tfrecord parse_example map_batch ops shuffle decode_jpeg; do
+for program in tfrecord parse_example map_batch ops shuffle random_access decode_jpeg; do
     printf '\n%s\n' "$program"
     build/bench/$program "$@"
 done

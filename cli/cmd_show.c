@@ -90,6 +90,11 @@ static int check_flags(show_opts *o)
 {
     if (o->spec && (o->has_save_after || o->restore || o->has_limit || o->ledger))
         return cli_usage(&cli_show, "--spec runs nothing: omit the other options of a run");
+    if (o->at && (o->spec || o->has_save_after || o->restore || o->has_limit || o->epochs != 1 ||
+                  o->ledger || o->distribution.has_replicas))
+        return cli_usage(&cli_show,
+                         "--at looks up elements, without a pass over the data: omit the "
+                         "other options of a pass");
     if (o->has_save_after != (o->state != NULL))
         return cli_usage(&cli_show, "--save-after N and --state FILE must be given together");
     if (o->by_name && !o->restore)
@@ -147,6 +152,13 @@ static int run(int argc, char **argv)
                                .help =
                                    "with --restore: mix may have other sources and weights than "
                                    "in the position"},
+                              {.name = "at",
+                               .kind = CLI_TEXT,
+                               .value = &o.at,
+                               .what = "I[,J...]",
+                               .help =
+                                   "print only the elements with these numbers, from 0; -1: the "
+                                   "last. The pipeline must be indexed"},
                               {.name = "spec",
                                .kind = CLI_SWITCH,
                                .value = &o.spec,
@@ -171,7 +183,9 @@ static int run(int argc, char **argv)
             status = cli_show_replicas(&o, text, size);
         else if ((status = cli_dataset(o.run.file, text, size, &ds)) < 0) {
             cli_warn_of_cluster(&cli_show);
-            status = o.spec ? cli_show_spec(&o, mr_dataset_spec(ds)) : show_elements(&o, ds);
+            status = o.spec ? cli_show_spec(&o, mr_dataset_spec(ds))
+                     : o.at ? cli_show_at(&o, ds)
+                            : show_elements(&o, ds);
         }
     }
     mr_dataset_unref(ds);
@@ -186,6 +200,7 @@ const cli_command cli_show = {
     .usage = "EXPR [--limit N] [--epochs N]\n"
              "EXPR --save-after N --state FILE\n"
              "EXPR --restore FILE [--restore-by-name]\n"
+             "EXPR --at I[,J...]\n"
              "EXPR --spec\n"
              "--replicas R [--workers W [--worker I]] [--auto-shard POLICY | --elastic S] EXPR",
     .details = "One element per line; with --replicas, one step per line:\n"

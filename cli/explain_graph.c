@@ -15,6 +15,7 @@ typedef struct line {
     char *op, *spec; /* its call, without its inputs; the type of its elements */
     int depth;
     int64_t count, held, bytes;
+    char note[80];
     char mark; /* '+': only this graph has the op; '-': only the other graph has it; ' ': both */
 } line;
 struct explained {
@@ -82,6 +83,7 @@ static mr_code add_line(explained *x, const mr_dataset *ds, int depth, mr_status
     line *l = &x->v[x->n++];
     *l = (line){.depth = depth, .count = mr_dataset_cardinality(ds), .mark = ' '};
     mr_dataset_held(ds, &l->held, &l->bytes);
+    mr_dataset_note(ds, l->note, sizeof l->note);
     MR_TRY(call_text(ds, &l->op, st));
     return spec_text(ds, &l->spec, st);
 }
@@ -269,7 +271,8 @@ void explained_print(const explained *x)
             format_memory(l, memory, sizeof memory);
             printf("%*s  %*s  ", width < op_width ? op_width - width : 0, "", count_width, count);
             width = print_cut(l->spec, WIDEST_SPEC);
-            printf("%*s  %s", width < spec_width ? spec_width - width : 0, "", memory);
+            printf("%*s  %s%s%s", width < spec_width ? spec_width - width : 0, "", memory,
+                   *l->note ? "; " : "", l->note);
         }
         puts(*paint ? "\033[0m" : "");
     }
@@ -299,6 +302,10 @@ void explained_print_json(const explained *x)
         print_number("elements", l->count);
         print_number("held_elements", l->held);
         print_number("held_bytes", l->bytes < 0 ? MR_UNKNOWN_COUNT : l->bytes);
+        if (*l->note) {
+            fputs(", \"note\": ", stdout);
+            cli_print_string(stdout, l->note, strlen(l->note));
+        }
         putchar('}');
     }
     putchar(']');

@@ -10,10 +10,13 @@ typedef struct show_opts {
     cli_distribution distribution;
     int64_t limit, epochs, save_after;
     bool has_limit, has_save_after, by_name, spec;
-    const char *state, *restore, *ledger;
+    const char *state, *restore, *ledger, *at;
 } show_opts;
 
 int cli_show_replicas(const show_opts *o, const char *text, size_t size);
+
+/* Prints the elements whose numbers are o->at. */
+int cli_show_at(const show_opts *o, mr_dataset *ds);
 
 /* ---- show_state.c ---- */
 

@@ -242,7 +242,8 @@ def string_value(text: str) -> bytes:
 
 class Printer:
     def __init__(self, text: str, ops: Any, functions: Any) -> None:
-        self.text, self.ops, self.functions = text, ops, functions
+        # A name of both is a method and a function: a call is that of the function.
+        self.text, self.ops, self.functions = text, ops - functions, functions
 
     def of(self, t: Tree, bound: frozenset[str], inside: bool) -> str:
         """inside: within a recorded function."""

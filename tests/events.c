@@ -208,6 +208,19 @@ mr_code mr_events_pull(mr_events *e, mr_iterator *it, size_t want, mr_block *b)
     return rc;
 }
 
+mr_code mr_events_at(mr_events *e, mr_random_access *ra, const int64_t *index, size_t n,
+                     mr_block *b)
+{
+    mr_code rc = mr_random_access_at(ra, index, n, b, &e->error);
+    if (rc == MR_OK && (b->rows < 1 || b->rows > n))
+        mr_events_add(e, "?more rows than wanted, or none", 31);
+    else if (rc == MR_OK)
+        mr_events_block(e, b);
+    else if (rc < 0)
+        add_error(e);
+    return rc;
+}
+
 void mr_events_run(mr_events *e, mr_iterator *it, size_t want, size_t most)
 {
     mr_block b = MR_BLOCK_EMPTY;

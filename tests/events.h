@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "pipeline/engine/iterator.h"
+#include "pipeline/engine/random_access.h"
 
 typedef struct mr_event {
     char *text;
@@ -27,6 +28,9 @@ typedef struct mr_events {
 
 /* Pulls once; what came is added. want rows at most, b is the caller's (its last block stays). */
 mr_code mr_events_pull(mr_events *e, mr_iterator *it, size_t want, mr_block *b);
+/* The same for a lookup of n numbers. */
+mr_code mr_events_at(mr_events *e, mr_random_access *ra, const int64_t *index, size_t n,
+                     mr_block *b);
 /* Adds the rows of b. */
 void mr_events_block(mr_events *e, const mr_block *b);
 /* Pulls until the end, or until there are `most` events. */

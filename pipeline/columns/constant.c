@@ -325,6 +325,39 @@ mr_code mr__constant_next(mr_iter *it, size_t want, mr_block *out, mr_status *st
     return MR_OK;
 }
 
+mr_code mr__constant_skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    mr__constant *s = it->state;
+    (void)st;
+    *skipped = n < s->all.rows - s->at ? n : s->all.rows - s->at;
+    s->at += (size_t)*skipped;
+    return MR_OK;
+}
+
+mr_code mr__constant_at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    const mr__constant *s = it->state;
+    size_t run = 1;
+    while (run < n && index[run] == index[0] + run)
+        run++;
+    if (run == n) {
+        MR_TRY(mr_block_slice(out, &s->all, (size_t)index[0], n, st));
+        return mr_iter_identify_rows(it, out, index, st);
+    }
+    uint32_t few[256];
+    n = n < sizeof few / sizeof *few ? n : sizeof few / sizeof *few;
+    size_t k = 0;
+    for (; k < n && index[k] <= UINT32_MAX; k++)
+        few[k] = (uint32_t)index[k];
+    if (k == 0) {
+        MR_TRY(mr_block_slice(out, &s->all, (size_t)index[0], 1, st));
+        return mr_iter_identify_rows(it, out, index, st);
+    }
+    MR_TRY(mr_block_start(out, &s->all, k, st));
+    MR_TRY(mr_block_append_rows(out, &s->all, few, k, st));
+    return mr_iter_identify_rows(it, out, index, st);
+}
+
 void mr__constant_close(mr_iter *it)
 {
     mr__constant *s = it->state;

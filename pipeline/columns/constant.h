@@ -39,6 +39,8 @@ mr_dataset *mr__constant_dataset(const mr_op *op, const mr_array *components,
                                  const char *const *names, size_t n);
 
 /* Slots of a source op whose iterator state is an mr__constant that open has filled. */
+mr_code mr__constant_skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st);
+mr_code mr__constant_at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st);
 mr_code mr__constant_next(mr_iter *it, size_t want, mr_block *out, mr_status *st);
 void mr__constant_close(mr_iter *it);
 mr_code mr__constant_save(mr_iter *it, mr_state_w *w, mr_status *st);

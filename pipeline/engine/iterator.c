@@ -394,6 +394,26 @@ mr_code mr_iterator_next(mr_iterator *it, size_t want, mr_block *b, mr_status *s
     return rc;
 }
 
+mr_code mr__iterator_count(mr_iterator *it, uint64_t *n, mr_status *st)
+{
+    MR_TRY(mr_iterator_check(it, st));
+    mr__name_scope outer = mr__name_scope_set(it->run.names);
+    mr_code rc = mr__iter_count(it->root, n, st);
+    mr__name_scope_set(outer);
+    return rc;
+}
+
+mr_code mr__iterator_at(mr_iterator *it, const uint64_t *index, size_t n, mr_block *b,
+                        mr_status *st)
+{
+    MR_TRY(mr_iterator_check(it, st));
+    mr__name_scope outer = mr__name_scope_set(it->run.names);
+    mr_code rc = mr__iter_at(it->root, index, n, b, st);
+    mr__name_scope_set(outer);
+    b->names = mr_spec_leaf_names(it->root->spec);
+    return rc;
+}
+
 mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
 {
     MR_TRY(mr_iterator_check(it, st));

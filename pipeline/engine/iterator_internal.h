@@ -37,6 +37,12 @@ static inline uint64_t mr__function_seed(const mr_iterator_opts *opts)
     return opts->has_seed && !internal->seed_made_up ? opts->seed : internal->function_seed;
 }
 
+/* For a handle of random access, whose iterator is never pulled: the number of elements, and the
+ * elements of n numbers less than that, as op->at. */
+mr_code mr__iterator_count(mr_iterator *it, uint64_t *n, mr_status *st) MR_NODISCARD;
+mr_code mr__iterator_at(mr_iterator *it, const uint64_t *index, size_t n, mr_block *b,
+                        mr_status *st) MR_NODISCARD;
+
 /* For an op that runs its input in other processes, where it must draw the same as below the op.
  * *seed = what ops here draw from. false: at random. */
 bool mr__iter_job_seed(const mr_iter *it, uint64_t *seed);

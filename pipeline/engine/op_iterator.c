@@ -276,16 +276,24 @@ static void count(mr_iter *it, const mr_block *b)
     atomic_fetch_add_explicit(&c->bytes, (int64_t)bytes, memory_order_relaxed);
 }
 
-/* An error of the op itself names its path, and the element unless it is a source's record. */
-static void name_place(mr_iter *it, mr_code rc, mr_status *st)
+/* An error of the op itself names its path, and the element unless it is a source's record: then
+ * true. */
+static bool name_element(const mr_iter *it, uint64_t element, mr_code rc, mr_status *st)
 {
-    struct mr_iter_private *p = it->priv;
     char path[sizeof st->op];
     bool own = !st->op[0] && it->n_inputs > 0; /* not an input's; sources name records */
     iter_path(it, path, sizeof path);
     mr_status_set_op(st, path);
-    if (own && !mr_status_is_of_no_element(st) && rc != MR_CANCELLED)
-        mr_status_set_element(st, (int64_t)p->delivered++);
+    own = own && !mr_status_is_of_no_element(st) && rc != MR_CANCELLED;
+    if (own)
+        mr_status_set_element(st, (int64_t)element);
+    return own;
+}
+
+static void name_place(mr_iter *it, mr_code rc, mr_status *st)
+{
+    struct mr_iter_private *p = it->priv;
+    p->delivered += name_element(it, p->delivered, rc, st);
 }
 
 /* A permanent error of no element: the iterator stays failed, so that no op takes what follows for
@@ -302,6 +310,18 @@ static void stay_failed(mr_iter *it, mr_code rc, const mr_status *st)
 static mr_code fail_again(const mr_iter *it, mr_status *st)
 {
     *st = it->priv->error;
+    return st->code;
+}
+
+mr_code mr__iter_next_rows(mr_iter *it, size_t want, mr_block *b, mr_status *st)
+{
+    struct mr_iter_private *p = it->priv;
+    if (p->pending)
+        return deliver_pending(it, want, b, st);
+    if (!p->deferred)
+        return it->op->next(it, want, b, st);
+    p->deferred = false;
+    *st = p->error;
     return st->code;
 }
 
@@ -323,19 +343,10 @@ mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
     size_t most = p->most_rows;
     if (most && want > most)
         want = most;
-    mr_code rc;
     mr_iter_work work;
     mr_iter_work_begin(it, &work);
-    if (p->pending)
-        rc = deliver_pending(it, want, b, st);
-    else if (p->deferred) {
-        p->deferred = false;
-        rc = p->error.code;
-        *st = p->error;
-    } else if (p->ended)
-        rc = MR_END;
-    else
-        rc = it->op->next(it, want, b, st);
+    mr_code rc =
+        p->ended && !p->pending && !p->deferred ? MR_END : mr__iter_next_rows(it, want, b, st);
     if (rc != MR_OK) {
         mr_block_clear(b);
         if (rc == MR_END)
@@ -369,6 +380,19 @@ mr_code mr_iter_pull(mr_iter *it, size_t i, size_t want, mr_block *b, mr_status 
     return mr_iter_next(it->inputs[i], want, b, st);
 }
 
+/* Errors of skipped elements come up, unless reading them is what is to be saved. */
+static bool must_produce(const mr_dataset *ds)
+{
+    uint32_t props = mr__dataset_all_props(ds);
+    return (props & MR_OP_MAY_FAIL) && !(props & MR_OP_LATE_COUNT);
+}
+
+bool mr_iter_skips_input(const mr_iter *it, size_t i)
+{
+    const mr_dataset *input = mr_dataset_input(it->node, i);
+    return !must_produce(input) && mr_dataset_indexed(input, NULL) == MR_OK;
+}
+
 mr_code mr_iter_skip_input(mr_iter *it, size_t i, uint64_t n, uint64_t *skipped, mr_status *st)
 {
     mr_iter *input = it->inputs[i];
@@ -377,7 +401,8 @@ mr_code mr_iter_skip_input(mr_iter *it, size_t i, uint64_t n, uint64_t *skipped,
     if (!st)
         st = &own;
     *skipped = 0;
-    if (!input->op->skip || p->pending || p->deferred || p->ended || p->failed)
+    if (!input->op->skip || p->pending || p->deferred || p->ended || p->failed ||
+        must_produce(input->node))
         return MR_OK;
     mr_iter_work work;
     mr_iter_work_begin(input, &work);
@@ -388,5 +413,33 @@ mr_code mr_iter_skip_input(mr_iter *it, size_t i, uint64_t n, uint64_t *skipped,
         stay_failed(input, rc, st);
     }
     mr_iter_work_end(input, &work);
+    return rc;
+}
+
+mr_code mr__iter_at(mr_iter *it, const uint64_t *index, size_t n, mr_block *b, mr_status *st)
+{
+    const struct mr_iter_private *p = it->priv;
+    mr_status own;
+    if (!st)
+        st = &own;
+    mr_block_clear(b);
+    if (mr_iter_cancelled(it))
+        return mr_iter_fail_cancelled(st);
+    if (p->guarded)
+        MR_TRY(mr__memory_check(p->parent, st));
+    if (p->most_rows && n > p->most_rows)
+        n = p->most_rows;
+    mr_iter_work work;
+    mr_iter_work_begin(it, &work);
+    mr_code rc = it->op->at(it, index, n, b, st);
+    assert(rc != MR_OK || (b->rows >= 1 && b->rows <= n));
+    if (rc != MR_OK) {
+        mr_block_clear(b);
+        if (rc == MR_CANCELLED)
+            mr_status_of_no_element(st);
+        name_element(it, index[0], rc, st);
+    }
+    count(it, b);
+    mr_iter_work_end(it, &work);
     return rc;
 }

@@ -103,6 +103,28 @@ MR_API mr_code mr_iter_pull(mr_iter *it, size_t i, size_t want, mr_block *b,
  * skipped. If fewer than n, pull the rest. */
 MR_API mr_code mr_iter_skip_input(mr_iter *it, size_t i, uint64_t n, uint64_t *skipped,
                                   mr_status *st) MR_NODISCARD;
+/* true: input i is indexed, and its elements can be skipped without producing them. since 0.2 */
+MR_API bool mr_iter_skips_input(const mr_iter *it, size_t i);
+
+/* ---- elements by number (op->at) ---- */
+
+/* *n = the number of elements of input i, which is opened if it is not open. The input's dataset
+ * must be indexed (mr_dataset_indexed). since 0.2 */
+MR_API mr_code mr_iter_count_input(mr_iter *it, size_t i, uint64_t *n, mr_status *st) MR_NODISCARD;
+/* Elements index[0], index[1], ... of input i into *b (cleared first), as op->at. since 0.2 */
+MR_API mr_code mr_iter_at_input(mr_iter *it, size_t i, const uint64_t *index, size_t n, mr_block *b,
+                                mr_status *st) MR_NODISCARD;
+/* op->at of an op that passes its input through. since 0.2 */
+MR_API mr_code mr_iter_at_same(mr_iter *it, const uint64_t *index, size_t n, mr_block *b,
+                               mr_status *st) MR_NODISCARD;
+/* Of an op whose element i is element first + i * step of its input. since 0.2 */
+MR_API mr_code mr_iter_at_steps(mr_iter *it, uint64_t first, uint64_t step, const uint64_t *index,
+                                size_t n, mr_block *b, mr_status *st) MR_NODISCARD;
+/* op->at of a source that reads on from any place: in the order of the numbers, with one call of
+ * `seek`, after which op->next returns element `to`, for each gap between them. since 0.2 */
+typedef mr_code mr_iter_seek_fn(mr_iter *it, uint64_t to, mr_status *st);
+MR_API mr_code mr_iter_at_by_seeking(mr_iter *it, mr_iter_seek_fn *seek, const uint64_t *index,
+                                     size_t n, mr_block *b, mr_status *st) MR_NODISCARD;
 
 /* ---- delivering ---- */
 

@@ -116,7 +116,7 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     if (flags & DROPPED)
         MR_TRY(mr_state_get_u64(r, &p->dropped, st));
     mr__iter_drop_pending(p);
-    p->failed = false;
+    p->failed = p->counted = false;
     p->ended = flags & ENDED;
     p->deferred = flags & DEFERRED;
     if (p->deferred)

@@ -96,6 +96,19 @@ mr_code mr_iter_set_identities(mr_iter *it, mr_block *b, uint64_t file, uint64_t
     return set_identities(b, (mr_identity){it->source, file, first, mr_iter_epoch(it)}, st);
 }
 
+mr_code mr_iter_identify_rows(mr_iter *it, mr_block *b, const uint64_t *ordinals, mr_status *st)
+{
+    mr_identity *ids;
+    mr_identities_reset(&b->ids);
+    if (!mr_iter_identities(it))
+        return MR_OK;
+    MR_TRY(mr_identities_alloc(&b->ids, b->rows, &ids, st));
+    for (size_t i = 0; i < b->rows; i++)
+        ids[i] =
+            (mr_identity){.source = it->source, .ordinal = ordinals[i], .epoch = mr_iter_epoch(it)};
+    return MR_OK;
+}
+
 mr_code mr_iter_set_identities_of_file(mr_iter *it, mr_block *b, uint64_t first, mr_status *st)
 {
     const mr__scope *s = it->priv->scope;

@@ -19,6 +19,9 @@ MR_API bool mr_iter_identities(const mr_iter *it); /* identities are requested *
  * identities are requested. */
 MR_API mr_code mr_iter_set_identities(mr_iter *it, mr_block *b, uint64_t file, uint64_t first,
                                       mr_status *st) MR_NODISCARD;
+/* The same for rows ordinals[0..b->rows) of a source without files. since 0.2 */
+MR_API mr_code mr_iter_identify_rows(mr_iter *it, mr_block *b, const uint64_t *ordinals,
+                                     mr_status *st) MR_NODISCARD;
 /* The same for a reader of one file. If the function of flat_map or interleave consists of this
  * reader alone, as in list_files(p).flat_map(f => tfrecord(f)), and its input is a source outside
  * of functions that reads no files, the records are numbered as if one reader had been given the

@@ -35,3 +35,17 @@ uint64_t mr__permutation_at(const mr__permutation *p, uint64_t i)
     } while (i >= p->n);
     return i;
 }
+
+uint64_t mr__permutation_find(const mr__permutation *p, uint64_t number)
+{
+    do {
+        uint64_t left = number >> p->half, right = number & p->mask;
+        for (int k = MR__PERMUTATION_ROUNDS; k-- > 0;) {
+            uint64_t before = right ^ (mr__splitmix(left + p->keys[k]) & p->mask);
+            right = left;
+            left = before;
+        }
+        number = left << p->half | right;
+    } while (number >= p->n);
+    return number;
+}

@@ -19,4 +19,6 @@ typedef struct mr__permutation {
 void mr__permutation_init(mr__permutation *p, const uint64_t pair[2], uint64_t n);
 /* The i-th number, i < n. */
 uint64_t mr__permutation_at(const mr__permutation *p, uint64_t i);
+/* The inverse: the i whose number is `number`, which is less than n. */
+uint64_t mr__permutation_find(const mr__permutation *p, uint64_t number);
 #endif

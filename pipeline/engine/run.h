@@ -98,6 +98,7 @@ struct mr_iter_private {
     size_t in_turn;            /* number of datasets interleaved with the one that contains this */
     size_t most_rows;          /* maximum requested of a next; 0: any number */
     uint64_t delivered;        /* elements so far, including its own failed ones */
+    uint64_t n_elements;       /* with counted: their number */
     uint64_t dropped;          /* failed elements that the op dropped */
     mr__op_counters *counters; /* NULL: the allocation failed */
     atomic_bool no_replay;     /* set by mr_iter_set_no_replay */
@@ -107,6 +108,7 @@ struct mr_iter_private {
     bool waits, settled;       /* it is in run->waiting; it was pulled for its end */
     bool ended;
     bool goes_on;    /* mr__iter_set_goes_on */
+    bool counted;    /* for access by number */
     bool guarded;    /* the op above holds elements of unknown size, and memory is limited */
     bool deferred;   /* `error` is to be returned next */
     bool failed;     /* `error`, of no element, is returned from now on */
@@ -131,6 +133,13 @@ typedef struct mr__place {
 /* Opens an iterator of node (a reference is taken). */
 mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_iter **out,
                       mr_status *st) MR_NODISCARD;
+
+/* mr_iter_count_input and mr_iter_at_input for an iterator itself. */
+mr_code mr__iter_count(mr_iter *it, uint64_t *n, mr_status *st) MR_NODISCARD;
+mr_code mr__iter_at(mr_iter *it, const uint64_t *index, size_t n, mr_block *b,
+                    mr_status *st) MR_NODISCARD;
+/* What its op returns next, rows and errors that it left to the engine included. */
+mr_code mr__iter_next_rows(mr_iter *it, size_t want, mr_block *b, mr_status *st) MR_NODISCARD;
 
 /* The number of the first source of input i. */
 uint64_t mr__iter_first_source(const mr_iter *it, size_t i);

@@ -4,6 +4,8 @@
 
 #include "pipeline/formats/format.h"
 
+enum { SKIP_ROWS = 1 << 12, SKIP_BYTES = 1 << 20 };
+
 typedef struct fixed_length_reader {
     mr_reader base;
     mr_fixed_length_opts opts;
@@ -128,5 +130,29 @@ static mr_code read(mr_reader *r, size_t want, size_t max_bytes, mr_array *out, 
     return MR_OK;
 }
 
+static mr_code skip(mr_reader *r, int64_t n, int64_t *skipped, mr_status *st)
+{
+    const fixed_length_reader *f = (fixed_length_reader *)r;
+    int64_t size = f->opts.record_bytes, at = mr__byte_stream_offset(&r->in);
+    while (f->body_end < 0 && *skipped < n) { /* there may be an end before */
+        mr_array a = {0};
+        int64_t left = n - *skipped;
+        mr_code rc =
+            mr_reader_read(r, left < SKIP_ROWS ? (size_t)left : SKIP_ROWS, SKIP_BYTES, &a, st);
+        *skipped += (int64_t)a.rows;
+        mr_array_reset(&a);
+        if (rc != MR_OK)
+            return rc == MR_END ? MR_OK : rc;
+    }
+    if (f->body_end < 0)
+        return MR_OK;
+    int64_t left = (f->body_end - at) / size;
+    n = n < left ? n : left;
+    MR_TRY(mr__byte_stream_seek(&r->in, at + n * size, st));
+    r->record += n;
+    *skipped = n;
+    return MR_OK;
+}
+
 const mr_format mr_format_fixed_length = {
-    .reader_size = sizeof(fixed_length_reader), .start = start, .read = read};
+    .reader_size = sizeof(fixed_length_reader), .start = start, .read = read, .skip = skip};

@@ -378,6 +378,31 @@ int64_t mr_dataset_cardinality(const mr_dataset *ds)
     return count_of(ds);
 }
 
+static mr_code check_indexed(const mr_dataset *ds, mr_status *st)
+{
+    const mr_op *op = ds->body->op;
+    if (!op->at)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "%s is not indexed: it %s", op->name,
+                       ds->n_inputs ? "shows only when it runs which element is where"
+                                    : "makes its elements one after the other");
+    mr_code rc = op->indexed ? op->indexed(ds, ds->body->params, st) : MR_OK;
+    if (rc != MR_OK)
+        mr_status_prefix(st, "%s is not indexed", op->name);
+    return rc;
+}
+
+mr_code mr_dataset_indexed(const mr_dataset *ds, mr_status *st)
+{
+    mr__nodes nodes;
+    MR_TRY(mr_dataset_check(ds, st));
+    MR_TRY(mr__nodes_of(ds, &nodes, st));
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < nodes.n && rc == MR_OK; i++)
+        rc = check_indexed(nodes.v[i], st);
+    mr__nodes_reset(&nodes);
+    return rc;
+}
+
 int64_t mr__dataset_fixed_count(const mr_dataset *ds)
 {
     return ds->all_props & (MR_OP_LATE_COUNT | MR_OP_WHOLE_INPUT) ? MR_UNKNOWN_COUNT

@@ -38,6 +38,12 @@ MR_API mr_code mr_dataset_check(const mr_dataset *ds, mr_status *st) MR_NODISCAR
 MR_API const mr_spec *mr_dataset_spec(const mr_dataset *ds);
 /* Number of elements, MR_INFINITE, or MR_UNKNOWN_COUNT. */
 MR_API int64_t mr_dataset_cardinality(const mr_dataset *ds);
+/* MR_OK: the dataset is indexed: its elements can be looked up by number (engine/random_access.h),
+ * because its sources allow it and every op makes one element of one. Files are not looked at: a
+ * TFRecord file without an index is noticed when it is needed. since 0.2
+ * errors   the error that ds carries; MR_FAILED_PRECONDITION: the op that is not indexed, by name
+ *          */
+MR_API mr_code mr_dataset_indexed(const mr_dataset *ds, mr_status *st) MR_NODISCARD;
 
 /* Names and functions that a text may use besides those of the grammar. */
 typedef struct mr_env {

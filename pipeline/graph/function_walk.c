@@ -45,7 +45,9 @@ static const mr_op *op_of(const mr_expr *e, const scope *s)
         return NULL;
     if (e->kind == MR_EX_NAME && is_bound(s, e->text))
         return NULL;
-    return mr_op_find(e->text, strlen(e->text));
+    const mr_op *op = mr_op_find(e->text, strlen(e->text));
+    bool method = op && op->min_inputs > 0 && !(op->props & MR_OP_SOURCE_CALL);
+    return method && e->kind != MR_EX_METHOD ? NULL : op; /* split(x) is a function */
 }
 
 /* The recursion is bounded by MR_EXPR_MAX_DEPTH. */

@@ -39,3 +39,11 @@ void mr_dataset_held(const mr_dataset *ds, int64_t *elements, int64_t *bytes)
     if (n && (n < 0 || !one || __builtin_mul_overflow((uint64_t)n, one, bytes)))
         *bytes = -1;
 }
+
+void mr_dataset_note(const mr_dataset *ds, char *text, size_t size)
+{
+    if (size)
+        *text = 0;
+    if (size && mr_dataset_check(ds, NULL) == MR_OK && mr_dataset_op(ds)->note)
+        mr_dataset_op(ds)->note(ds, mr_dataset_params(ds), text, size);
+}

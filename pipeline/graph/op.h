@@ -109,6 +109,14 @@ enum {
                                      last min_inputs - 1, which follow the list */
     MR_OP_INTERNAL = 1 << 21,     /* not for users: omitted from the reference */
 
+    /* ---- elements by number ---- */
+    MR_OP_MAY_FAIL = 1 << 27,      /* computes elements, which may fail where its input's do not: if
+                                      no files are read, skipped elements are produced, so that
+                                      their errors come up */
+    MR_OP_FILE_ELEMENTS = 1 << 28, /* a source that makes each element of a file: sharding its
+                                      elements is sharding its files, and a shard skips those of the
+                                      others */
+
     /* ---- what it reaches ---- */
     MR_OP_OUTSIDE = 1 << 22, /* reads what is outside of the graph, besides the files of
                                MR_ROLE_FILES and MR_OP_FILE_NAMES: a dataset that is stored as a
@@ -170,6 +178,9 @@ typedef struct mr_op {
      * *blocks = number of additional blocks (initially 0), *copies = how many times the inputs
      * run in this process (initially 1; 0: they run elsewhere). NULL: none, once. */
     void (*needs)(const mr_dataset *self, const void *p, int64_t *copies, int64_t *blocks);
+    /* Writes a phrase about the node that only numbers of elements show, for `millrace explain`;
+     * nothing if there is nothing to say. NULL: nothing. */
+    void (*note)(const mr_dataset *self, const void *p, char *text, size_t size);
 
     /* ---- running: op_iterator.h ---- */
     mr_code (*open)(struct mr_iter *it, mr_status *st);
@@ -179,6 +190,19 @@ typedef struct mr_op {
      * elements may go unreported. NULL: not supported. */
     mr_code (*skip)(struct mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st);
     void (*close)(struct mr_iter *it); /* also after a failed open, in any partial state */
+
+    /* ---- elements by number: an op with `at` is indexed if its inputs are; op_iterator.h ---- */
+    /* MR_OK: as far as the graph shows, the node is indexed; the inputs are checked separately.
+     * Else says why not, as in "compressed files are read from the beginning". NULL: it is. */
+    mr_code (*indexed)(const mr_dataset *self, const void *p, mr_status *st);
+    /* *n = the number of elements, for sources that look at their files. NULL: `cardinality` of the
+     * inputs' numbers. */
+    mr_code (*count)(struct mr_iter *it, uint64_t *n, mr_status *st);
+    /* out = elements index[0], index[1], ...: 1..n rows, or the error of index[0]. All
+     * are less than the number of elements, in any order. It must not depend on `next`, which is
+     * never called for the same iterator. NULL: not indexed. */
+    mr_code (*at)(struct mr_iter *it, const uint64_t *index, size_t n, struct mr_block *out,
+                  mr_status *st);
 
     /* ---- positions ---- */
     /* NULL: the op has no state, and the engine saves and restores the inputs. Otherwise save
@@ -230,6 +254,9 @@ MR_API mr_code mr_dataset_param_named(const mr_dataset *ds, const char *name, mr
  * determine (MR_INFINITE: all; MR_UNKNOWN_COUNT: decided at run time; 0: none), and their size in
  * *bytes, -1 if the types do not determine it. Both are 0 if ds carries an error. */
 MR_API void mr_dataset_held(const mr_dataset *ds, int64_t *elements, int64_t *bytes);
+/* What the op notes about ds (mr_op.note), as text of less than `size` bytes; "": nothing, or ds
+ * carries an error. since 0.2 */
+MR_API void mr_dataset_note(const mr_dataset *ds, char *text, size_t size);
 /* True if the parameter with its field at offset `at` is unknown (in the template of a
  * function). */
 MR_API bool mr_param_unknown(const mr_dataset *ds, size_t at);

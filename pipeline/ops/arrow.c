@@ -15,9 +15,16 @@ struct state {
     mr_array *defaults; /* of the components; NULL: no component has one */
 };
 
+static mr_code count(const void *params, const char *path, int64_t *n, mr_status *st)
+{
+    (void)params;
+    return mr__arrow_file_count(path, n, st);
+}
+
 static const mr__file_kind kind = {.format = &mr__format_arrow,
                                    .compression_at = offsetof(mr__table_params, compression),
-                                   .skips = true};
+                                   .skips = true,
+                                   .count = count};
 
 static mr_code open(mr_iter *it, mr_status *st)
 {
@@ -159,6 +166,8 @@ const mr_op mr_op_arrow = {
     .save_shared = mr__file_list_save_shared,
     .restore_shared = mr__file_list_restore_shared,
     .skip = mr__file_source_skip,
+    .count = mr__file_source_count,
+    .at = mr__file_source_at,
 };
 
 mr_dataset *mr_arrow(const char *const *files, size_t n, const mr_table_opts *opts)

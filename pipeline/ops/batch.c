@@ -54,6 +54,59 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     }
 }
 
+/* Whole batches; rows that the input cannot skip are read. */
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    const struct params *p = it->params;
+    mr__collected *s = it->state;
+    uint64_t size = (uint64_t)p->batch_size, all, passed;
+    if (s->stack.n || !mr__queue_idle(&s->input.queue))
+        return MR_OK;
+    if (__builtin_mul_overflow(n, size, &all))
+        all = UINT64_MAX;
+    MR_TRY(mr_iter_skip_input(it, 0, all, &passed, st));
+    *skipped = passed / size;
+    uint64_t left = passed % size ? size - passed % size : 0;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc = MR_OK;
+    while (left && rc == MR_OK) {
+        rc = mr_iter_pull(it, 0, (size_t)left, &b, st);
+        left -= rc == MR_OK ? b.rows : 0;
+    }
+    mr_block_reset(&b);
+    *skipped += passed % size && (rc == MR_OK || (rc == MR_END && !p->o.drop_remainder));
+    return rc == MR_END ? MR_OK : rc;
+}
+
+/* One batch. An error of one of its elements is the batch's. */
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    enum { MOST = 1024 };
+    const struct params *p = it->params;
+    uint64_t size = (uint64_t)p->batch_size, all;
+    (void)n;
+    MR_TRY(mr_iter_count_input(it, 0, &all, st));
+    uint64_t first = index[0] * size, end = all - first < size ? all : first + size;
+    mr__batch_builder stack = {.spec = it->spec, .most = (size_t)(end - first)};
+    uint64_t numbers[MOST];
+    mr_block rows = MR_BLOCK_EMPTY;
+    mr_code rc = MR_OK;
+    while (first < end && rc == MR_OK) {
+        size_t k = end - first < MOST ? (size_t)(end - first) : MOST;
+        for (size_t i = 0; i < k; i++)
+            numbers[i] = first + i;
+        rc = mr_iter_at_input(it, 0, numbers, k, &rows, st);
+        if (rc == MR_OK)
+            rc = mr__batch_builder_add(&stack, &rows, 0, rows.rows, (size_t)size, NULL, st);
+        first += rows.rows;
+    }
+    if (rc == MR_OK)
+        rc = mr__batch_builder_finish(&stack, out, st);
+    mr__batch_builder_reset(&stack);
+    mr_block_reset(&rows);
+    return rc;
+}
+
 static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
 {
     const struct params *q = p;
@@ -102,6 +155,8 @@ const mr_op mr_op_batch = {
     .close = mr__collected_close,
     .save = mr__collected_save,
     .restore = mr__collected_restore,
+    .skip = skip,
+    .at = at,
 };
 
 mr_dataset *mr_batch(mr_dataset *input, int64_t batch_size, const mr_batch_opts *opts)

@@ -2,6 +2,7 @@
 /* The second input is opened when the first has ended. */
 #include "pipeline/ops/sequence.h"
 
+#include "pipeline/memory/merge_rows.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/params/infer.h"
 
@@ -26,6 +27,61 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         mr_iter_close_input(it, s->current);
     }
     return MR_END;
+}
+
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    struct state *s = it->state;
+    if (s->current == 2)
+        return MR_OK;
+    if (!it->inputs[s->current])
+        MR_TRY(mr_iter_open_input(it, s->current, st));
+    return mr_iter_skip_input(it, s->current, n, skipped, st);
+}
+
+/* Looks up the elements of each input together. */
+static mr_code at_both(mr_iter *it, const uint64_t *index, size_t n, uint64_t first, mr_block *out,
+                       mr_status *st)
+{
+    mr__part *parts = mr_calloc(2, sizeof *parts);
+    mr__row_place *places = mr_malloc(n * sizeof *places);
+    uint64_t *in = mr_malloc(n * sizeof *in);
+    mr_code rc = parts && places && in ? MR_OK : mr_fail_memory(st, n * sizeof *places, "a lookup");
+    for (uint32_t k = 0; k < 2 && rc == MR_OK; k++) {
+        uint32_t rows = 0;
+        for (size_t i = 0; i < n; i++)
+            if ((index[i] >= first) == k) {
+                in[rows] = index[i] - (k ? first : 0);
+                places[i] = (mr__row_place){k, rows++};
+            }
+        parts[k].rc = mr_iter_at_input(it, k, in, rows, &parts[k].rows, &parts[k].error);
+        if (parts[k].rc != MR_OK && mr_status_is_of_no_element(&parts[k].error)) {
+            *st = parts[k].error;
+            rc = parts[k].rc;
+        }
+    }
+    if (rc == MR_OK)
+        rc = mr__merge_rows(parts, places, n, out, st);
+    mr__parts_free(parts, 2);
+    mr_free(places);
+    mr_free(in);
+    return rc;
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    uint64_t first, few[16];
+    MR_TRY(mr_iter_count_input(it, 0, &first, st));
+    size_t low = 0;
+    for (size_t i = 0; i < n; i++)
+        low += index[i] < first;
+    if (low == n)
+        return mr_iter_at_input(it, 0, index, n, out, st);
+    if (low || n > sizeof few / sizeof *few)
+        return at_both(it, index, n, first, out, st);
+    for (size_t i = 0; i < n; i++)
+        few[i] = index[i] - first;
+    return mr_iter_at_input(it, 1, few, n, out, st);
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
@@ -94,6 +150,8 @@ const mr_op mr_op_concatenate = {
     .next = next,
     .save = save,
     .restore = restore,
+    .skip = skip,
+    .at = at,
 };
 
 mr_dataset *mr_concatenate(mr_dataset *input, mr_dataset *other)

@@ -14,9 +14,30 @@ struct state {
     mr_block rows;
 };
 
-static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+/* out = s->rows, which is cleared, with their numbers: those of index; NULL: from s->count on. */
+static mr_code number_rows(mr_iter *it, const uint64_t *index, mr_block *out, mr_status *st)
 {
     const struct params *p = it->params;
+    struct state *s = it->state;
+    size_t n = s->rows.rows;
+    mr_code rc = mr_block_prepare(out, s->rows.n_columns + 1, st);
+    if (rc == MR_OK)
+        rc = mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, n, st);
+    if (rc == MR_OK) {
+        int64_t *to = out->columns[0].data;
+        for (size_t i = 0; i < n; i++)
+            to[i] = (int64_t)((uint64_t)p->start + (index ? index[i] : s->count + i));
+        for (size_t c = 0; c < s->rows.n_columns; c++)
+            mr_array_slice(&out->columns[c + 1], &s->rows.columns[c], 0, n);
+        mr_identities_take(&out->ids, &s->rows.ids, 0, n);
+        out->rows = n;
+    }
+    mr_block_clear(&s->rows);
+    return rc;
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
     struct state *s = it->state;
     mr_code rc = mr_iter_pull(it, 0, want, &s->rows, st);
     if (rc < 0 && !mr_status_is_of_no_element(st))
@@ -24,21 +45,24 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     if (rc != MR_OK)
         return rc;
     size_t n = s->rows.rows;
-    rc = mr_block_prepare(out, s->rows.n_columns + 1, st);
-    if (rc == MR_OK)
-        rc = mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, n, st);
-    if (rc == MR_OK) {
-        int64_t *to = out->columns[0].data;
-        for (size_t i = 0; i < n; i++)
-            to[i] = (int64_t)((uint64_t)p->start + s->count + i);
-        for (size_t c = 0; c < s->rows.n_columns; c++)
-            mr_array_slice(&out->columns[c + 1], &s->rows.columns[c], 0, n);
-        mr_identities_take(&out->ids, &s->rows.ids, 0, n);
-        out->rows = n;
-    }
+    rc = number_rows(it, NULL, out, st);
     s->count += n;
-    mr_block_clear(&s->rows);
     return rc;
+}
+
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    struct state *s = it->state;
+    mr_code rc = mr_iter_skip_input(it, 0, n, skipped, st);
+    s->count += *skipped;
+    return rc;
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    MR_TRY(mr_iter_at_input(it, 0, index, n, &s->rows, st));
+    return number_rows(it, index, out, st);
 }
 
 static void close(mr_iter *it)
@@ -90,6 +114,8 @@ const mr_op mr_op_enumerate = {
     .close = close,
     .save = save,
     .restore = restore,
+    .skip = skip,
+    .at = at,
 };
 
 mr_dataset *mr_enumerate(mr_dataset *input, int64_t start)

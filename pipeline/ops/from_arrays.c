@@ -31,6 +31,8 @@ const mr_op mr_op_from_arrays = {
     .close = mr__constant_close,
     .save = mr__constant_save,
     .restore = mr__constant_restore,
+    .skip = mr__constant_skip,
+    .at = mr__constant_at,
 };
 
 /* The rows of each column as one tensor. Owned. */

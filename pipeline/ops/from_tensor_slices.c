@@ -36,6 +36,8 @@ const mr_op mr_op_from_tensor_slices = {
     .close = mr__constant_close,
     .save = mr__constant_save,
     .restore = mr__constant_restore,
+    .skip = mr__constant_skip,
+    .at = mr__constant_at,
 };
 
 mr_dataset *mr_from_tensor_slices(const mr_array *components, const char *const *names, size_t n)

@@ -231,40 +231,77 @@ static mr_code read_file(mr_iter *it, const char *path, mr_array *out, mr_status
     return rc;
 }
 
-/* A file that cannot be read is an error in its place; one that is missing or forbidden ends the
- * pipeline. */
-static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+static mr_code prepare(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
-    (void)want;
-    if (s->failed)
-        return MR_END;
-    if (!s->list) {
-        mr_code rc = list_all(it, false, st);
-        if (rc != MR_OK)
-            mr_iter_fail_given(it, rc, st);
-        s->failed = rc != MR_OK && !mr_status_is_of_no_element(st);
-        if (rc != MR_OK) {
-            drop(s);
-            return rc;
-        }
+    if (s->list)
+        return MR_OK;
+    mr_code rc = list_all(it, false, st);
+    if (rc != MR_OK) {
+        mr_iter_fail_given(it, rc, st);
+        drop(s);
     }
-    if (s->at >= s->n)
-        return MR_END;
-    const struct image *image = &s->images[s->at];
+    return rc;
+}
+
+/* A file that cannot be read is an error in its place; one that is missing or forbidden ends the
+ * pipeline. */
+static mr_code read_image(mr_iter *it, uint64_t number, mr_block *out, mr_status *st)
+{
+    const struct state *s = it->state;
+    const struct image *image = &s->images[number];
     const char *path = s->list->paths[image->file];
     MR_TRY(mr_block_prepare(out, 3, st));
-    mr_code rc = read_file(it, path, &out->columns[0], st);
-    if (rc == MR_CANCELLED || (rc != MR_OK && mr_status_is_of_no_element(st)))
-        return rc;
-    s->at++;
-    MR_TRY(rc);
+    MR_TRY(read_file(it, path, &out->columns[0], st));
     MR_TRY(mr_array_alloc(&out->columns[1], MR_INT64, 0, NULL, 1, st));
     *(int64_t *)out->columns[1].data = image->label;
     MR_TRY(mr__file_path_column(path, &out->columns[2], st));
     out->rows = 1;
     MR_TRY(mr_iter_set_identities(it, out, image->file, 0, st));
     return mr_iter_name_file(it, out->ids.ids, path, st);
+}
+
+static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    (void)want;
+    if (s->failed)
+        return MR_END;
+    mr_code rc = prepare(it, st);
+    s->failed = rc != MR_OK && !mr_status_is_of_no_element(st);
+    MR_TRY(rc);
+    if (s->at >= s->n)
+        return MR_END;
+    rc = read_image(it, s->at, out, st);
+    s->at += rc != MR_CANCELLED && !(rc != MR_OK && mr_status_is_of_no_element(st));
+    return rc;
+}
+
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    struct state *s = it->state;
+    mr_status unused;
+    if (s->failed || prepare(it, &unused) != MR_OK) /* the next pull reports it */
+        return MR_OK;
+    (void)st;
+    *skipped = n < s->n - s->at ? n : s->n - s->at;
+    s->at += (size_t)*skipped;
+    return MR_OK;
+}
+
+/* ---- by number ---- */
+
+static mr_code count(mr_iter *it, uint64_t *n, mr_status *st)
+{
+    MR_TRY(prepare(it, st));
+    *n = ((const struct state *)it->state)->n;
+    return MR_OK;
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    (void)n;
+    return read_image(it, index[0], out, st);
 }
 
 static uint64_t fingerprint(const struct state *s)
@@ -321,6 +358,26 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
     return mr__inferred(mr_spec_record(names, parts, 3), out, st);
 }
 
+static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
+{
+    const struct params *p = params;
+    char *pattern = NULL;
+    mr__file_list *l = NULL;
+    int64_t n = 0;
+    (void)self;
+    (void)in;
+    if (pattern_of(p->dir, "[!.]*/*", &pattern, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    mr_bytes name = {pattern, strlen(pattern)};
+    if (mr__file_list_look(&(const mr_strs){.v = &name, .n = 1}, &l, NULL) != MR_OK)
+        l = NULL;
+    for (size_t i = 0; l && i < l->n; i++)
+        n += is_image(p, l->paths[i]);
+    mr__file_list_unref(l);
+    mr_free(pattern);
+    return n > 0 ? n : MR_UNKNOWN_COUNT; /* a pass without images is an error */
+}
+
 static mr_code check(const void *params, mr_status *st)
 {
     const struct params *p = params;
@@ -349,14 +406,15 @@ const mr_op mr_op_image_folder = {
     .order_doc = "by folder, then by name",
     .memory_doc = "an image",
     .state_doc = "which image",
-    .count_doc = "unknown",
+    .count_doc = "the number of images",
     .params = table,
     .params_size = sizeof(struct params),
     .iter_size = sizeof(struct state),
     .role = MR_ROLE_SOURCE,
-    .props = MR_OP_OUTSIDE,
+    .props = MR_OP_OUTSIDE | MR_OP_LATE_COUNT | MR_OP_FILE_ELEMENTS,
     .check = check,
     .infer = infer,
+    .cardinality = cardinality,
     .open = open,
     .next = next,
     .close = close,
@@ -364,6 +422,9 @@ const mr_op mr_op_image_folder = {
     .restore = restore,
     .save_shared = mr__file_list_save_shared,
     .restore_shared = mr__file_list_restore_shared,
+    .skip = skip,
+    .count = count,
+    .at = at,
 };
 
 mr_dataset *mr_image_folder(const char *dir, const mr_image_folder_opts *opts)

@@ -25,6 +25,34 @@ static mr_code open(mr_iter *it, mr_status *st)
                                    p->o.deterministic, st);
 }
 
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    const mr__parallel_calls *c = it->state;
+    return mr__queue_idle(&c->queue) ? mr_iter_skip_input(it, 0, n, skipped, st) : MR_OK;
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    const mr__parallel_calls *c = it->state;
+    mr_block in = MR_BLOCK_EMPTY, rows = MR_BLOCK_EMPTY;
+    mr_row_errors errors = MR_ROW_ERRORS_EMPTY;
+    mr_code rc = mr_iter_at_input(it, 0, index, n, &in, st);
+    if (rc == MR_OK)
+        rc = mr_program_run(c->program, &in, &rows, &errors, st);
+    if (rc == MR_OK && errors.n == 0)
+        mr_block_move(out, &rows);
+    else if (rc == MR_OK && errors.v[0].row > 0)
+        rc = mr_block_slice(out, &rows, 0, errors.v[0].row, st);
+    else if (rc == MR_OK) {
+        *st = errors.v[0].status;
+        rc = st->code;
+    }
+    mr_row_errors_reset(&errors);
+    mr_block_reset(&rows);
+    mr_block_reset(&in);
+    return rc;
+}
+
 static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, mr_status *st)
 {
     const struct params *p = params;
@@ -62,7 +90,7 @@ const mr_op mr_op_map = {
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_PASS,
-    .props = MR_OP_KEEPS_COUNT | MR_OP_KEEPS_SHARDS,
+    .props = MR_OP_KEEPS_COUNT | MR_OP_KEEPS_SHARDS | MR_OP_MAY_FAIL,
     .check = check,
     .infer = infer,
     .open = open,
@@ -70,6 +98,8 @@ const mr_op mr_op_map = {
     .close = mr__parallel_calls_close,
     .save = mr__parallel_calls_save,
     .restore = mr__parallel_calls_restore,
+    .skip = skip,
+    .at = at,
 };
 
 mr_dataset *mr_map(mr_dataset *input, mr_fn *fn, const mr_map_opts *opts)

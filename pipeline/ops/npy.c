@@ -3,9 +3,16 @@
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/sources/npy_source.h"
 
+static mr_code count(const void *params, const char *path, int64_t *n, mr_status *st)
+{
+    (void)params;
+    return mr__npy_file_count(&mr__format_npy, path, NULL, n, st);
+}
+
 static const mr__file_kind kind = {.format = &mr__format_npy,
                                    .compression_at = offsetof(mr__npy_params, compression),
-                                   .skips = true};
+                                   .skips = true,
+                                   .count = count};
 
 static const mr_param table[] = {
     MR__NPY_FILES_PARAM(mr__npy_params),
@@ -25,6 +32,8 @@ const mr_op mr_op_npy = {
     .params = table,
     .params_size = sizeof(mr__npy_params),
     .kind = &kind,
+    .count = mr__file_source_count,
+    .at = mr__file_source_at,
     MR__NPY_SLOTS,
 };
 

@@ -13,13 +13,31 @@
 #include "pipeline/streams/sources/file_source.h"
 #include "pipeline/streams/sources/table_source.h"
 
+enum { MOST_LOOKUPS = 1024 };
+
 struct state {
     mr__file_source source; /* its list of files and the position in it; no reader */
     mr__parquet *file;      /* number source.file of the list; NULL: none is open */
     mr_array *defaults;     /* of the components; NULL: no component has one */
 };
 
-static const mr__file_kind kind = {.compression_at = offsetof(mr__table_params, compression)};
+static mr_code count_rows(const char *path, int64_t *rows, mr_status *st)
+{
+    mr__parquet *file = NULL;
+    MR_TRY(mr__parquet_open(&file, path, NULL, st));
+    *rows = mr__parquet_count(file);
+    mr__parquet_close(file);
+    return MR_OK;
+}
+
+static mr_code count(const void *params, const char *path, int64_t *n, mr_status *st)
+{
+    (void)params;
+    return count_rows(path, n, st);
+}
+
+static const mr__file_kind kind = {.compression_at = offsetof(mr__table_params, compression),
+                                   .count = count};
 
 /* ---- selection of columns ---- */
 
@@ -385,6 +403,29 @@ static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
     return MR_OK;
 }
 
+static mr_code seek(mr_iter *it, uint64_t to, mr_status *st)
+{
+    struct state *s = it->state;
+    int64_t row;
+    size_t file = mr__file_source_place(&s->source, to, &row);
+    (void)st;
+    s->source.failed = false;
+    if (s->file && s->source.file == file) {
+        mr__parquet_seek(s->file, row);
+        return MR_OK;
+    }
+    close_file(s);
+    s->source.file = file;
+    s->source.resume = (mr_file_position){.record = row};
+    s->source.has_resume = true;
+    return MR_OK;
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    return mr_iter_at_by_seeking(it, seek, index, n < MOST_LOOKUPS ? n : MOST_LOOKUPS, out, st);
+}
+
 /* Position: as for a source of records, with the offset unused. */
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
@@ -408,15 +449,6 @@ static mr_code look(const char *path, const mr_strs *columns, mr_spec **out, mr_
     mr_code rc = spec_of(mr__parquet_footer_of(file), columns, out, st);
     mr__parquet_close(file);
     return rc;
-}
-
-static mr_code count_rows(const char *path, int64_t *rows, mr_status *st)
-{
-    mr__parquet *file = NULL;
-    MR_TRY(mr__parquet_open(&file, path, NULL, st));
-    *rows = mr__parquet_count(file);
-    mr__parquet_close(file);
-    return MR_OK;
 }
 
 /* The types that a schema may state for a column of these files. */
@@ -485,6 +517,8 @@ const mr_op mr_op_parquet = {
     .save = save,
     .restore = restore,
     .skip = skip,
+    .count = mr__file_source_count,
+    .at = at,
     .save_shared = mr__file_list_save_shared,
     .restore_shared = mr__file_list_restore_shared,
 };

@@ -32,6 +32,11 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     return rc;
 }
 
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    return mr__queue_idle(it->state) ? mr_iter_skip_input(it, 0, n, skipped, st) : MR_OK;
+}
+
 static void close(mr_iter *it)
 {
     mr__queue_reset(it->state);
@@ -73,6 +78,8 @@ const mr_op mr_op_prefetch = {
     .close = close,
     .save = save,
     .restore = restore,
+    .skip = skip,
+    .at = mr_iter_at_same,
 };
 
 mr_dataset *mr_prefetch(mr_dataset *input, int64_t buffer_size)

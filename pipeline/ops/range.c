@@ -79,6 +79,29 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return s->next <= s->count ? MR_OK : mr_state_damaged(st, "an index lies after the end");
 }
 
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    struct state *s = it->state;
+    (void)st;
+    *skipped = n < s->count - s->next ? n : s->count - s->next;
+    s->next += *skipped;
+    return MR_OK;
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    uint64_t start = p->has_stop ? (uint64_t)p->start : 0;
+    n = mr_iter_block_rows(it, n, sizeof(int64_t));
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, n, st));
+    int64_t *to = out->columns[0].data;
+    for (size_t i = 0; i < n; i++)
+        to[i] = (int64_t)(start + index[i] * (uint64_t)p->step);
+    out->rows = n;
+    return mr_iter_identify_rows(it, out, index, st);
+}
+
 static mr_code check(const void *p, mr_status *st)
 {
     const struct params *q = p;
@@ -131,6 +154,8 @@ const mr_op mr_op_range = {
     .next = next,
     .save = save,
     .restore = restore,
+    .skip = skip,
+    .at = at,
 };
 
 mr_dataset *mr_range(int64_t start, int64_t stop, int64_t step)

@@ -147,18 +147,39 @@ typedef struct mr_global_shuffle_opts {
     int64_t seed; /* with has_seed: fixes the order */
     bool has_seed;
     mr_tri reshuffle_each_iteration; /* a different order in each epoch; yes by default */
+    int64_t window; /* permutes blocks of `window` neighbours, and the elements within each; for
+                       slow disks and object stores. 0: all elements. since 0.2 */
 } mr_global_shuffle_opts;
 
-/* All records of the input's files in one random permutation, read by random access. input must be
- * mr_tfrecord itself, over uncompressed files that all have an index
- * (formats/tfrecord/record_index.h), or since 0.2 mr_range, whose numbers are computed.
+/* All elements of the input in one random permutation, looked up by number. The input must be
+ * indexed (mr_dataset_indexed; in 0.1 it had to be mr_tfrecord itself); TFRecord files need their
+ * indexes (formats/tfrecord/record_index.h).
  *
- * order    fixed by the seed and the number of records (docs/files.md)
- * errors   MR_INVALID_ARGUMENT (carried): another input op; num_parallel_reads; compression
+ * order    fixed by the seed, the number of elements and the window (docs/random_access.md)
+ * errors   MR_INVALID_ARGUMENT (carried): the input is not indexed; names the op
  *          MR_NOT_FOUND, MR_FAILED_PRECONDITION: a file has no index, or a stale one
- *          a damaged record is an error at its position; the next pull continues after it
- * memory   the indexes, and about 1 MiB of records; a position is a few numbers */
+ *          an element that fails is an error at its position; the next pull continues after it
+ * memory   the indexes, and about 1 MiB of elements; a position is a few numbers */
 MR_API mr_dataset *mr_global_shuffle(mr_dataset *input, const mr_global_shuffle_opts *opts);
+
+typedef struct mr_split_opts {
+    int64_t seed; /* determines the cut */
+} mr_split_opts;
+
+/* Part `index` of a random cut of an indexed dataset (mr_dataset_indexed) into n parts, part i with
+ * fractions[i] of the elements, rounded so that it differs by less than one element. With the same
+ * fractions and seed, each element is in one part, or in none if the fractions add up to less than
+ * 1. n 0: 0.9 and 0.1.
+ *
+ * order    that of the input; the cut is the same in each epoch, fixed by the seed and the number
+ *          of elements
+ * errors   MR_INVALID_ARGUMENT (carried): the input is not indexed, and names the op; fractions
+ *          that are negative or add up to more than 1; index is not that of a part
+ * memory   about 1 MiB of elements. A pass computes a permutation once per element of the input.
+ *          For access by number the first lookup does so, and keeps a table of at most 8 MiB
+ * since    0.2 */
+MR_API mr_dataset *mr_split(mr_dataset *input, const double *fractions, size_t n, int64_t index,
+                            const mr_split_opts *opts);
 
 /* Keeps the elements of the first complete pass in memory; later passes do not open the input.
  * Errors are not cached. An incomplete pass caches nothing.

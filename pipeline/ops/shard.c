@@ -12,6 +12,7 @@
 #include <inttypes.h>
 
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/graph/node.h"
 
 enum { HINT = -1, MAX_PICKED = 4096 };
 
@@ -23,6 +24,7 @@ struct params {
 struct state {
     uint64_t seen;  /* elements of the input, modulo num_shards once `checked` */
     bool checked;   /* require_non_empty is satisfied, or not set */
+    bool skips;     /* elements of other shards are files, which need not be read */
     mr_block rows;  /* the pulled block, during a call */
     mr_block first; /* the element of the first round, until it is delivered */
     mr_status error;
@@ -38,7 +40,10 @@ static mr_code open(mr_iter *it, mr_status *st)
             "shard(-1, i) is a hint for the HINT policy and was not replaced; distribute the "
             "dataset with auto_shard_policy=\"HINT\" (--auto-shard hint), outside functions");
     s->checked = !p->o.require_non_empty;
-    return mr_iter_open_input(it, 0, st);
+    MR_TRY(mr_iter_open_input(it, 0, st));
+    s->skips = (mr__dataset_all_props(mr_dataset_input(it->node, 0)) & MR_OP_FILE_ELEMENTS) &&
+               mr_iter_skips_input(it, 0);
+    return MR_OK;
 }
 
 /* An error of an element that another shard returns. */
@@ -126,7 +131,14 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         want = MAX_PICKED;
     for (;;) {
         uint64_t before = (step + (uint64_t)p->index - s->seen) % step;
-        uint64_t need;
+        uint64_t need, passed = 0;
+        if (s->skips && before) {
+            MR_TRY(mr_iter_skip_input(it, 0, before, &passed, st));
+            s->seen = (s->seen + passed) % step;
+            before -= passed;
+        }
+        if (s->skips && !before)
+            want = 1; /* the next ones are skipped again */
         if (__builtin_mul_overflow(step, want - 1, &need) ||
             __builtin_add_overflow(need, before + 1, &need) || need > UINT32_MAX)
             need = UINT32_MAX;
@@ -138,6 +150,28 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
             return rc;
         }
     }
+}
+
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    uint64_t step = (uint64_t)p->num_shards, all, passed;
+    if (!s->checked || s->first.rows)
+        return MR_OK;
+    if (__builtin_mul_overflow(n, step, &all))
+        all = UINT64_MAX;
+    uint64_t before = (step + (uint64_t)p->index - s->seen) % step;
+    mr_code rc = mr_iter_skip_input(it, 0, all, &passed, st);
+    *skipped = passed > before ? (passed - before - 1) / step + 1 : 0;
+    s->seen = (s->seen + passed % step) % step;
+    return rc;
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    return mr_iter_at_steps(it, (uint64_t)p->index, (uint64_t)p->num_shards, index, n, out, st);
 }
 
 static void close(mr_iter *it)
@@ -221,6 +255,8 @@ const mr_op mr_op_shard = {
     .close = close,
     .save = save,
     .restore = restore,
+    .skip = skip,
+    .at = at,
 };
 
 mr_dataset *mr_shard(mr_dataset *input, int64_t num_shards, int64_t index,

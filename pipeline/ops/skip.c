@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Skipped elements are produced, so their errors are reported; an error is not counted. An input
- * with random access skips them without reading. With a negative count, which skips all of a
- * possibly endless input, the input is not opened. */
+/* Skipped elements are produced, so their errors are reported; an error is not counted. Files that
+ * are indexed are not read for it; then an element that would fail is counted. With a negative
+ * count, which skips all of a possibly endless input, the input is not opened. */
 #include "pipeline/ops/sequence.h"
 
 #include "pipeline/engine/op_iterator.h"
@@ -37,6 +37,28 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         s->skipped += out->rows;
     }
     return mr_iter_pull(it, 0, want, out, st);
+}
+
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    uint64_t all, passed;
+    if (p->count < 0)
+        return MR_OK;
+    uint64_t left = s->skipped < (uint64_t)p->count ? (uint64_t)p->count - s->skipped : 0;
+    if (__builtin_add_overflow(left, n, &all))
+        all = UINT64_MAX;
+    mr_code rc = mr_iter_skip_input(it, 0, all, &passed, st);
+    s->skipped += passed < left ? passed : left;
+    *skipped = passed > left ? passed - left : 0;
+    return rc;
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    const struct params *p = it->params;
+    return mr_iter_at_steps(it, (uint64_t)p->count, 1, index, n, out, st);
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
@@ -88,6 +110,8 @@ const mr_op mr_op_skip = {
     .next = next,
     .save = save,
     .restore = restore,
+    .skip = skip,
+    .at = at,
 };
 
 mr_dataset *mr_skip(mr_dataset *input, int64_t count)

@@ -35,6 +35,19 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     return MR_OK;
 }
 
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    const struct params *p = it->params;
+    struct state *s = it->state;
+    if (p->count >= 0 && n > (uint64_t)p->count - s->taken)
+        n = (uint64_t)p->count - s->taken;
+    if (n == 0) /* take(0) has no input */
+        return MR_OK;
+    mr_code rc = mr_iter_skip_input(it, 0, n, skipped, st);
+    s->taken += *skipped;
+    return rc;
+}
+
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     const struct state *s = it->state;
@@ -88,6 +101,8 @@ const mr_op mr_op_take = {
     .next = next,
     .save = save,
     .restore = restore,
+    .skip = skip,
+    .at = mr_iter_at_same,
 };
 
 mr_dataset *mr_take(mr_dataset *input, int64_t count)

@@ -3,15 +3,18 @@
  *
  * With num_parallel_reads it runs as what it is defined to be: the names, interleaved with one
  * record of each of k files in turn. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "pipeline/formats/tfrecord/tfrecord.h"
+#include "pipeline/formats/tfrecord/tfrecord_walk.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/op_source.h"
 #include "pipeline/graph/rewrite.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/sources/file_source.h"
+#include "pipeline/streams/sources/record_lookup.h"
 #include "pipeline/streams/sources/zstd_record_rows.h"
 #include "pipeline/streams/sources/quarantine.h"
 
@@ -28,6 +31,7 @@ struct state {
         *inner; /* num_parallel_reads: the interleaved dataset; of source only the list is used */
     mr__quarantine quarantine;   /* on_corrupt="skip" */
     mr__zstd_record_rows frames; /* record_compression */
+    mr__record_lookup lookup;
 };
 
 static const mr__file_kind kind = {.format = &mr_format_tfrecord,
@@ -146,6 +150,7 @@ static void close(mr_iter *it)
 {
     struct state *s = it->state;
     mr_iter_close(s->inner);
+    mr__record_lookup_close(&s->lookup);
     mr__zstd_record_rows_close(&s->frames);
     mr__file_source_close(it);
     mr__quarantine_close(&s->quarantine);
@@ -170,6 +175,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     struct state *s = it->state;
     uint64_t is_open;
+    mr__record_lookup_close(&s->lookup); /* its paths are those of the list of files */
     MR_TRY(s->source.frames ? mr__zstd_record_rows_restore(it, &s->frames, r, st)
                             : mr__file_source_restore(it, r, st));
     if (skips_corrupt(it))
@@ -183,6 +189,57 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
         return MR_OK;
     MR_TRY(open_parallel(it, st));
     return mr_iter_restore(s->inner, r, st);
+}
+
+/* ---- by number ---- */
+
+static mr_code indexed(const mr_dataset *self, const void *p, mr_status *st)
+{
+    MR_TRY(mr__file_source_is_indexed(self, p, st));
+    if (!skips(p))
+        return MR_OK;
+    return mr_fail(st, MR_FAILED_PRECONDITION,
+                   "on_corrupt=\"skip\" searches for the next record from the one before; omit it: "
+                   "damaged records are errors in their places, which ignore_errors() drops");
+}
+
+static void find(const mr_iter *it, uint64_t number, mr__record_place *out)
+{
+    const struct state *s = it->state;
+    int64_t size;
+    out->file = mr__file_source_place(&s->source, number, &out->record);
+    mr_record_index_at(s->source.records->indexes[out->file], out->record, &out->offset, &size);
+    out->size = (size_t)size;
+}
+
+static mr_code check_framing(const mr__record_place *place, const uint8_t *data, mr_bytes *view,
+                             mr_status *st)
+{
+    mr__walk w = {
+        .at = data, .end = data + place->size, .views = view, .max_rows = 1, .max_bytes = 1};
+    mr__walk_end why = mr__tfrecord_walk(&w);
+    if (w.rows == 1 && w.at == w.end)
+        return MR_OK;
+    if (w.rows == 0 && why == MR__WALK_BAD_DATA)
+        return mr_fail(st, MR_DATA_LOSS,
+                       "corrupted record at %" PRId64 ": the checksum of its data does not match",
+                       place->offset + 12);
+    return mr_fail(st, MR_FAILED_PRECONDITION,
+                   "there is no record of %zu bytes where the index says: the index is "
+                   "stale, or the file damaged; make it again with 'millrace index'",
+                   place->size - 16);
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    struct state *s = it->state;
+    if (!s->lookup.files)
+        s->lookup = (mr__record_lookup){.paths = s->source.records->paths,
+                                        .n_files = s->source.records->n_files,
+                                        .find = find,
+                                        .check = check_framing,
+                                        .frames = s->source.frames};
+    return mr__record_lookup_at(it, &s->lookup, index, n, out, st);
 }
 
 static const char *const record_compression_names[] = {"", "ZSTD", NULL};
@@ -270,6 +327,9 @@ const mr_op mr_op_tfrecord = {
     .save = save,
     .restore = restore,
     .skip = skip,
+    .indexed = indexed,
+    .count = mr__file_source_count,
+    .at = at,
     .save_shared = mr__file_list_save_shared,
     .restore_shared = mr__file_list_restore_shared,
 };

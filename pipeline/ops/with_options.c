@@ -14,6 +14,11 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     return mr_iter_pull(it, 0, want, out, st);
 }
 
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    return mr_iter_skip_input(it, 0, n, skipped, st);
+}
+
 static const char *const policies[] = {"AUTO", "FILE", "DATA", "OFF", "HINT", "RANGE", NULL};
 
 static const mr_param table[] = {
@@ -42,6 +47,8 @@ const mr_op mr_op_with_options = {
     .role = MR_ROLE_PASS,
     .props = MR_OP_KEEPS_COUNT | MR_OP_SHARD_BELOW | MR_OP_HOLDS_OPTIONS | MR_OP_KEEPS_SHARDS,
     .next = next,
+    .skip = skip,
+    .at = mr_iter_at_same,
 };
 
 mr_dataset *mr_with_options(mr_dataset *input, const mr_dataset_opts *opts)

@@ -81,6 +81,21 @@ static mr_code finish_failed_round(mr_iter *it, size_t failed, mr_code failure, 
     return failure;
 }
 
+/* Puts rows [first, first + rows) of `from` next to the *columns columns of out. */
+static mr_code add_columns(mr_block *out, size_t *columns, const mr_block *from, size_t first,
+                           size_t rows, mr_status *st)
+{
+    for (size_t k = 0; k < from->n_columns; k++)
+        mr_array_slice(&out->columns[(*columns)++], &from->columns[k], first, rows);
+    mr_identities mine, both = {0};
+    mr_identities_take(&mine, &from->ids, first, rows);
+    mr_code rc = mr_identities_join(&both, &out->ids, &mine, rows, st);
+    mr_identities_reset(&mine);
+    mr_identities_reset(&out->ids);
+    out->ids = both;
+    return rc;
+}
+
 static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 {
     struct state *s = it->state;
@@ -107,22 +122,75 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     MR_TRY(mr_block_prepare(out, columns, st));
     size_t at = 0;
     mr_code rc = MR_OK;
-    for (size_t i = 0; i < it->n_inputs && rc == MR_OK; i++) {
-        const mr_block *from = mr__cursor_rows(&s->inputs[i]);
-        size_t first = mr__cursor_at(&s->inputs[i]);
-        for (size_t k = 0; k < from->n_columns; k++)
-            mr_array_slice(&out->columns[at++], &from->columns[k], first, rows);
-        mr_identities mine, both = {0};
-        mr_identities_take(&mine, &from->ids, first, rows);
-        rc = mr_identities_join(&both, &out->ids, &mine, rows, st);
-        mr_identities_reset(&mine);
-        mr_identities_reset(&out->ids);
-        out->ids = both;
-    }
+    for (size_t i = 0; i < it->n_inputs && rc == MR_OK; i++)
+        rc = add_columns(out, &at, mr__cursor_rows(&s->inputs[i]), mr__cursor_at(&s->inputs[i]),
+                         rows, st);
     for (size_t i = 0; i < it->n_inputs && rc == MR_OK; i++)
         mr__cursor_use(&s->inputs[i], rows);
     s->rounds += rows;
     out->rows = rows;
+    return rc;
+}
+
+/* Pulls and drops rows of input i, of which `n` are to be skipped. Errors among them are not
+ * reported, as those of skipped elements. */
+static mr_code drop(mr_iter *it, size_t i, uint64_t n, mr_status *st)
+{
+    struct state *s = it->state;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc = MR_OK;
+    while (n > 0) {
+        rc = mr_iter_pull(it, i, n < SIZE_MAX ? (size_t)n : SIZE_MAX, &b, st);
+        if (rc == MR_END || rc == MR_CANCELLED || (rc != MR_OK && mr_status_is_of_no_element(st)))
+            break;
+        n -= rc == MR_OK ? b.rows : 1;
+        rc = MR_OK;
+    }
+    mr_block_reset(&b);
+    s->ended |= rc == MR_END;
+    return rc == MR_END ? MR_OK : rc;
+}
+
+/* As many rounds as input 0 can skip; the other inputs follow. */
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    struct state *s = it->state;
+    for (size_t i = 0; i < it->n_inputs; i++)
+        if (!mr__queue_idle(&s->inputs[i].queue) || !mr_iter_skips_input(it, i))
+            return MR_OK;
+    if (s->ended ||
+        s->in_blocks != UINT64_MAX) /* of an input that records, no row is passed over */
+        return MR_OK;
+    MR_TRY(mr_iter_skip_input(it, 0, n, skipped, st));
+    s->rounds += *skipped;
+    for (size_t i = 1; i < it->n_inputs && *skipped; i++) {
+        uint64_t passed;
+        mr_code rc = mr_iter_skip_input(it, i, *skipped, &passed, st);
+        if (rc != MR_OK && (rc == MR_CANCELLED || mr_status_is_of_no_element(st)))
+            return rc;
+        MR_TRY(drop(it, i, *skipped - passed, st));
+    }
+    return MR_OK;
+}
+
+static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, mr_status *st)
+{
+    mr_block *rows = mr_calloc(it->n_inputs, sizeof *rows);
+    size_t columns = 0, placed = 0;
+    mr_code rc = rows ? MR_OK : mr_fail_memory(st, it->n_inputs * sizeof *rows, "rows of zip");
+    for (size_t i = 0; i < it->n_inputs && rc == MR_OK; i++) {
+        rc = mr_iter_at_input(it, i, index, n, &rows[i], st);
+        n = rows[i].rows < n ? rows[i].rows : n;
+        columns += rows[i].n_columns;
+    }
+    if (rc == MR_OK)
+        rc = mr_block_prepare(out, columns, st);
+    for (size_t i = 0; i < it->n_inputs && rc == MR_OK; i++)
+        rc = add_columns(out, &placed, &rows[i], 0, n, st);
+    out->rows = n;
+    for (size_t i = 0; rows && i < it->n_inputs; i++)
+        mr_block_reset(&rows[i]);
+    mr_free(rows);
     return rc;
 }
 
@@ -201,6 +269,8 @@ const mr_op mr_op_zip = {
     .close = close,
     .save = save,
     .restore = restore,
+    .skip = skip,
+    .at = at,
 };
 
 mr_dataset *mr_zip(mr_dataset *const *inputs, size_t n)

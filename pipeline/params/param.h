@@ -26,7 +26,7 @@ extern "C" {
 #endif
 
 /* The ABI version in every descriptor with a table; it must match exactly when registered. */
-#define MR_ABI_VERSION 5
+#define MR_ABI_VERSION 6
 
 typedef enum mr_tri { MR_DEFAULT, MR_YES, MR_NO } mr_tri;
 

@@ -321,6 +321,11 @@ static void run_fill(mr__task *task)
     mr_iter_work_end(q->it, &work);
 }
 
+bool mr__queue_idle(const mr__queue *q)
+{
+    return !mr__queue_filling(q) && !q->head && !q->skip && !q->gap;
+}
+
 bool mr__queue_filling(const mr__queue *q)
 {
     return q->executor && !mr__task_done((mr__task *)(uintptr_t)&q->fill);

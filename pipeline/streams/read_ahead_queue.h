@@ -146,6 +146,10 @@ void mr__queue_start(mr__queue *q);
 /* true: the fill is queued or running. */
 bool mr__queue_filling(const mr__queue *q);
 
+/* true: nothing is queued, to be dropped or being pulled: the consumer may skip elements of the
+ * input. */
+bool mr__queue_idle(const mr__queue *q);
+
 /* Events of e that were not taken. */
 size_t mr__entry_left(const mr__entry *e);
 /* Puts an error in place of e's rows. */

@@ -36,9 +36,11 @@ mr_code mr__zero_size_batch(const mr_spec *spec, mr_block *b, mr_status *st) MR_
 
 /* The pipelines of workers in other processes, run to find out how many steps they take. */
 typedef struct mr__peer {
-    mr_iterator *it; /* NULL: not open (yet, or any more) */
+    mr_iterator *it; /* NULL: not open (yet, or any more), or counted */
     int64_t worker;
     int64_t elements; /* taken in this pass */
+    bool counted;     /* its pipeline reads many files, and has `total` elements: it need not run */
+    int64_t total;
     bool ended;
 } mr__peer;
 typedef struct mr__peers {

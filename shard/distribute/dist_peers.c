@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs the other workers' pipelines after this worker's has ended, to find out how many steps the
  * whole job takes. Graphs are deterministic, so they take the same number of steps here. */
+#include "pipeline/graph/op.h"
+#include "pipeline/graph/rewrite.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/dist_impl.h"
@@ -40,6 +42,10 @@ static mr_code advance(mr__peers *p, mr__peer *peer, int64_t need, mr_status *st
     mr_block b = MR_BLOCK_EMPTY;
     mr_status error;
     mr_code rc = MR_OK;
+    if (peer->counted) {
+        peer->elements = need < peer->total ? need : peer->total;
+        return MR_OK;
+    }
     while (!peer->ended && peer->elements < need) {
         int64_t want = need - peer->elements < CATCH_UP ? need - peer->elements : CATCH_UP;
         rc = mr_iterator_next(peer->it, (size_t)want, &b, &error);
@@ -67,7 +73,7 @@ static mr_code advance(mr__peers *p, mr__peer *peer, int64_t need, mr_status *st
 static mr_code rewind_one(mr__peers *p, mr__peer *peer, mr_status *st)
 {
     mr_status error;
-    mr_code rc = mr_iterator_rewind(peer->it, &error);
+    mr_code rc = peer->counted ? MR_OK : mr_iterator_rewind(peer->it, &error);
     peer->elements = 0;
     peer->ended = false;
     if (rc == MR_OK)
@@ -79,6 +85,23 @@ static mr_code rewind_one(mr__peers *p, mr__peer *peer, mr_status *st)
     }
     end_by_error(p, peer, &error);
     return MR_OK;
+}
+
+static mr_dataset *find_file_elements(void *ctx, mr_dataset *node)
+{
+    *(bool *)ctx |= (mr_dataset_op(node)->props & MR_OP_FILE_ELEMENTS) != 0;
+    return node;
+}
+
+/* Where elements are files, running all peers would cost as much as being all workers. */
+static void count(mr__peer *peer, mr_dataset *ds, const mr_iterator_opts *run)
+{
+    bool found = false;
+    mr_dataset_unref(mr_dataset_transform(ds, find_file_elements, &found));
+    if (run->directory || !found)
+        return;
+    peer->total = mr_dataset_cardinality(ds);
+    peer->counted = peer->total >= 0;
 }
 
 static mr_code open_one(mr__peers *p, mr__peer *peer, int64_t passes, mr_status *st)
@@ -94,6 +117,8 @@ static mr_code open_one(mr__peers *p, mr__peer *peer, int64_t passes, mr_status 
     if (rc == MR_OK) /* its caches are files that the other process writes and reads */
         rc = mr__without_files(whole, &ds, &error);
     if (rc == MR_OK)
+        count(peer, ds, &run);
+    if (rc == MR_OK && !peer->counted)
         rc = mr_iterator_open(&it, ds, &run, &error);
     mr_dataset_unref(ds);
     mr_dataset_unref(whole);
@@ -155,7 +180,7 @@ mr_code mr__peers_have_data(mr__peers *p, int64_t passes, int64_t step, bool *an
 mr_code mr__peers_rewind(mr__peers *p, mr_status *st)
 {
     for (size_t i = 0; i < p->n; i++)
-        if (p->v[i].it)
+        if (p->v[i].it || p->v[i].counted)
             MR_TRY(rewind_one(p, &p->v[i], st));
     return MR_OK;
 }

@@ -15,7 +15,7 @@
 
 enum {
     SHARD_INPUT = MR__OWN_MARK, /* of a function op that reads files: its elements are file names */
-    SHARD_OUTPUT,               /* the op's elements represent files */
+    SHARD_OUTPUT,               /* the op's elements represent files, or are files */
     SPLIT_READER                /* a reader with a list of files */
 };
 
@@ -125,6 +125,10 @@ static mr_code look(mr__branches *k, mr_dataset *ds, const char *path, bool *end
         /* A part of all records is not the same part of each file. */
         return mr__reads_range(ds) ? not_found(ds, path, st)
                                    : mr__branches_mark(k, ds, SPLIT_READER, st);
+    }
+    if (op->props & MR_OP_FILE_ELEMENTS) {
+        *ends = true;
+        return mr__branches_mark(k, ds, SHARD_OUTPUT, st);
     }
     if (op->role == MR_ROLE_PARALLEL)
         return MR_OK;

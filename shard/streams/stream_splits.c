@@ -83,7 +83,8 @@ static bool can_be_sliced(const mr_dataset *ds)
 {
     const mr_op *op = mr_dataset_op(ds);
     return mr_dataset_n_inputs(ds) == 0 && op->role == MR_ROLE_SOURCE &&
-           !(op->props & (MR_OP_NO_REPLAY | MR_OP_MAY_BLOCK | MR_OP_RANDOM | MR_OP_FILE_NAMES)) &&
+           !(op->props & (MR_OP_NO_REPLAY | MR_OP_MAY_BLOCK | MR_OP_RANDOM | MR_OP_FILE_NAMES |
+                          MR_OP_LATE_COUNT)) &&
            mr_dataset_cardinality(ds) >= 0;
 }
 

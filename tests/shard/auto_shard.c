@@ -123,6 +123,20 @@ MR_TEST(file_shards_the_input_of_functions_that_read)
     CHECK(plans);
 }
 
+/* The elements are the files. */
+MR_TEST(file_shards_images_where_they_are_read)
+{
+    static const plan plans[] = {
+        {FILE_PLAN, "image_folder(\"d\").map(x => x[\"label\"]).batch(2)",
+         "image_folder(\"d\")" SHARD ".map(x => x[\"label\"]).batch(2)",
+         "what image_folder yields"},
+        {AUTO_FILE, "zip(image_folder(\"d\").shuffle(9), text_line([\"a\"])).batch(2)",
+         "zip(image_folder(\"d\")" SHARD ".shuffle(9), from_tensor_slices([\"a\"])" SHARD
+         ".flat_map(f => text_line(f))).batch(2)",
+         "AUTO chose FILE"}};
+    CHECK(plans);
+}
+
 MR_TEST(file_walks_every_branch)
 {
     static const plan plans[] = {

@@ -75,13 +75,21 @@ void mr__hint_of_place(const mr_expr *e, const scope *s, char text[MR__HINT_ROOM
     mr__hint_of_datasets(place_spec(e, s), name, text);
 }
 
+/* A name may be that of a method and of a function: split(x) is the function. */
+static bool calls_op(const char *name)
+{
+    const mr_op *op = mr_op_find(name, strlen(name));
+    bool method = op && op->min_inputs > 0 && !(op->props & MR_OP_SOURCE_CALL);
+    return op && !(method && mr_function_find(name));
+}
+
 bool mr__is_dataset(const mr_expr *e, const scope *s)
 {
     switch (e->kind) {
     case MR_EX_METHOD:
         return true;
     case MR_EX_CALL:
-        return mr_op_find(e->text, strlen(e->text)) != NULL;
+        return calls_op(e->text);
     case MR_EX_NAME:
     case MR_EX_INDEX:
         return is_dataset_spec(place_spec(e, s));

@@ -10,13 +10,14 @@
 /* If records are read straight to their final place, a block has all records of a file's chunk:
  * they are hardly processed afterwards, so the L2 cache matters little, and sending a block has
  * a cost. */
-enum { BLOCK_BYTES = 256 << 10, LANDED_BYTES = 1 << 20 };
+enum { BLOCK_BYTES = 256 << 10, LANDED_BYTES = 1 << 20, MOST_LOOKUPS = 1024 };
 
 /* The chunks of interleaved files should fit in the caches together, unless larger reads are
  * worth more. */
-#define MOST_CHUNK  ((size_t)512 << 10)
-#define ALL_CHUNKS  ((size_t)2 << 20)
-#define LEAST_CHUNK ((size_t)128 << 10)
+#define MOST_CHUNK   ((size_t)512 << 10)
+#define ALL_CHUNKS   ((size_t)2 << 20)
+#define LEAST_CHUNK  ((size_t)128 << 10)
+#define LOOKUP_CHUNK ((size_t)16 << 10) /* around a record that is looked up */
 
 const char *const mr__compression_names[] = {"", "GZIP", "ZLIB", "ZSTD", NULL};
 
@@ -92,7 +93,9 @@ static mr_code take_records(mr_iter *it, mr_status *st)
         return mr_fail_memory(st, n * sizeof *paths, "file names");
     for (size_t i = 0; i < n; i++)
         paths[i] = mr__file_source_path(s, i);
-    mr_code rc = mr__file_list_records(it, paths, n, &s->records, st);
+    const mr__file_kind *kind = it->op->kind;
+    mr_code rc = kind->count ? mr__record_set_count(it, paths, n, kind->count, &s->records, st)
+                             : mr__file_list_records(it, paths, n, &s->records, st);
     mr_free((void *)paths);
     if (rc != MR_OK)
         return rc;
@@ -122,6 +125,8 @@ static mr_code prepare(mr_iter *it, mr_status *st)
 static size_t chunk_of(const mr_iter *it)
 {
     size_t bytes = ALL_CHUNKS / mr_iter_in_turn(it);
+    if (((const mr__file_source *)it->state)->by_number)
+        return LOOKUP_CHUNK;
     if (mr__iterator_internal_of(mr_iter_opts(it))
             ->read_slots) /* large chunks of many files would leave no memory for blocks */
         return mr_iter_in_turn(it) == 1 ? LANDED_BYTES : 0;
@@ -145,7 +150,8 @@ static mr_code open_file(mr_iter *it, mr_status *st)
                       .on_read_ctx = mr_iter_opts(it)->on_read_ctx,
                       .chunk = chunk_of(it),
                       .read_slots = mr__iterator_internal_of(mr_iter_opts(it))->read_slots,
-                      .no_ahead = !mr__memory_room(it, MR__READ_DEPTH * MR__READ_SLOT),
+                      .no_ahead =
+                          s->by_number || !mr__memory_room(it, MR__READ_DEPTH * MR__READ_SLOT),
                       .compression = compression_of(kind, params)};
     if (kind->detects && o.compression == MR_COMPRESSION_NONE)
         o.compression = MR_COMPRESSION_PROVEN;
@@ -441,26 +447,18 @@ int64_t mr__file_source_cardinality(const mr_dataset *self, const void *params, 
                            : total);
 }
 
-mr_code mr__file_source_is_indexed(const mr_dataset *ds, mr_status *st)
+mr_code mr__file_source_is_indexed(const mr_dataset *ds, const void *params, mr_status *st)
 {
     const mr_op *op = mr_dataset_op(ds);
     const mr__file_kind *kind = op->kind;
-    const char *params = mr_dataset_params(ds);
-    /* Only sources of this kind have this cardinality callback. */
-    if (op->role != MR_ROLE_FILES || op->cardinality != mr__file_source_cardinality)
-        return mr_fail(
-            st, MR_INVALID_ARGUMENT,
-            "reads records by the files' indexes, so it must directly follow tfrecord(...) or "
-            "range(...), not %s",
-            op->name);
     if (!mr_param_unknown(ds, kind->compression_at) &&
         compression_of(kind, params) != MR_COMPRESSION_NONE)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "reads records by the files' indexes, which compressed files do not have");
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "compressed files are read from their beginning");
     for (const mr_param *p = op->params; p->name; p++)
-        if ((p->flags & MR_P_READS) && *(const int64_t *)(params + p->at) != 0)
-            return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "reads records of all files in any order: omit %s before it", p->name);
+        if ((p->flags & MR_P_READS) && *(const int64_t *)((const char *)params + p->at) != 0)
+            return mr_fail(st, MR_FAILED_PRECONDITION,
+                           "its order is that of files that are read at once; omit %s", p->name);
     return MR_OK;
 }
 
@@ -476,6 +474,65 @@ mr_code mr__file_source_records(mr_iter *it, const mr__record_set **out, uint64_
     *begin = s->begin;
     *end = s->end;
     return MR_OK;
+}
+
+mr_code mr__file_source_count(mr_iter *it, uint64_t *n, mr_status *st)
+{
+    const mr__record_set *records;
+    uint64_t begin = 0, end = 0;
+    mr_code rc = mr__file_source_records(it, &records, &begin, &end, st);
+    *n = end - begin;
+    if (rc != MR_OK)
+        mr_iter_fail_given(it, rc, st);
+    return rc;
+}
+
+size_t mr__file_source_place(const mr__file_source *s, uint64_t number, int64_t *record)
+{
+    number += s->begin;
+    size_t file = mr__record_set_find(s->records, number);
+    *record = (int64_t)(number - s->records->first[file]);
+    return file;
+}
+
+mr_code mr__file_source_seek(mr_iter *it, uint64_t to, mr_status *st)
+{
+    mr__file_source *s = it->state;
+    mr_file_position at = {0};
+    size_t file = mr__file_source_place(s, to, &at.record);
+    s->failed = false;
+    s->by_number = true;
+    if (s->reader && s->file == file && mr_reader_seek(s->reader, &at, st) == MR_OK)
+        return MR_OK;
+    close_file(s);
+    s->file = file;
+    s->resume = at;
+    s->has_resume = true;
+    return MR_OK;
+}
+
+mr_code mr__file_source_at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out,
+                           mr_status *st)
+{
+    return mr_iter_at_by_seeking(it, mr__file_source_seek, index,
+                                 n < MOST_LOOKUPS ? n : MOST_LOOKUPS, out, st);
+}
+
+int64_t mr__file_source_counted(const mr_dataset *self, const void *params, const int64_t *in)
+{
+    const mr__file_kind *kind = mr_dataset_op(self)->kind;
+    mr__file_list *l = NULL;
+    int64_t total = 0, n;
+    (void)in;
+    if (compression_of(kind, params) != MR_COMPRESSION_NONE ||
+        mr__file_list_look(params, &l, NULL) != MR_OK)
+        return MR_UNKNOWN_COUNT;
+    for (size_t i = 0; i < l->n && total >= 0; i++)
+        if (kind->count(params, l->paths[i], &n, NULL) != MR_OK ||
+            __builtin_add_overflow(total, n, &total))
+            total = MR_UNKNOWN_COUNT;
+    mr__file_list_unref(l);
+    return total;
 }
 
 /* ---- position: file, 0; or file, 1, offset, record, ended ---- */

@@ -21,6 +21,8 @@ typedef struct mr__file_kind {
     bool indexed;          /* files may have an index (record_index.h) */
     bool skips;            /* the format can skip records without reading them */
     size_t range_at;       /* if indexed: offset in the params of an mr_ints, the MR_P_RANGE */
+    mr__record_count_fn
+        *count; /* the records of a file, for access by number; NULL: by its index */
 } mr__file_kind;
 
 /* The names of compressions, terminated by NULL. */
@@ -30,7 +32,8 @@ typedef struct mr__file_source {
     const mr_strs *names;
     mr__file_list *list; /* NULL: literal names, or not matched yet */
     bool patterns, failed;
-    size_t file; /* the current file, or the next */
+    bool by_number; /* little is read around a record */
+    size_t file;    /* the current file, or the next */
     mr_reader *reader;
     uint64_t first;          /* number of the first record of the last read: if damage was skipped,
                                 it differs from that of the position before the read */
@@ -70,14 +73,25 @@ mr_code mr__file_source_save_at(mr_iter *it, const mr_file_position *at, size_t 
                                 mr_status *st) MR_NODISCARD;
 mr_code mr__file_source_check(const void *params, mr_status *st);
 
-/* MR_OK: as far as its op and parameters determine, ds allows random access to its records. errors
- * MR_INVALID_ARGUMENT: it does not; says why */
-mr_code mr__file_source_is_indexed(const mr_dataset *ds, mr_status *st) MR_NODISCARD;
+/* op->indexed: files that are not compressed, read one after the other. */
+mr_code mr__file_source_is_indexed(const mr_dataset *ds, const void *params,
+                                   mr_status *st) MR_NODISCARD;
 /* For an iterator of such a dataset: the records of its files, borrowed until it is closed, and the
  * range [*begin, *end) of them that it emits.
  * errors   those of matching files and of mr__record_set_open */
 mr_code mr__file_source_records(mr_iter *it, const mr__record_set **out, uint64_t *begin,
                                 uint64_t *end, mr_status *st) MR_NODISCARD;
+
+/* Access by number for all kinds. _count: op->count. _place: the file that holds record `number`,
+ * and its number there; after _count. _seek: an mr_iter_seek_fn of readers that find records by
+ * number, and _at: op->at with it. */
+mr_code mr__file_source_count(mr_iter *it, uint64_t *n, mr_status *st);
+size_t mr__file_source_place(const mr__file_source *s, uint64_t number, int64_t *record);
+mr_code mr__file_source_seek(mr_iter *it, uint64_t to, mr_status *st);
+mr_code mr__file_source_at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out,
+                           mr_status *st);
+/* op->cardinality of a kind that counts. */
+int64_t mr__file_source_counted(const mr_dataset *self, const void *params, const int64_t *in);
 
 /* All slots, for the descriptor of an op that adds nothing. */
 #define MR__FILE_SOURCE_SLOTS                                                                      \

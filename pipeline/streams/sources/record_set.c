@@ -26,20 +26,37 @@ mr__record_set *mr__record_set_ref(mr__record_set *s)
     return s;
 }
 
-static mr_code open_files(mr_iter *it, mr__record_set *s, const char *const *paths, mr_status *st)
+static mr_code count_records(mr_iter *it, mr__record_set *s, size_t i, mr__record_count_fn *count,
+                             int64_t *n, mr_status *st)
+{
+    if (count) {
+        mr_code rc = count(it->params, s->paths[i], n, st);
+        if (rc != MR_OK)
+            mr_status_at(st, s->paths[i], -1, -1);
+        return rc;
+    }
+    MR_TRY(mr_record_index_open(&s->indexes[i], s->paths[i], st));
+    *n = mr_record_index_count(s->indexes[i]);
+    return MR_OK;
+}
+
+static mr_code open_files(mr_iter *it, mr__record_set *s, const char *const *paths,
+                        mr__record_count_fn *count, mr_status *st)
 {
     for (size_t i = 0; i < s->n_files; i++) {
+        int64_t n;
         MR_TRY(mr_iter_file_path(it, paths[i], &s->paths[i], st));
-        MR_TRY(mr_record_index_open(&s->indexes[i], s->paths[i], st));
-        s->first[i + 1] = s->first[i] + (uint64_t)mr_record_index_count(s->indexes[i]);
+        MR_TRY(count_records(it, s, i, count, &n, st));
+        s->first[i + 1] = s->first[i] + (uint64_t)n;
     }
     return MR_OK;
 }
 
-static mr_code open_all(mr_iter *it, mr__record_set *s, const char *const *paths, mr_status *st)
+static mr_code open_all(mr_iter *it, mr__record_set *s, const char *const *paths,
+                        mr__record_count_fn *count, mr_status *st)
 {
     mr_cancel *before = mr__remote_cancel_set(mr_iter_cancel(it));
-    mr_code rc = open_files(it, s, paths, st);
+    mr_code rc = open_files(it, s, paths, count, st);
     mr__remote_cancel_set(before);
     return rc;
 }
@@ -47,16 +64,22 @@ static mr_code open_all(mr_iter *it, mr__record_set *s, const char *const *paths
 mr_code mr__record_set_open(mr_iter *it, const char *const *paths, size_t n, mr__record_set **out,
                             mr_status *st)
 {
+    return mr__record_set_count(it, paths, n, NULL, out, st);
+}
+
+mr_code mr__record_set_count(mr_iter *it, const char *const *paths, size_t n,
+                             mr__record_count_fn *count, mr__record_set **out, mr_status *st)
+{
     mr__record_set *s = mr_calloc(1, sizeof *s);
     if (!s)
         return mr_fail_memory(st, sizeof *s, "indexes");
     atomic_init(&s->refs, 1);
     s->n_files = n;
     s->paths = mr_calloc(n + 1, sizeof *s->paths);
-    s->indexes = mr_calloc(n + 1, sizeof *s->indexes);
+    s->indexes = count ? NULL : mr_calloc(n + 1, sizeof(mr_record_index *));
     s->first = mr_calloc(n + 1, sizeof *s->first);
-    mr_code rc = s->paths && s->indexes && s->first
-                     ? open_all(it, s, paths, st)
+    mr_code rc = s->paths && (count || s->indexes) && s->first
+                     ? open_all(it, s, paths, count, st)
                      : mr_fail_memory(st, n * sizeof *s->first, "indexes");
     if (rc != MR_OK) {
         mr__record_set_unref(s);

@@ -12,8 +12,8 @@
 typedef struct mr__record_set {
     atomic_size_t refs;
     size_t n_files;
-    char **paths; /* paths to open */
-    mr_record_index **indexes;
+    char **paths;              /* paths to open */
+    mr_record_index **indexes; /* NULL: files that were counted */
     uint64_t *first; /* n_files + 1: number of each file's first record; last: number of records */
 } mr__record_set;
 
@@ -21,6 +21,13 @@ typedef struct mr__record_set {
  * errors   those of mr_record_index_open, for the first file without a valid index */
 mr_code mr__record_set_open(mr_iter *it, const char *const *paths, size_t n, mr__record_set **out,
                             mr_status *st) MR_NODISCARD;
+/* The same for files that say how many records they have, without indexes: `count` counts those of
+ * one, for an op's params. */
+typedef mr_code mr__record_count_fn(const void *params, const char *path, int64_t *n,
+                                    mr_status *st);
+mr_code mr__record_set_count(mr_iter *it, const char *const *paths, size_t n,
+                             mr__record_count_fn *count, mr__record_set **out,
+                             mr_status *st) MR_NODISCARD;
 mr__record_set *mr__record_set_ref(mr__record_set *s); /* returns s */
 void mr__record_set_unref(mr__record_set *s);          /* NULL: nothing */
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from . import _fast, _hints, _trace
 from ._errors import FailedPrecondition, TraceError, check
 from ._ffi import ffi, lib
 from ._generated import Methods
 from ._iterator import Iterator, Options, Shared
+from ._lookup import Lookup, lookup_of
 from ._python import PythonMethods
 from ._report import Bench, Explanation, bench, explain
 from ._types import DatasetSpec, Spec, pointer_of, spec_of
@@ -38,10 +40,11 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
     pickled, and printed: `str(ds)` is the text of the pipeline.
     """
 
-    __slots__ = ("_ds", "_spec", "_shared", "_open", "_written", "__weakref__")
+    __slots__ = ("_ds", "_spec", "_shared", "_lookup", "_open", "_written", "__weakref__")
     _ds: Any  # an mr_dataset *
     _spec: Any
     _shared: Shared | None
+    _lookup: Lookup | None  # for ds[i]
     _open: str | None  # its text, if it uses parameters of a function that is being recorded
     _written: str | None
 
@@ -75,6 +78,8 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
         n = self.cardinality()
         if n == INFINITE:
             raise TypeError("this dataset has no end; take(n) is its first n elements")
+        if n == UNKNOWN and lib.mr_dataset_indexed(self._pointer(), ffi.NULL) == lib.MR_OK:
+            return lookup_of(self).count()
         if n == UNKNOWN:
             raise TypeError(
                 "the number of elements is not known without running; assert_cardinality(n) states it"
@@ -130,12 +135,24 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
     def __bool__(self) -> bool:
         return True
 
-    def __getitem__(self, part: slice) -> Dataset:
-        """`ds[:100]` is take(100), `ds[10:]` skip(10)."""
+    @overload
+    def __getitem__(self, part: slice) -> Dataset: ...
+    @overload
+    def __getitem__(self, part: SupportsIndex) -> Any: ...
+    def __getitem__(self, part: slice | SupportsIndex) -> Any:
+        """`ds[:100]` is take(100), `ds[10:]` skip(10).
+
+        `ds[i]` is element i of an indexed dataset (docs/random_access.md), `ds[-1]` the last one. Its
+        files stay open as long as the Dataset object.
+
+            >>> import millrace as mr
+            >>> mr.range(10, 20).map(lambda x: x * 2)[3]
+            26
+
+        Raises FailedPrecondition for other datasets, and names the op.
+        """
         if not isinstance(part, slice):
-            raise TypeError(
-                f"datasets have no element {part!r} to look up, as they are read in order; ds[:10] is the first ten"
-            )
+            return lookup_of(self).at(index(part))
         start, stop, step = part.start or 0, part.stop, 1 if part.step is None else part.step
         if step != 1 or start < 0 or (stop is not None and stop < 0):
             raise ValueError("slices of datasets go forward in steps of 1 from the beginning: ds[10:20]")
@@ -303,14 +320,35 @@ class Sequence(Dataset):
         out._source, out._look_up = source, look_up
         return out
 
-    def global_shuffle(self, seed: int | None = None, reshuffle_each_iteration: bool | None = None) -> Dataset:
+    def global_shuffle(
+        self, seed: int | None = None, reshuffle_each_iteration: bool | None = None, window: int | None = None
+    ) -> Dataset:
         """All items in one random order, without a buffer: their numbers are permuted.
 
         Args:
             seed: fixes the order; drawn at random if absent.
             reshuffle_each_iteration: draws a new order in each epoch. Default: True.
+            window: permutes blocks of this number of neighbours, and the items within each; None: all items.
         """
-        return self._look_up(self._source.global_shuffle(seed, reshuffle_each_iteration))
+        return self._look_up(self._source.global_shuffle(seed, reshuffle_each_iteration, window))
+
+    def skip(self, count: int) -> Dataset:
+        """Leaves out the first items, without looking them up.
+
+        Args:
+            count: items to leave out; negative: all.
+        """
+        return Sequence._of(self._source.skip(count), self._look_up)
+
+    def split(self, fractions: Any = None, index: int = 0, seed: int = 0) -> Dataset:
+        """Emits one part of a random cut of the items; those of other parts are not looked up.
+
+        Args:
+            fractions: the share of each part, together at most 1. Default: [0.9, 0.1].
+            index: the part to emit, from 0.
+            seed: determines the cut, which all parts must have in common.
+        """
+        return Sequence._of(self._source.split(fractions, index, seed), self._look_up)
 
 
 def new_dataset(pointer: Any) -> Dataset:
@@ -323,6 +361,7 @@ def _fresh(kind: type[_D], pointer: Any) -> _D:
     ds._ds = ffi.gc(pointer, lib.mr_dataset_unref)
     ds._spec = None
     ds._shared = None
+    ds._lookup = None
     ds._open = None
     ds._written = None
     return ds

@@ -133,8 +133,8 @@ class Aborted(Error):
     code = "ABORTED"
 
 
-class OutOfRange(Error):
-    """A position lies outside of the data."""
+class OutOfRange(Error, IndexError):
+    """A position, or the number of an element, lies outside of the data."""
 
     code = "OUT_OF_RANGE"
 

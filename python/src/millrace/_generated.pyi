@@ -189,16 +189,18 @@ class Methods:
             self,
             seed: int | None = None,
             reshuffle_each_iteration: bool | None = None,
+            window: int | None = None,
         ) -> Dataset:
-        """Emits all records of indexed files, or all numbers of a range, in one random order, without
-        a buffer.
+        """Emits all elements of an indexed dataset in one random order, without a buffer.
 
         Args:
             seed: Fixes the order; drawn at random if absent.
             reshuffle_each_iteration: Draws a new order in each epoch. Default: True.
+            window: Permutes blocks of this number of neighbours, and the elements within each;
+                none: all elements.
 
-        Order: random: a permutation of all records.
-        Memory: the index, and a few hundred records.
+        Order: random: a permutation of all elements.
+        Memory: the files' indexes, and up to a thousand elements of a source, about 1 MiB.
         State: two numbers and a counter.
         Elements: n.
 
@@ -537,6 +539,28 @@ class Methods:
             mr.range(3).snapshot("snapshots")
         """
 
+    def split(
+            self,
+            fractions: Sequence[float] | None = None,
+            index: int = 0,
+            seed: int = 0,
+        ) -> Dataset:
+        """Emits one part of a random cut of an indexed dataset.
+
+        Args:
+            fractions: The share of each part, together at most 1; default: [0.9, 0.1].
+            index: The part to emit, from 0.
+            seed: Determines the cut, which all parts must have in common.
+
+        Order: kept.
+        Memory: as global_shuffle; 8 MiB at most for access by number.
+        State: a counter.
+        Elements: n times the fraction, rounded.
+
+        Example:
+            mr.range(10).split([0.7, 0.3], index=1, seed=5)
+        """
+
     def take(self, count: int) -> Dataset:
         """Emits the first elements and ends.
 
@@ -852,7 +876,7 @@ def fixed_length_record(
     Order: by file, then by record.
     Memory: the current chunk, and the file's read-ahead.
     State: file and offset.
-    Elements: unknown.
+    Elements: by the sizes of the files; unknown if they are compressed.
 
     Example:
         mr.fixed_length_record("labels.bin", 1, header_bytes=8)
@@ -870,7 +894,7 @@ def image_folder(dir: Path, *, extensions: str | Sequence[str] | None = None) ->
     Order: by folder, then by name.
     Memory: an image.
     State: which image.
-    Elements: unknown.
+    Elements: the number of images.
 
     Example:
         mr.image_folder("pets").map(lambda x: (x["image"], x["label"]))

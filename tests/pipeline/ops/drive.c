@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/graph/op.h"
 #include "pipeline/memory/buffer.h"
+#include "pipeline/ops/sequence.h"
 #include "tests/events.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
@@ -178,6 +180,95 @@ static void check_positions(struct drive *d, int way, size_t want, bool at_rows)
     mr_events_reset(&e, 0);
 }
 
+/* ---- by number ---- */
+
+/* true: it has an op that passes over failed elements without counting them, but counts them when
+ * elements are looked up. */
+static bool counts_otherwise(const mr_dataset *ds)
+{
+    size_t n = mr_dataset_n_inputs(ds);
+    bool otherwise = n == 1 && !(mr_dataset_op(ds)->props & MR_OP_KEEPS_COUNT);
+    for (size_t i = 0; i < n; i++)
+        otherwise = otherwise || counts_otherwise(mr_dataset_input(ds, i));
+    return otherwise;
+}
+
+/* Elements that are looked up, in any order and several at once, are those of a pass. */
+static void check_lookups(struct drive *d, bool errors)
+{
+    enum { ROUNDS = 12, MOST = 5 };
+    const mr_iterator_opts opts = {.identities = true, .seed = 17, .has_seed = true};
+    mr_random_access *ra = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    int64_t n;
+    mr_ok(mr_random_access_open(&ra, d->ds, &opts, &st), &st);
+    if (mr_random_access_count(ra, &n, &st) != MR_OK) { /* there is no index */
+        mr_random_access_close(ra);
+        return;
+    }
+    if (!errors)
+        mr_eq_i64(n, (int64_t)d->expected.n);
+    for (int i = 0; i < ROUNDS && n == (int64_t)d->expected.n && n > 0; i++) {
+        int64_t numbers[MOST];
+        for (int k = 0; k < MOST; k++)
+            numbers[k] = (int64_t)(mr_test_random(&d->random) % (uint64_t)n) - (k == 1 ? n : 0);
+        for (int done = 0; done < MOST;) {
+            mr_events e = {0};
+            mr_events_at(&e, ra, numbers + done, (size_t)(MOST - done), &b);
+            for (size_t k = 0; k < e.n; k++, done++) {
+                int64_t number = numbers[done] + (numbers[done] < 0 ? n : 0);
+                const char *wanted = d->expected.v[number].text;
+                if (!mr_event_is(e.v[k].text, wanted))
+                    mr_fail_test("element %" PRId64 ": expected %s, got %s", number, wanted,
+                                 e.v[k].text);
+            }
+            mr_events_reset(&e, 0);
+        }
+    }
+    for (int64_t beyond = -n - 1; beyond <= n; beyond += 2 * n + 1)
+        mr_code_is(mr_random_access_at(ra, &beyond, 1, &b, &st), MR_OUT_OF_RANGE, &st);
+    mr_block_reset(&b);
+    mr_random_access_close(ra);
+}
+
+static void check_skips(struct drive *d)
+{
+    enum { ROUNDS = 4 };
+    mr_dataset *whole = d->ds;
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t n = (size_t)(mr_test_random(&d->random) % (d->expected.n + 2));
+        int way = (int)(mr_test_random(&d->random) % N_WAYS);
+        mr_events e = {0};
+        if (threads[way / 3] == 0 && mr_test_for_races())
+            continue;
+        d->ds = mr_skip(mr_dataset_ref(whole), (int64_t)n);
+        mr_test_context("%s: skip(%zu), way %d", d->what, n, way);
+        mr_iterator *it = open_way(d, way, false);
+        mr_events_copy(&e, &d->expected, n);
+        mr_events_run(&e, it, (size_t)block_rows[way % 3], SIZE_MAX);
+        mr_iterator_close(it);
+        compare(d, &e);
+        mr_events_reset(&e, 0);
+        mr_dataset_unref(d->ds);
+    }
+    d->ds = whole;
+}
+
+static void check_numbers(struct drive *d)
+{
+    bool errors = false;
+    if (d->how != IN_ORDER || mr_dataset_indexed(d->ds, NULL) != MR_OK)
+        return;
+    for (size_t i = 0; i < d->expected.n; i++)
+        errors = errors || d->expected.v[i].text[0] == '!';
+    mr_test_context("%s: by number", d->what);
+    if (!errors || !counts_otherwise(d->ds))
+        check_lookups(d, errors);
+    if (!errors)
+        check_skips(d);
+}
+
 /* ---- everything of one graph ---- */
 
 static void drive(mr_dataset *ds, const char *what, const char *expected, order how)
@@ -200,6 +291,7 @@ static void drive(mr_dataset *ds, const char *what, const char *expected, order 
         check_positions(&d, way, way % 2 ? 2 : 1, false);
         check_positions(&d, way, way % 2 ? 1024 : 5, true);
     }
+    check_numbers(&d);
     for (size_t i = 0; i < 3; i++)
         mr_executor_free(d.pools[i]);
     mr_events_reset(&d.expected, 0);

@@ -4,7 +4,7 @@
 /* One graph, one expected result, every way to run it: blocks of 1, 3 and 1024 rows, 0, 1 and 4
  * threads, and for each of these saved at every place (between pulls, and after every row of a
  * block of which more rows were asked for than are used), restored into an iterator that runs
- * another way.
+ * another way. If the graph is indexed, its elements are also looked up by number, and skipped.
  *
  *     mr_drive("range(5).batch(2)", "[0,1] [2,3] [4]");
  *     mr_drive("from_tensor_slices([1, 0]).map(x => 1 // x)", "1 !zero");

@@ -167,6 +167,7 @@ static const struct graph {
      0},
     {"skip", "range(-2, 9).map(x => 6 // x).skip(3).repeat(2)", 0},
     {"snapshot", "range(3).map(x => (x, \"s\")).snapshot(\"@/snapshots\").repeat(2)", 0},
+    {"split", "range(-2, 9).map(x => (6 // x, \"s\")).split([0.6, 0.4]).batch(2).repeat(2)", 0},
     {"take", "range(-2, 9).shuffle(4, seed=1).map(x => 6 // x).take(4).repeat(2)", DIFFERS},
     {"take_while",
      "range(-2, 9).map(x => (6 // x, \"s\")).take_while((x, s) => 12 // (x - 6) < 3).repeat(2)", 0},

@@ -236,9 +236,8 @@ MR_TEST(files_without_a_good_index_are_refused)
     mr_check(unlink(mr_test_path("a.idx")) == 0);
     mr_drive(mr_drive_path("tfrecord(\"@/?\").global_shuffle(1)"), "!index");
     mr_drive(mr_drive_path("tfrecord(\"@/none*\").global_shuffle(1)"), "!none");
-    mr_drive_bad("from_tensor_slices([1, 2]).global_shuffle(1)", "tfrecord");
-    mr_drive_bad("tfrecord(\"a\").take(3).global_shuffle(1)", "tfrecord");
-    mr_drive_bad("text_line(\"a\").global_shuffle(1)", "tfrecord");
+    mr_drive_bad("tfrecord(\"a\").filter(x => true).global_shuffle(1)", "filter is not indexed");
+    mr_drive_bad("text_line(\"a\").global_shuffle(1)", "text_line is not indexed");
     mr_drive_bad("tfrecord(\"a\", compression=\"GZIP\").global_shuffle(1)", "compressed");
     mr_drive_bad("tfrecord(\"a\", num_parallel_reads=2).global_shuffle(1)", "num_parallel_reads");
     mr_drive_bad("tfrecord(\"a\", on_corrupt=\"skip\").global_shuffle(1)", "ignore_errors");
@@ -310,7 +309,9 @@ MR_TEST(the_numbers_of_a_range_come_in_an_order_of_the_seed)
     mr_drive_alike("range(40).global_shuffle(seed=5).repeat(2)");
     mr_drive_alike("range(40).global_shuffle(seed=5).skip(7).batch(4)");
     mr_drive_count("range(7, 9).global_shuffle()", 2);
-    mr_drive_bad("range(5).take(2).global_shuffle()", "must directly follow");
+    char *taken = sorted("range(5).take(2).global_shuffle(seed=1)");
+    mr_eq_str(taken, "0 1");
+    free(taken);
     mr_drive_faults("range(9).global_shuffle(seed=2).batch(2)");
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -130,4 +131,51 @@ MR_TEST(the_constructor_is_the_text)
     mr_eq_str(text, "image_folder(\"pets\", extensions=\"jpg\")");
     mr_free(text);
     mr_dataset_unref(ds);
+}
+
+static void count_reads(void *ctx, size_t bytes)
+{
+    *(size_t *)ctx += bytes > 0;
+}
+
+/* Each worker reads its own images. */
+MR_TEST(a_shard_reads_no_image_of_the_others)
+{
+    enum { CLASSES = 2, IMAGES = 6 };
+    char name[64], text[300];
+    for (int c = 0; c < CLASSES; c++) {
+        snprintf(name, sizeof name, "%s/c%d", mr_test_path("dir"), c);
+        mkdir(mr_test_path("dir"), 0700);
+        mr_check(mkdir(name, 0700) == 0);
+        for (int i = 0; i < IMAGES; i++) {
+            snprintf(name, sizeof name, "dir/c%d/%d.jpg", c, i);
+            mr_drive_bytes(name, name, strlen(name));
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        size_t reads = 0, rows = 0;
+        const mr_iterator_opts o = {
+            .has_threads = true, .on_read = count_reads, .on_read_ctx = &reads};
+        mr_iterator *it = NULL;
+        mr_block b = MR_BLOCK_EMPTY;
+        mr_status st;
+        snprintf(text, sizeof text, "image_folder(\"@/dir\").shard(4, %d).map(x => x[\"label\"])",
+                 i);
+        mr_drive_alike(mr_drive_path(text));
+        mr_dataset *ds = mr_drive_build(mr_drive_path(text));
+        mr_eq_i64(mr_dataset_cardinality(ds), 3);
+        mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+        while (mr_iterator_next(it, 100, &b, &st) == MR_OK)
+            rows += b.rows;
+        mr_eq_i64((int64_t)rows, 3);
+        mr_eq_i64((int64_t)reads, 3);
+        mr_block_reset(&b);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+    }
+    mr_drive_alike(
+        mr_drive_path("image_folder(\"@/dir\").global_shuffle(1).map(x => x[\"path\"])"));
+    mr_drive_alike(
+        mr_drive_path("image_folder(\"@/dir\").split([0.5, 0.5]).map(x => x[\"path\"])"));
+    mr_drive_count(mr_drive_path("image_folder(\"@/dir\").batch(5)"), 3);
 }
