@@ -9,8 +9,9 @@
 #include "show.h"
 
 /* The numbers in "3,-1,0". *numbers is owned. Returns -1, or an exit status. */
-static int parse(const char *text, int64_t **numbers, size_t *n)
+static int parse(const show_opts *o, int64_t **numbers, size_t *n)
 {
+    const char *text = o->at;
     size_t most = 1;
     for (const char *c = text; *c; c++)
         most += *c == ',';
@@ -26,7 +27,7 @@ static int parse(const char *text, int64_t **numbers, size_t *n)
         errno = 0;
         long long v = strtoll(at, &end, 10);
         if (errno || end == at || (*end && *end != ','))
-            return cli_usage(&cli_show, "--at needs numbers such as 0,17,-1, not '%s'", text);
+            return cli_usage(o->cmd, "--at needs numbers such as 0,17,-1, not '%s'", text);
         (*numbers)[(*n)++] = v;
         at = end;
         if (!*at)
@@ -41,7 +42,7 @@ int cli_show_at(const show_opts *o, mr_dataset *ds)
     mr_status st;
     int64_t *numbers = NULL;
     size_t n = 0, done = 0;
-    int status = parse(o->at, &numbers, &n);
+    int status = parse(o, &numbers, &n);
     if (status < 0) {
         mr_code rc = mr_random_access_open(&ra, ds, &o->run.opts, &st);
         while (rc == MR_OK && done < n) {

@@ -41,7 +41,7 @@ static mr_code count_records(mr_iter *it, mr__record_set *s, size_t i, mr__recor
 }
 
 static mr_code open_files(mr_iter *it, mr__record_set *s, const char *const *paths,
-                        mr__record_count_fn *count, mr_status *st)
+                          mr__record_count_fn *count, mr_status *st)
 {
     for (size_t i = 0; i < s->n_files; i++) {
         int64_t n;
