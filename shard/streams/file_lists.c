@@ -17,14 +17,14 @@
 
 /* ---- matching ---- */
 
-void mr__free_files(char **files, size_t n)
+MR_API void mr__free_files(char **files, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         mr_free(files[i]);
     mr_free(files);
 }
 
-mr_code mr__match_files(const char *directory, const char *pattern, char ***files, size_t *n,
+MR_API mr_code mr__match_files(const char *directory, const char *pattern, char ***files, size_t *n,
                         mr_status *st)
 {
     size_t before = directory && *pattern != '/' ? strlen(directory) + 1 : 0, found = 0, k = 0;
@@ -66,7 +66,7 @@ typedef struct listing {
     mr_status status;
 } listing;
 
-const mr_param *mr__file_names_of(const mr_dataset *ds, bool *all)
+MR_API const mr_param *mr__file_names_of(const mr_dataset *ds, bool *all)
 {
     const mr_op *op = mr_dataset_op(ds);
     *all = op->props & MR_OP_FILE_NAMES;
@@ -183,7 +183,7 @@ static mr_dataset *list_node(void *ctx, mr_dataset *node)
     return made;
 }
 
-mr_code mr__put_file_lists(const mr__file_lists *lists, bool data, mr_dataset *ds, mr_dataset **out,
+MR_API mr_code mr__put_file_lists(const mr__file_lists *lists, bool data, mr_dataset *ds, mr_dataset **out,
                            mr_status *st)
 {
     listing l = {.lists = lists, .data = data};
@@ -197,7 +197,7 @@ mr_code mr__put_file_lists(const mr__file_lists *lists, bool data, mr_dataset *d
     return rc;
 }
 
-int64_t mr__count_file_names(void *ctx, const mr_dataset *ds)
+MR_API int64_t mr__count_file_names(void *ctx, const mr_dataset *ds)
 {
     listing l = {.lists = ctx};
     bool all;

@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from . import _fast, _hints, _trace
-from ._errors import FailedPrecondition, TraceError, check
+from ._errors import Error, FailedPrecondition, TraceError, check
 from ._ffi import ffi, lib
 from ._generated import Methods
 from ._iterator import Iterator, Options, Shared
@@ -79,7 +79,10 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
         if n == INFINITE:
             raise TypeError("this dataset has no end; take(n) is its first n elements")
         if n == UNKNOWN and lib.mr_dataset_indexed(self._pointer(), ffi.NULL) == lib.MR_OK:
-            return lookup_of(self).count()
+            try:
+                return lookup_of(self).count()
+            except Error as why:  # list() asks too, of datasets that it can iterate over
+                raise TypeError(f"the number of elements is not known without running: {why}") from why
         if n == UNKNOWN:
             raise TypeError(
                 "the number of elements is not known without running; assert_cardinality(n) states it"

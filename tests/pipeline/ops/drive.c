@@ -255,10 +255,17 @@ static void check_skips(struct drive *d)
     d->ds = whole;
 }
 
+static bool no_lookups;
+
+void mr_drive_without_lookups(void)
+{
+    no_lookups = true;
+}
+
 static void check_numbers(struct drive *d)
 {
     bool errors = false;
-    if (d->how != IN_ORDER || mr_dataset_indexed(d->ds, NULL) != MR_OK)
+    if (no_lookups || d->how != IN_ORDER || mr_dataset_indexed(d->ds, NULL) != MR_OK)
         return;
     for (size_t i = 0; i < d->expected.n; i++)
         errors = errors || d->expected.v[i].text[0] == '!';

@@ -18,6 +18,8 @@ void mr_drive(const char *text, const char *expected);
 void mr_drive_any(const char *text, const char *expected);
 /* The same for a dataset made in C (taken over). */
 void mr_drive_dataset(mr_dataset *ds, const char *expected);
+/* From now on in this process: elements that fail in other shards count when they are looked up. */
+void mr_drive_without_lookups(void);
 /* Only that every way of running and restoring gives what the plain run does. */
 void mr_drive_alike(const char *text);
 /* text cannot be built; the message holds part. */

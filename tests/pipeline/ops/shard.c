@@ -34,6 +34,7 @@ MR_TEST(own_errors_come_in_one_shard)
         {5, 3, "!zero !zero 1"},
         {5, 4, ""},
     };
+    mr_drive_without_lookups();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int first = 0; first < 2; first++) {
             const mr_shard_opts o = {.own_errors = true,
