@@ -25,7 +25,7 @@ MR_API void mr__free_files(char **files, size_t n)
 }
 
 MR_API mr_code mr__match_files(const char *directory, const char *pattern, char ***files, size_t *n,
-                        mr_status *st)
+                               mr_status *st)
 {
     size_t before = directory && *pattern != '/' ? strlen(directory) + 1 : 0, found = 0, k = 0;
     char **paths = NULL;
@@ -183,8 +183,8 @@ static mr_dataset *list_node(void *ctx, mr_dataset *node)
     return made;
 }
 
-MR_API mr_code mr__put_file_lists(const mr__file_lists *lists, bool data, mr_dataset *ds, mr_dataset **out,
-                           mr_status *st)
+MR_API mr_code mr__put_file_lists(const mr__file_lists *lists, bool data, mr_dataset *ds,
+                                  mr_dataset **out, mr_status *st)
 {
     listing l = {.lists = lists, .data = data};
     mr_dataset *made = mr_dataset_transform(ds, list_node, &l);

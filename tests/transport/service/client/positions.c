@@ -69,8 +69,8 @@ static const char *const ops[] = {
 enum { N_OPS = sizeof ops / sizeof *ops, MOST_TEXT = 1000, DRAWN = 60 };
 
 /* Not in the list: they write files, need others, or only wrap what is in it. */
-static const char *const others[] = {"save", "snapshot", "assert_cardinality", "global_shuffle",
-                                     "splits", "split"};
+static const char *const others[] = {"save",           "snapshot", "assert_cardinality",
+                                     "global_shuffle", "splits",   "split"};
 
 static void put_below(char *to, const char *op, const char *below)
 {
