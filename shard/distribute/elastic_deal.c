@@ -91,9 +91,10 @@ static void go_to(mr__elastic_hub *h, taker *t, place at)
         }
         drop_first(h, t);
     }
-    bool kept = t->first && !is_before(at, t->first->at);
-    if (kept)
+    if (t->first && !is_before(at, t->first->at)) {
+        t->first->used = 0; /* rows of it may have been taken before */
         return;
+    }
     while (t->first)
         drop_first(h, t);
     if (is_before(at, t->next) || is_before(t->next, at))

@@ -259,22 +259,56 @@ MR_TEST(a_cancelled_step_is_resumed)
     static steps_text want, got;
     mr_status st;
     mr_step s;
-    const char *expr = "range(40).shuffle(10).batch(16)";
-    job j = open_job(expr, (mr_distribute_opts){.replicas = 3}, &quiet);
-    steps_from(&j, -1, &want);
-    close_job(&j);
-    j = open_job(expr, (mr_distribute_opts){.replicas = 3}, &quiet);
-    got.n = 0;
-    for (mr_code rc = MR_OK; rc != MR_END;) {
-        mr_dist_iterator_cancel(j.it);
-        mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_CANCELLED, &st);
-        mr_ok(mr_dist_iterator_resume(j.it, &st), &st);
-        rc = mr_dist_iterator_next(j.it, NULL, &s, &st);
-        if (rc == MR_OK)
-            steps_put_step(&got, &s);
+    static const char *const exprs[] = {"range(40).shuffle(10).batch(16)",
+                                        "range(60).take(45).shuffle(9).batch(8)"};
+    for (size_t e = 0; e < 2; e++) {
+        job j = open_job(exprs[e], (mr_distribute_opts){.replicas = 3}, &quiet);
+        steps_from(&j, -1, &want);
+        close_job(&j);
+        j = open_job(exprs[e], (mr_distribute_opts){.replicas = 3}, &quiet);
+        got.n = 0;
+        for (mr_code rc = MR_OK; rc != MR_END;) {
+            mr_dist_iterator_cancel(j.it);
+            mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_CANCELLED, &st);
+            mr_ok(mr_dist_iterator_resume(j.it, &st), &st);
+            rc = mr_dist_iterator_next(j.it, NULL, &s, &st);
+            if (rc == MR_OK)
+                steps_put_step(&got, &s);
+        }
+        mr_eq_str(got.v, want.v);
+        close_job(&j);
     }
-    mr_eq_str(got.v, want.v);
-    close_job(&j);
+}
+
+/* The same iterator goes back to a position, also into rows that a hub still keeps. */
+MR_TEST(a_used_iterator_is_restored)
+{
+    static const char *const exprs[] = {
+        "range(60).batch(8)", "range(60).take(57).batch(8)",
+        "range(60).take(57).shuffle(7).batch(8)", "range(20).skip(1).repeat(3).shuffle(9).batch(5)",
+        "range(30).take(30).repeat(2).filter(x => x % 3 > 0).batch(4)"};
+    for (size_t e = 0; e < sizeof exprs / sizeof *exprs; e++) {
+        static steps_text want, got;
+        mr_status st;
+        void *bytes;
+        size_t size;
+        for (int64_t first = 0; first < 6; first++)
+            for (int64_t more = 0; more < 4; more++) {
+                job j = open_job(exprs[e], (mr_distribute_opts){.replicas = 2}, &quiet);
+                steps_from(&j, first, &got);
+                mr_ok(mr_dist_iterator_save(j.it, &bytes, &size, &st), &st);
+                steps_from(&j, more, &got);
+                mr_ok(mr_dist_iterator_restore(j.it, bytes, size, &st), &st);
+                steps_from(&j, -1, &got);
+                close_job(&j);
+                j = open_job(exprs[e], (mr_distribute_opts){.replicas = 2}, &quiet);
+                steps_from(&j, first, &want);
+                steps_from(&j, -1, &want);
+                close_job(&j);
+                mr_eq_str(got.v, want.v);
+                mr_free(bytes);
+            }
+    }
 }
 
 /* The error of a row that was looked at is still the stream's next row after a restore. */
