@@ -3,7 +3,7 @@
 # tier: plain=full asan=long
 """Elastic jobs: the same steps for any number of workers and replicas, from any position.
 
-    elastic.py BUILD_DIR [--seed S] [--only NUMBER]
+    elastic.py [BUILD_DIR] [--seed S] [--only NUMBER]
 
 Random graphs, each run by one process for every (workers, replicas), by a process for each worker, and in
 chains of positions with other workers; the rows of steps of simple graphs against a model of the schedule.
@@ -21,7 +21,7 @@ import kit
 from kit import Failure, equal
 
 parser = argparse.ArgumentParser()
-parser.add_argument("build")
+parser.add_argument("build", nargs="?", default=os.environ.get("MR_BUILD", "build"))
 parser.add_argument("--seed", type=int, default=int(os.environ.get("MR_TEST_SEED", "1")))
 parser.add_argument("--only", type=int)
 options = parser.parse_args()
