@@ -7,12 +7,12 @@
 
 #include "pipeline/remote/credentials.h"
 
-static const char scheme[] = "s3://";
+enum { SCHEME = sizeof "s3://" - 1 };
 
 size_t mr__s3_bucket_size(const char *url)
 {
-    size_t n = strcspn(url + sizeof scheme - 1, "/");
-    return n ? sizeof scheme - 1 + n : 0;
+    size_t n = strcspn(url + SCHEME, "/");
+    return n ? SCHEME + n : 0;
 }
 
 void mr__object_target_reset(mr__object_target *t)
@@ -67,7 +67,7 @@ static mr_code check_bucket(const char *bucket, size_t n, mr_status *st)
 static mr_code make_url(const char *url, const char *query, const char *region, char **out,
                         mr_status *st)
 {
-    const char *endpoint = variable("AWS_ENDPOINT_URL_S3"), *bucket = url + sizeof scheme - 1;
+    const char *endpoint = variable("AWS_ENDPOINT_URL_S3"), *bucket = url + SCHEME;
     size_t n_bucket = strcspn(bucket, "/");
     const char *key = bucket[n_bucket] ? bucket + n_bucket + 1 : "";
     if (!n_bucket)

@@ -390,8 +390,8 @@ MR_TEST_SLOW(no_byte_of_a_position_can_do_harm)
         "range(7).map(x => ones([x])).prefetch(2).padded_batch(2)",
         "choose_from_datasets([range(9), range(4)], range(9).map(x => x % 2)).take(7)",
         "sample_from_datasets([range(9), range(4)], seed=1, weights=[1, 3]).batch(2)",
-        "mix({\"a\": range(9).shuffle(3, seed=1), \"b\": range(4)}, seed=1, "
-        "stop=\"repeat\").batch(2)",
+        ("mix({\"a\": range(9).shuffle(3, seed=1), \"b\": range(4)}, seed=1, "
+         "stop=\"repeat\").batch(2)"),
         "range(9).scan((0, [1]), (s, x) => ((s[0] + x, concat(s[1], [x])), s)).take(7)",
         "range(9).group_by_window(x => x % 2, (k, w) => w.map(x => (k, x)), k => k + 2)",
         "range(9).map(x => ones([x])).bucket_by_sequence_length(x => length(x), [3], [2, 2])",
