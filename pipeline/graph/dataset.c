@@ -177,9 +177,11 @@ static size_t find_param(const mr_op *op, const char *name)
 /* A mixture that repeats its sources opens them again. */
 static bool repeats_inputs(const struct body *b)
 {
-    size_t i = find_param(b->op, "stop"), last = 0;
-    const mr_param *p = &b->op->params[i];
-    if (!(b->op->props & MR_OP_NAMES_INPUTS) || !p->name || !p->names)
+    size_t last = 0;
+    if (!(b->op->props & MR_OP_NAMES_INPUTS))
+        return false;
+    const mr_param *p = &b->op->params[find_param(b->op, "stop")];
+    if (!p->name || !p->names)
         return false;
     while (p->names[last + 1])
         last++;
