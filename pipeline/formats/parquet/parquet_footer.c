@@ -148,9 +148,11 @@ static mr_code add_part(walk *w, const mr_bytes *name, level *at, mr_status *st)
     size_t n = at->path_size;
     if (n + name->size + 1 > sizeof w->path)
         return damaged("a name of more than 4 KiB", st);
-    if (memchr(name->data, '\0', name->size))
-        return damaged("a name with a NUL byte", st);
-    memcpy(w->path + n, name->data, name->size);
+    if (name->size) {
+        if (memchr(name->data, '\0', name->size))
+            return damaged("a name with a NUL byte", st);
+        memcpy(w->path + n, name->data, name->size);
+    }
     w->path[n + name->size] = '\0';
     at->path_size = n + name->size + 1;
     at->n_parts++;

@@ -292,7 +292,7 @@ MR_TEST(arrays_that_memory_has_no_room_for_are_refused)
     if (st.code == MR_NOT_FOUND)
         mr_skip_test("libarchive is not installed");
     mr_dataset *ds = mr_drive_build(mr_drive_path("npz(\"@/z.npz\", arrays=[\"big\"])"));
-    const mr_iterator_opts o = {.has_threads = true, .memory_limit = 48 << 20};
+    const mr_iterator_opts o = {.has_threads = true, .memory_limit = 30 << 20};
     mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
     mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_RESOURCE_EXHAUSTED, &st);
     mr_has_str(st.message, "array 'big'");
