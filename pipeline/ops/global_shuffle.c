@@ -157,23 +157,6 @@ static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
     return MR_OK;
 }
 
-static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
-{
-    mr_dataset *input = mr_dataset_input(self, 0);
-    mr_status why;
-    (void)p;
-    mr_code rc = mr_dataset_indexed(input, &why);
-    if (rc == MR_FAILED_PRECONDITION)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "needs an input whose elements can be looked up by number: %s", why.message);
-    if (rc != MR_OK) {
-        *st = why;
-        return rc;
-    }
-    *out = mr_spec_ref(mr_dataset_spec(input));
-    return MR_OK;
-}
-
 static void note(const mr_dataset *self, const void *params, char *text, size_t size)
 {
     const struct params *p = params;
@@ -210,7 +193,7 @@ const mr_op mr_op_global_shuffle = {
     .max_inputs = 1,
     .role = MR_ROLE_BARRIER,
     .props = MR_OP_KEEPS_COUNT | MR_OP_RANDOM | MR_OP_SEEKS_INPUT,
-    .infer = infer,
+    .infer = mr__lookups_infer,
     .note = note,
     .open = open,
     .next = next,

@@ -252,23 +252,6 @@ static mr_code check(const void *params, mr_status *st)
     return MR_OK;
 }
 
-static mr_code infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
-{
-    mr_dataset *input = mr_dataset_input(self, 0);
-    mr_status why;
-    (void)p;
-    mr_code rc = mr_dataset_indexed(input, &why);
-    if (rc == MR_FAILED_PRECONDITION)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "needs an input whose elements can be looked up by number: %s", why.message);
-    if (rc != MR_OK) {
-        *st = why;
-        return rc;
-    }
-    *out = mr_spec_ref(mr_dataset_spec(input));
-    return MR_OK;
-}
-
 static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t *in)
 {
     uint64_t first, end;
@@ -302,7 +285,7 @@ const mr_op mr_op_split = {
     .max_inputs = 1,
     .role = MR_ROLE_BARRIER, /* a part of the files would be cut in another way */
     .check = check,
-    .infer = infer,
+    .infer = mr__lookups_infer,
     .cardinality = cardinality,
     .next = next,
     .close = close,

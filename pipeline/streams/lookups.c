@@ -54,3 +54,20 @@ mr_code mr__lookups_next(mr_iter *it, mr__lookups *l, size_t want, mr__upcoming_
     *last = l->numbers[l->row - 1];
     return MR_OK;
 }
+
+mr_code mr__lookups_infer(const mr_dataset *self, const void *p, mr_spec **out, mr_status *st)
+{
+    mr_dataset *input = mr_dataset_input(self, 0);
+    mr_status why;
+    (void)p;
+    mr_code rc = mr_dataset_indexed(input, &why);
+    if (rc == MR_FAILED_PRECONDITION)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "needs an input whose elements can be looked up by number: %s", why.message);
+    if (rc != MR_OK) {
+        *st = why;
+        return rc;
+    }
+    *out = mr_spec_ref(mr_dataset_spec(input));
+    return MR_OK;
+}

@@ -28,4 +28,8 @@ mr_code mr__lookups_next(mr_iter *it, mr__lookups *l, size_t want, mr__upcoming_
                          mr_block *out, size_t *done, uint64_t *last, mr_status *st) MR_NODISCARD;
 /* Forgets what was looked up. */
 void mr__lookups_drop(mr__lookups *l);
+/* mr_op.infer of an op that emits elements of input 0 by number: its spec.
+ * errors   MR_INVALID_ARGUMENT: the input is not indexed */
+mr_code mr__lookups_infer(const mr_dataset *self, const void *p, mr_spec **out,
+                          mr_status *st) MR_NODISCARD;
 #endif

@@ -20,13 +20,13 @@
  * "MRD1" of version 0.1 has no seed: the texts in the streams' positions have those of random
  * ops. */
 #include "shard/distribute/distribute.h"
-#include "pipeline/bytes.h"
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/wait/cancel_internal.h"
 #include "shard/distribute/dist_impl.h"
+#include "shard/distribute/position_bytes.h"
 #include "shard/passes/shard_passes.h"
 
 #include <inttypes.h>
@@ -494,30 +494,10 @@ mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st)
 
 /* ---- positions ---- */
 
-typedef struct bytes {
-    unsigned char *v;
-    size_t n, capacity;
-} bytes;
-
 static const char magic[4] = {'M', 'R', 'D', '2'}, magic_of_0_1[4] = {'M', 'R', 'D', '1'};
 enum { CRC_AT = 4, FIELDS_AT = 8, N_FIELDS_OF_0_1 = 6, N_FIELDS = 8 };
 
-static mr_code put(bytes *b, const void *p, size_t n, mr_status *st)
-{
-    MR_TRY(MR_GROW(b->v, b->capacity, b->n + n, SIZE_MAX / 2, "a position", st));
-    memcpy(b->v + b->n, p, n);
-    b->n += n;
-    return MR_OK;
-}
-
-static mr_code put_u64(bytes *b, uint64_t v, mr_status *st)
-{
-    unsigned char le[8];
-    mr__store_le(le, v, 8);
-    return put(b, le, sizeof le, st);
-}
-
-static mr_code put_stream(bytes *b, stream *s, mr_status *st)
+static mr_code put_stream(mr__bytes *b, stream *s, mr_status *st)
 {
     void *state = NULL;
     size_t size = 0;
@@ -525,11 +505,11 @@ static mr_code put_stream(bytes *b, stream *s, mr_status *st)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a step failed half way; take the step after the error before saving");
     unsigned char ended = s->ended;
-    MR_TRY(put(b, &ended, 1, st));
+    MR_TRY(mr__bytes_put(b, &ended, 1, st));
     MR_TRY(mr_iterator_save(s->it, &state, &size, st));
-    mr_code rc = put_u64(b, size, st);
+    mr_code rc = mr__bytes_put_u64(b, size, st);
     if (rc == MR_OK)
-        rc = put(b, state, size, st);
+        rc = mr__bytes_put(b, state, size, st);
     mr_free(state);
     return rc;
 }
@@ -548,7 +528,7 @@ static void fields_of(const mr_dist_iterator *it, int64_t *f)
 
 mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **out, size_t *size, mr_status *st)
 {
-    bytes b = {0};
+    mr__bytes b = {0};
     int64_t fields[N_FIELDS];
     MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     if (it->dd->elastic.streams && it->pulled.rows)
@@ -558,11 +538,11 @@ mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **out, size_t *size, mr
         return mr__elastic_save(it->dd, &it->host, it->streams[0].it, it->step, it->pass, out, size,
                                 st);
     fields_of(it, fields);
-    mr_code rc = put(&b, magic, sizeof magic, st);
+    mr_code rc = mr__bytes_put(&b, magic, sizeof magic, st);
     if (rc == MR_OK)
-        rc = put(&b, "\0\0\0", 4, st);
+        rc = mr__bytes_put(&b, "\0\0\0", 4, st);
     for (size_t i = 0; i < N_FIELDS && rc == MR_OK; i++)
-        rc = put_u64(&b, (uint64_t)fields[i], st);
+        rc = mr__bytes_put_u64(&b, (uint64_t)fields[i], st);
     for (int64_t i = 0; i < it->dd->local && rc == MR_OK; i++)
         rc = put_stream(&b, &it->streams[i], st);
     if (rc != MR_OK) {

@@ -20,6 +20,11 @@ enum {
 
 /* ---- opening ---- */
 
+static bool is_own(const mr__elastic_host *h, int64_t s)
+{
+    return s >= h->first && s < h->last;
+}
+
 /* Opens hubs of what the first stream of this process found that cannot be cut. */
 static mr_code open_hubs(mr__elastic_host *h, const mr__elastic_wholes *wholes,
                          const mr_dist_dataset *dd, const mr_dist_iterator_opts *opts,
@@ -67,10 +72,8 @@ mr_code mr__elastic_host_open(mr__elastic_host *h, const mr_dist_dataset *dd,
     const int64_t streams = dd->elastic.streams, replicas = dd->workers * dd->replicas;
     mr__matched matched = {.directory = opts->run.directory};
     mr__elastic_wholes wholes = {0};
-    *h = (mr__elastic_host){.graph = &dd->elastic,
-                            .agree = opts->agree,
-                            .agree_ctx = opts->agree_ctx,
-                            .positions = opts->run.positions};
+    *h = (mr__elastic_host){
+        .graph = &dd->elastic, .agree = opts->agree, .agree_ctx = opts->agree_ctx};
     h->schedule = (mr__schedule){.streams = streams, .batch = dd->elastic.batch, .n_live = streams};
     h->first = mr__schedule_first_stream(streams, dd->worker * dd->replicas, replicas);
     h->last = mr__schedule_first_stream(streams, (dd->worker + dd->local) * dd->replicas, replicas);
@@ -82,7 +85,7 @@ mr_code mr__elastic_host_open(mr__elastic_host *h, const mr_dist_dataset *dd,
     memset(h->schedule.live, true, (size_t)streams * sizeof *h->schedule.live);
     mr_code rc = MR_OK;
     for (int64_t s = 0; s < streams && rc == MR_OK; s++)
-        if (h->hosts_all || (s >= h->first && s < h->last))
+        if (h->hosts_all || is_own(h, s))
             rc = open_stream(h, dd, &matched, &wholes, s, opts, st);
     mr__elastic_wholes_reset(&wholes);
     mr__matched_reset(&matched);
@@ -115,11 +118,6 @@ void mr__elastic_host_close(mr__elastic_host *h)
     *h = (mr__elastic_host){0};
 }
 
-static bool is_own(const mr__elastic_host *h, int64_t s)
-{
-    return s >= h->first && s < h->last;
-}
-
 /* ---- passes ---- */
 
 /* Nothing of the step in progress is kept. */
@@ -140,9 +138,7 @@ mr_code mr__elastic_begin_pass(mr__elastic_host *h, mr_status *st)
     for (int64_t s = 0; s < h->schedule.streams; s++) {
         mr__elastic_stream_host *x = &h->v[s];
         h->schedule.live[s] = true;
-        mr_block_clear(&x->block);
-        x->used = 0;
-        x->has_error = x->ended = false;
+        mr__elastic_forget(x);
         if (x->it)
             MR_TRY(mr_iterator_rewind(x->it, st));
     }
@@ -154,6 +150,13 @@ mr_code mr__elastic_begin_pass(mr__elastic_host *h, mr_status *st)
 }
 
 /* ---- rows of a stream ---- */
+
+void mr__elastic_forget(mr__elastic_stream_host *x)
+{
+    mr_block_clear(&x->block);
+    x->used = 0;
+    x->has_error = x->ended = false;
+}
 
 /* Pulls until the stream has a row, an error in place of one, or its end. */
 static mr_code look(mr__elastic_stream_host *x, int64_t want, mr_status *st)
@@ -229,14 +232,14 @@ static void end_stream(mr__elastic_host *h, int64_t s)
     h->schedule.n_live--;
 }
 
-/* Bit s of *bits: own stream `from + s` has ended since the last step. Returns their number. */
+/* Bit s of *bits: stream `from + s`, which runs here, has ended since the last step. Returns their
+ * number. */
 static int64_t newly_ended(const mr__elastic_host *h, int64_t from, int64_t n, int64_t *bits)
 {
     int64_t ended = 0;
     *bits = 0;
     for (int64_t s = from; s < from + n; s++)
-        if (h->schedule.live[s] && (h->hosts_all || is_own(h, s)) && h->v[s].ended &&
-            !mr__elastic_rows_left(&h->v[s]) && !h->v[s].has_error) {
+        if (h->schedule.live[s] && h->v[s].ended) {
             ended++;
             *bits |= (int64_t)1 << ((s - from) % BITS);
         }

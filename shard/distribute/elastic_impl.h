@@ -100,7 +100,7 @@ typedef struct mr__elastic_host {
     mr__schedule schedule;
     int64_t first, last; /* own streams: [first, last) */
     bool hosts_all;      /* the others run here too, to know when they end */
-    bool positions, restoring;
+    bool restoring;
     bool touched;               /* something was taken in this pass */
     mr__elastic_stream_host *v; /* streams of them */
     mr__elastic_hub **hubs;
@@ -141,6 +141,8 @@ mr_code mr__elastic_show_sample(mr__elastic_host *h, bool *any, mr_status *st) M
 void mr__elastic_step_over(mr__elastic_host *h);
 /* Its streams were restored to where `step` begins. */
 void mr__elastic_restored(mr__elastic_host *h, int64_t step);
+/* Drops what was pulled of a stream, which goes elsewhere. */
+void mr__elastic_forget(mr__elastic_stream_host *x);
 /* Rows of the block that were not taken. */
 static inline size_t mr__elastic_rows_left(const mr__elastic_stream_host *x)
 {

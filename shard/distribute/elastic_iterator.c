@@ -84,16 +84,14 @@ static mr_code save_stream(mr__elastic_stream_host *x, struct mr__stream_positio
 static mr_code restore_stream(mr__elastic_stream_host *x, const struct mr__stream_position *p,
                               mr_status *st)
 {
-    mr_block_clear(&x->block);
-    x->used = 0;
-    x->ended = false;
+    mr__elastic_forget(x);
     x->has_error = p->error != NULL;
     if (x->has_error)
         MR_TRY(mr__status_from_bytes(p->error, &x->error, st));
     return mr_iterator_restore(x->it, p->bytes, p->size, st);
 }
 
-/* The parts of a position but for the streams. Borrows the live streams. */
+/* The parts of a position but for the streams. */
 static mr_code begin_position(const mr_dist_dataset *dd, const mr__elastic_host *h,
                               mr__job_position *p, mr_status *st)
 {

@@ -18,11 +18,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/formats/packed_bytes_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/elastic_impl.h"
+#include "shard/distribute/position_bytes.h"
 #include "shard/streams/stream_cut.h"
 
 static const char magic[4] = {'M', 'R', 'J', '1'};
@@ -49,34 +49,13 @@ bool mr_is_job_position(const void *bytes, size_t size)
 
 /* ---- writing ---- */
 
-typedef struct growing {
-    unsigned char *v;
-    size_t n, capacity;
-} growing;
-
-static mr_code put(growing *b, const void *p, size_t n, mr_status *st)
+static mr_code put_sized(mr__bytes *b, const void *p, size_t n, mr_status *st)
 {
-    MR_TRY(MR_GROW(b->v, b->capacity, b->n + n, SIZE_MAX / 2, "a position", st));
-    if (n)
-        memcpy(b->v + b->n, p, n);
-    b->n += n;
-    return MR_OK;
+    MR_TRY(mr__bytes_put_u64(b, n, st));
+    return mr__bytes_put(b, p, n, st);
 }
 
-static mr_code put_number(growing *b, uint64_t v, mr_status *st)
-{
-    unsigned char le[8];
-    mr__store_le(le, v, 8);
-    return put(b, le, sizeof le, st);
-}
-
-static mr_code put_sized(growing *b, const void *p, size_t n, mr_status *st)
-{
-    MR_TRY(put_number(b, n, st));
-    return put(b, p, n, st);
-}
-
-static mr_code put_body(growing *b, const mr__job_position *p, mr_status *st)
+static mr_code put_body(mr__bytes *b, const mr__job_position *p, mr_status *st)
 {
     uint64_t part = 0;
     for (int64_t s = 0; s < p->streams; s++)
@@ -85,14 +64,14 @@ static mr_code put_body(growing *b, const mr__job_position *p, mr_status *st)
         (uint64_t)p->streams,   (uint64_t)p->batch, (uint64_t)p->step, (uint64_t)p->pass,
         (uint64_t)p->delivered, p->has_seed,        p->seed,           part};
     for (size_t i = 0; i < N_FIELDS; i++)
-        MR_TRY(put_number(b, fields[i], st));
+        MR_TRY(mr__bytes_put_u64(b, fields[i], st));
     MR_TRY(put_sized(b, p->graph, strlen(p->graph), st));
     for (int64_t s = 0; s < p->streams; s++)
-        MR_TRY(put(b, &(unsigned char){p->live[s]}, 1, st));
+        MR_TRY(mr__bytes_put(b, &(unsigned char){p->live[s]}, 1, st));
     MR_TRY(put_sized(b, p->steps, p->steps_size, st));
     for (int64_t s = 0; s < p->streams; s++)
         if (p->v[s].bytes) {
-            MR_TRY(put_number(b, (uint64_t)s, st));
+            MR_TRY(mr__bytes_put_u64(b, (uint64_t)s, st));
             MR_TRY(put_sized(b, p->v[s].bytes, p->v[s].size, st));
             const mr_buffer *e = p->v[s].error;
             MR_TRY(put_sized(b, e ? mr_buffer_data(e) : NULL, e ? mr_buffer_size(e) : 0, st));
@@ -102,7 +81,7 @@ static mr_code put_body(growing *b, const mr__job_position *p, mr_status *st)
 
 mr_code mr__job_position_write(const mr__job_position *p, void **out, size_t *size, mr_status *st)
 {
-    growing body = {0};
+    mr__bytes body = {0};
     unsigned char *all = NULL;
     mr_code rc = put_body(&body, p, st);
     if (rc == MR_OK)
