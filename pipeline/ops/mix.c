@@ -234,10 +234,12 @@ static size_t find_source(const mr_iter *it, const char *name, size_t n)
     return i;
 }
 
+/* Without names to go by, the graph is that of the position, or its iterator refuses it. In a
+ * function its text depends on the element that it was called with. */
 static mr_code check_source(const mr_iter *it, size_t i, const struct record *r, mr_status *st)
 {
     const struct state *s = it->state;
-    if (r->graph == s->graphs[i])
+    if (!mr__iter_restores_by_name(it) || r->graph == s->graphs[i])
         return MR_OK;
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "source \"%s\" of %s is another graph than in the position; give it the graph "
