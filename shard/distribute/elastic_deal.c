@@ -17,6 +17,7 @@
 
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/graph/graph_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/elastic_impl.h"
 
@@ -118,6 +119,22 @@ static item *keep(taker *t, item_kind kind, mr_status *st)
 
 /* ---- reading ---- */
 
+/* Reads an epoch whose rows no stream asks for: a cache in memory has those of the first one. */
+static mr_code fill_caches(mr__elastic_hub *h, mr_status *st)
+{
+    mr_status why;
+    mr_code rc;
+    do {
+        mr_status_init(&why);
+        rc = mr_iterator_next(h->it, (size_t)h->streams * ROWS_FOR_EACH, &h->block, &why);
+    } while (rc == MR_OK || (rc < 0 && rc != MR_CANCELLED && !mr_status_is_of_no_element(&why)));
+    if (rc == MR_END)
+        return MR_OK;
+    if (st)
+        *st = why;
+    return rc;
+}
+
 static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
 {
     mr_iterator_opts run = *h->run;
@@ -130,6 +147,8 @@ static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
     run.executor = NULL;
     run.watch = false;
     MR_TRY(mr_iterator_open(&h->it, h->whole, &run, st));
+    if (epoch > 0 && (mr__dataset_all_props(h->whole) & MR_OP_REMEMBERS))
+        MR_TRY(fill_caches(h, st));
     for (h->epoch = 0; h->epoch < epoch; h->epoch++)
         MR_TRY(mr_iterator_rewind(h->it, st));
     h->row = h->errors = 0;

@@ -281,11 +281,23 @@ def an_epoch_may_begin_with_other_streams(folder):
               rows(show(folder, other, streams, 1, 1), other), "an epoch with other streams")
 
 
+def caches_have_what_the_first_epoch_drew(folder):
+    """Also those of a part that is read whole and dealt, in epochs after a restore."""
+    for below in ("", ".skip(3)", ".shuffle(5).skip(3)"):
+        graph = f"range(24).shuffle(9).cache(){below}.repeat(3).batch(8)"
+        want = rows(show(folder, graph, 4, 1, 1), graph)
+        for step in range(1, len(want)):
+            show(folder, graph, 4, 1, 2, "--save-after", str(step), "--state", "cached")
+            got = rows(show(folder, graph, 4, 2, 1, "--restore", "cached"), graph)
+            equal(got, want[step:], f"after {step} steps of {graph}")
+
+
 COUNT, EACH = (2000, 100) if LONG else (300, 50)
 if options.only is not None:
     TESTS = [graphs(options.only, 1)]
 else:
     TESTS = [steps_are_those_of_the_model, errors_keep_their_place, refusals_say_what_to_do,
-             positions_of_others_are_refused, an_epoch_may_begin_with_other_streams]
+             positions_of_others_are_refused, an_epoch_may_begin_with_other_streams,
+             caches_have_what_the_first_epoch_drew]
     TESTS += [graphs(first, EACH) for first in range(0, COUNT, EACH)]
 kit.main("elastic", TESTS)
