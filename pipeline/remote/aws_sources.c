@@ -65,7 +65,8 @@ static mr_code sts_url(const char *region, char **out, mr_status *st)
     return *out ? MR_OK : mr_fail_memory(st, 0, "a URL");
 }
 
-/* "STS answered 403 (AccessDenied)". The message is left out: it may repeat a part of the request. */
+/* "STS answered 403 (AccessDenied)". The message, which may repeat a part of the request, is left
+ * out. */
 static mr_code fail_sts(const mr__small_answer *a, mr_status *st)
 {
     char code[80] = "";
@@ -403,7 +404,7 @@ mr_code mr__aws_instance_url(char **out, bool *disabled, mr_status *st)
     return *out ? MR_OK : mr_fail_memory(st, n, "a URL");
 }
 
-/* A session of the metadata server; one try, since off the cloud there is none. */
+/* A session of the metadata server; one try, which off the cloud fails. */
 static mr_code start_session(const char *server, char **header, mr_status *st)
 {
     char *url = mr_strf("%s/latest/api/token", server);
