@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/remote/credentials.h"
+#include "pipeline/remote/secret_file.h"
 
 enum { SCHEME = sizeof "s3://" - 1 };
 
@@ -18,17 +19,36 @@ size_t mr__s3_bucket_size(const char *url)
 void mr__object_target_reset(mr__object_target *t)
 {
     mr_free(t->url);
-    mr_free(t->user);
-    mr_free(t->token);
+    mr__secret_free(t->user);
+    mr__secret_free(t->token);
     mr_free(t->region);
     mr_free(t->origin);
+    mr__access_unref(t->access);
     *t = (mr__object_target){0};
 }
 
-static const char *variable(const char *name)
+mr_code mr__object_target_renew(mr__object_target *t, mr_status *st)
 {
-    const char *v = getenv(name);
-    return v && *v ? v : NULL;
+    mr__credentials c = {0};
+    mr_code rc = t->access ? mr__access_take(t->access, &t->generation, &c, st) : MR_END;
+    if (rc != MR_OK)
+        return rc == MR_END ? MR_OK : rc;
+    char *user = c.id ? mr_strf("%s:%s", c.id, c.secret) : NULL;
+    if (user || !c.id) {
+        mr__secret_free(t->user);
+        mr__secret_free(t->token);
+        t->user = user;
+        t->token = c.token;
+        c.token = NULL;
+    } else
+        rc = mr_fail_memory(st, 0, "credentials");
+    mr__credentials_reset(&c);
+    return rc;
+}
+
+const char *mr__aws_ending(const char *region)
+{
+    return strncmp(region, "cn-", 3) == 0 ? ".cn" : "";
 }
 
 /* Virtual hosts need a name with labels: not an address, and not a single label. */
@@ -46,14 +66,14 @@ static bool is_named(const char *host, size_t n)
 
 static bool path_style(const char *host, size_t n, const char *bucket, size_t n_bucket)
 {
-    const char *v = variable("MILLRACE_S3_PATH_STYLE");
+    const char *v = mr__variable("MILLRACE_S3_PATH_STYLE");
     if (v)
         return strcmp(v, "0") != 0;
     /* A certificate for *.host does not hold for a bucket with dots. */
     return !is_named(host, n) || memchr(bucket, '.', n_bucket);
 }
 
-static mr_code check_bucket(const char *bucket, size_t n, mr_status *st)
+mr_code mr__check_bucket(const char *bucket, size_t n, mr_status *st)
 {
     for (size_t i = 0; i < n; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", bucket[i]))
@@ -67,7 +87,7 @@ static mr_code check_bucket(const char *bucket, size_t n, mr_status *st)
 static mr_code make_url(const char *url, const char *query, const char *region, char **out,
                         mr_status *st)
 {
-    const char *endpoint = variable("AWS_ENDPOINT_URL_S3"), *bucket = url + SCHEME;
+    const char *endpoint = mr__variable("AWS_ENDPOINT_URL_S3"), *bucket = url + SCHEME;
     size_t n_bucket = strcspn(bucket, "/");
     const char *key = bucket[n_bucket] ? bucket + n_bucket + 1 : "";
     if (!n_bucket)
@@ -75,13 +95,13 @@ static mr_code make_url(const char *url, const char *query, const char *region, 
     if (!*key && !query)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the URL names a bucket; write s3://bucket/key, or a pattern for keys");
-    MR_TRY(check_bucket(bucket, n_bucket, st));
+    MR_TRY(mr__check_bucket(bucket, n_bucket, st));
     if (!endpoint)
-        endpoint = variable("AWS_ENDPOINT_URL");
+        endpoint = mr__variable("AWS_ENDPOINT_URL");
     char host[512];
     const char *protocol = "https://", *at = endpoint;
     if (!endpoint) {
-        snprintf(host, sizeof host, "s3.%.64s.amazonaws.com", region);
+        snprintf(host, sizeof host, "s3.%.64s.amazonaws.com%s", region, mr__aws_ending(region));
     } else {
         if (strncmp(at, "http://", 7) == 0)
             protocol = "http://";
@@ -118,6 +138,9 @@ mr_code mr__s3_target(const char *url, const char *query, mr__object_target *out
         out->user = mr_strf("%s:%s", c.id, c.secret);
         out->token = c.token ? mr_strdup(c.token) : NULL;
         out->origin = mr_strdup(c.origin);
+        out->access = c.access;
+        out->generation = c.generation;
+        c.access = NULL;
     }
     if (rc == MR_OK &&
         (!out->region || (c.id && (!out->user || !out->origin)) || (c.token && !out->token)))
