@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from typing import Any
 
@@ -404,6 +406,58 @@ class Interrupts(Case):
         with self.assertRaises(KeyboardInterrupt):
             model.fit(ds, loss="mse", optimizer="sgd(0.0)", steps_per_epoch=10**9, verbose=0, callbacks=[Callback()])
         self.assertEqual(model.predict(ds.take(1)).shape, (256, 1))
+
+    def test_a_step_is_applied_in_whole_or_not_at_all(self) -> None:
+        """Steps take longer than the bound; what one has computed is dropped, unless it has begun its update."""
+        n = 512 if not kit.SANITIZED else 128
+        text = f"input({n})" + f".dense({n}, activation='relu')" * 6 + ".dense(1)"
+        rows = mr.range(4).map(lambda i: (mr.fn.ones([n]) * mr.fn.cast(i, "float32") * 1e-3, [1.0])).repeat()
+
+        class Steps:
+            done = 0
+
+            def on_train_batch_end(self, batch: int, logs: dict[str, float]) -> None:
+                Steps.done += 1
+
+        def train(replicas: int, **more: Any) -> dict[str, Any]:
+            model = Model(text, replicas=replicas, seed=5)
+            with contextlib.suppress(KeyboardInterrupt):
+                model.fit(rows.batch(512), loss="mse", optimizer="adam", verbose=0, **more)
+            return model.weights
+
+        for replicas in (1, 2):
+            for wait in (0.1, 0.4):
+                Steps.done = 0
+                timer = threading.Timer(wait, lambda: os.kill(os.getpid(), signal.SIGINT))
+                timer.start()
+                got = train(replicas, steps_per_epoch=10**6, callbacks=[Steps()])
+                timer.join()
+                wanted = [train(replicas, steps_per_epoch=k) for k in (Steps.done, Steps.done + 1) if k > 0]
+                wanted += [] if Steps.done else [Model(text, replicas=replicas, seed=5).weights]
+                same = [all(np.array_equal(got[k], w[k]) for k in w) for w in wanted]
+                self.assertIn(True, same, f"{replicas} replicas, {Steps.done} steps")
+
+    def test_fit_ends_within_a_step(self) -> None:
+        """One step takes much longer than the bound."""
+        n = 1024 if not kit.SANITIZED else 256
+        model = Model(f"input({n})" + f".dense({n})" * 60 + ".dense(1)")
+        ds = mr.range(10).map(lambda i: (mr.fn.ones([n]) * mr.fn.cast(i, "float32") * 1e-3, [0.0])).repeat().batch(1024)
+        began = time.process_time()
+        model.fit(ds, loss="mse", optimizer="sgd(0.0)", steps_per_epoch=1, verbose=0)
+        step = time.process_time() - began
+        spent: list[float] = []
+
+        def interrupt() -> None:
+            spent.append(time.process_time())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.5, interrupt)
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            model.fit(ds, loss="mse", optimizer="sgd(0.0)", steps_per_epoch=10**9, verbose=0)
+        # Processor time, which a busy machine does not stretch; three steps were in flight.
+        self.assertLess(time.process_time() - spent[0], step / 2)
+        timer.join()
 
 
 class Ends(Case):
