@@ -460,6 +460,43 @@ class Interrupts(Case):
         timer.join()
 
 
+class Elastic(Case):
+    def test_it_continues_with_other_replicas(self) -> None:
+        rows = mr.range(60).map(lambda i: ([mr.fn.cast(i, "float32") / 60], [mr.fn.cast(i, "float32") / 30]))
+        ds = rows.shuffle(20, seed=1).batch(12)
+
+        class Stop:
+            def on_train_batch_end(self, batch: int, logs: dict[str, float]) -> None:
+                if batch == 2:
+                    raise KeyboardInterrupt
+
+        def train(replicas: int, *callbacks: Any) -> dict[str, Any]:
+            model = line_model(replicas=replicas, seed=3)
+            fit(model, ds, epochs=2, elastic=6, callbacks=callbacks)
+            return model.weights
+
+        backup = f'backup_and_restore("{self.at("backup")}", save_freq=1)'
+        want = train(1)
+        with self.assertRaises(KeyboardInterrupt):
+            train(2, backup, Stop())
+        with self.assertRaisesRegex(mr.FailedPrecondition, "elastic"):
+            fit(line_model(replicas=2, seed=3), ds, epochs=2, callbacks=[backup])
+        got = train(3, backup)
+        for name, values in want.items():
+            np.testing.assert_allclose(got[name], values, rtol=1e-5)
+
+    def test_numbers_are_checked(self) -> None:
+        for bad, error, message in ((0, mr.InvalidArgument, "at least 1"), ("4", TypeError, "elastic is a number")):
+            with self.subTest(elastic=bad), self.assertRaisesRegex(error, message):
+                fit(line_model(), elastic=bad)
+        with self.assertRaisesRegex(mr.InvalidArgument, "3 replicas cannot share 2"):
+            fit(line_model(replicas=3), elastic=2)
+        model = line_model(replicas=2)
+        fit(model)
+        plain, elastic = (model.evaluate(line_data(), elastic=n)["loss"] for n in (None, 2))
+        self.assertAlmostEqual(plain, elastic, places=6)
+
+
 class Ends(Case):
     def test_nothing_is_left(self) -> None:
         def once() -> None:
