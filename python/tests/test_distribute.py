@@ -400,8 +400,8 @@ def press():
     time.sleep(0.05)
     began.append(time.monotonic())
     os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=press).start()
 try:
+    threading.Thread(target=press).start()
     next(it)
 except KeyboardInterrupt:
     print("interrupted", time.monotonic() - began[0] < 5)
@@ -423,8 +423,8 @@ def press():
     time.sleep(0.2)
     began.append(time.monotonic())
     os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=press).start()
 try:
+    threading.Thread(target=press).start()
     next(iter(dd))
 except KeyboardInterrupt:
     print("interrupted", time.monotonic() - began[0] < 5)

@@ -476,6 +476,7 @@ mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st)
     MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     MR_TRY(wake(it, st));
     mr_block_clear(&it->pulled);
+    it->host.touched = true; /* the streams begin another pass, also after one without a step */
     for (size_t w = 0; w < n_streams(it); w++) {
         MR_TRY(mr_iterator_rewind(it->streams[w].it, st));
         it->streams[w].filled = 0;

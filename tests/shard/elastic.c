@@ -252,6 +252,16 @@ MR_TEST(passes_draw_anew_and_rests_change_nothing)
     steps_from(&j, -1, &again);
     mr_eq_str(again.v, second.v);
     close_job(&j);
+    /* A pass without a step is one too. */
+    for (int rests = 0; rests < 2; rests++) {
+        j = open_job(expr, (mr_distribute_opts){.replicas = 2}, &quiet);
+        if (rests)
+            mr_ok(mr_dist_iterator_rest(j.it, &st), &st);
+        mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+        steps_from(&j, -1, &again);
+        mr_eq_str(again.v, second.v);
+        close_job(&j);
+    }
 }
 
 MR_TEST(a_cancelled_step_is_resumed)
