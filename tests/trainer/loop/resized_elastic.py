@@ -93,6 +93,35 @@ def test_any_number_of_processes_continues():
         assert not os.path.exists("backup"), told
 
 
+def saved_bytes():
+    """The contents of the saved model's files."""
+    found = {}
+    for folder, _, names in os.walk("model"):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as f:
+                found[os.path.join(folder, name)] = f.read()
+    shutil.rmtree("model")
+    return found
+
+
+def test_the_same_numbers_give_the_same_bits():
+    for processes, replicas in ((1, 2), (3, 1)):
+        def job(*more):
+            return command(DATA[1], processes, replicas, "--save", "model", *more)
+
+        code, lines, err = run(job())
+        assert code == 0, err
+        want, model = losses(lines), saved_bytes()
+        remove_backups()
+        keep = ["--callback", 'backup_and_restore("backup", save_freq=1)']
+        code, first, err = run(job(*keep), [(7, send(signal.SIGKILL, *range(processes)) if processes > 1 else to_parent(signal.SIGTERM))])
+        assert code != 0 and losses(first).keys() < want.keys(), (processes, replicas, code, err)
+        code, rest, err = run(job(*keep))
+        assert code == 0 and losses(rest).keys() < want.keys(), (processes, replicas, code, err)
+        assert {**losses(first), **losses(rest)} == want, (processes, replicas, want, losses(first), losses(rest))
+        assert saved_bytes() == model, (processes, replicas)
+
+
 def test_other_streams_are_refused_within_an_epoch():
     remove_backups()
     data = DATA[0]
