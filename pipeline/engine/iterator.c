@@ -200,6 +200,16 @@ static bool pulls_count(const mr_iterator *it)
              atomic_load_explicit(&it->root->priv->recording, memory_order_relaxed) > 0));
 }
 
+bool mr__graph_is_mixed(const mr_dataset *ds)
+{
+    return mr__dataset_is_mixed(ds);
+}
+
+bool mr__graph_draws_by_reading(const mr_dataset *ds)
+{
+    return mr__dataset_all_props(ds) & MR__OPENS_RANDOM;
+}
+
 /* Keeps the position after the `rows` rows that are being delivered. If a wait was cancelled in the
  * middle of a call, an op may have no position now: then it is the last one, and the number of rows
  * after it. */
@@ -720,7 +730,7 @@ static mr_code compare_outlines(const mr_iterator *it, const signature *theirs, 
         return another_graph(
             it->outline, theirs->outline, theirs->outline_size,
             "a restore by name takes other sources and weights of mix only, and none "
-            "below distribute",
+            "below distribute, or below an op that an elastic job cannot cut",
             st);
     return another_graph(it->signature, theirs->text, theirs->text_size,
                          "restore with the expression it was saved with, or by name "
@@ -786,11 +796,12 @@ static mr_code put_back(mr_iterator *it, mr_state_r *r, mr_status *st)
     return rc;
 }
 
-static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
+/* Begins to read a position: checks that it is one, and takes the signature of its graph. */
+static mr_code read_signature(const mr_iterator *it, const void *bytes, size_t size, mr_state_r *r,
+                              signature *theirs, mr_status *st)
 {
     const unsigned char *p = bytes;
     unsigned char sum[4];
-    MR_TRY(mr_iterator_check(it, st));
     bool outlined = size >= 8 && memcmp(p, magic_outlined, 4) == 0;
     if (size < 8 || (!outlined && memcmp(p, magic, 4) != 0))
         return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP4");
@@ -798,16 +809,37 @@ static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_statu
     mr__store_le(sum, mr__zlib.crc32_z(0, p + 8, size - 8), 4);
     if (memcmp(sum, p + 4, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
-    mr_state_r r = {.at = p + 8, .end = p + size, .graph = it->run.graph};
-    const void *text, *outline = NULL, *state;
+    const void *text, *outline = NULL;
+    *r = (mr_state_r){.at = p + 8, .end = p + size, .graph = it->run.graph};
+    MR_TRY(mr_state_get_bytes(r, &text, &theirs->text_size, st));
+    if (outlined)
+        MR_TRY(mr_state_get_bytes(r, &outline, &theirs->outline_size, st));
+    theirs->text = text;
+    theirs->outline = outline;
+    return MR_OK;
+}
+
+mr_code mr__iterator_is_of_other_mixture(mr_iterator *it, const void *bytes, size_t size,
+                                         bool *other, mr_status *st)
+{
+    mr_state_r r;
     signature theirs = {0};
+    MR_TRY(read_signature(it, bytes, size, &r, &theirs, st));
+    MR_TRY(check_graph(it, &theirs, st));
+    *other = it->run.by_name;
+    it->run.by_name = false;
+    return MR_OK;
+}
+
+static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
+{
+    mr_state_r r;
+    signature theirs = {0};
+    const void *state;
     size_t state_size;
     uint64_t skip;
-    MR_TRY(mr_state_get_bytes(&r, &text, &theirs.text_size, st));
-    if (outlined)
-        MR_TRY(mr_state_get_bytes(&r, &outline, &theirs.outline_size, st));
-    theirs.text = text;
-    theirs.outline = outline;
+    MR_TRY(mr_iterator_check(it, st));
+    MR_TRY(read_signature(it, bytes, size, &r, &theirs, st));
     MR_TRY(mr_state_get_u64(&r, &skip, st));
     MR_TRY(mr_state_get_bytes(&r, &state, &state_size, st));
     MR_TRY(check_graph(it, &theirs, st));

@@ -84,6 +84,9 @@ SOURCES = [
     lambda d: f"list_files('t9-*', shuffle=false).shuffle(5).interleave(f => text_line(f), cycle_length={d.randint(1, 4)}).map(x => to_number(x, \"int64\"))",
     lambda d: f"tfrecord('{d.choice('rx')}-*').map(x => to_number(x, \"int64\"))",
     lambda d: "tfrecord('x-*').global_shuffle().map(x => to_number(x, \"int64\"))",
+    lambda d: f"mix({{'a': {d.choice(SOURCES[:7])(d)}, 'b': {d.choice(SOURCES[:7])(d)}.shuffle(5)}}, stop='{d.choice(['first', 'all', 'repeat'])}')",
+    lambda d: f"sample_from_datasets([{', '.join(d.choice(SOURCES[:7])(d) for _ in range(3))}], weights=[3, 1, {d.choice([0, 0.5])}], stop_on_empty_dataset={d.choice(['true', 'false'])})",
+    lambda d: "text_line('t9-*').map(x => to_number(x, 'int64')).zip(text_line('t9-*')).map((x, y) => x * 2)",
 ]
 BELOW = [
     lambda d: f".map(x => x * {d.randint(1, 9)} + {d.randint(0, 9)})",
