@@ -7,6 +7,7 @@
 
 #include "pipeline/fnv.h"
 #include "pipeline/memory/hash_index.h"
+#include "pipeline/remote/cache_fetch.h"
 #include "pipeline/remote/s3.h"
 #include "pipeline/remote/url_roots_internal.h"
 #include "pipeline/system/fork.h"
@@ -58,7 +59,7 @@ static mr_code make(mr__object **out, const char *url, const char *query, mr_sta
     o->whole = query != NULL;
     o->url = mr_strdup(url);
     mr_code rc = o->url ? MR_OK : mr_fail_memory(st, strlen(url), "a URL");
-    if (rc == MR_OK)
+    if (rc == MR_OK && !mr__cache_is_offline()) /* which needs no credentials */
         rc = o->kind == MR__URL_S3 ? mr__s3_target(url, query, &o->target, st)
                                    : http_target(url, &o->target, st);
     if (rc == MR_OK) {
