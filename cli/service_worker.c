@@ -18,6 +18,7 @@ typedef struct worker_opts {
     cli_texts roots, tags;
     int64_t threads;
     bool has_threads;
+    cli_run cache; /* of remote objects */
 } worker_opts;
 
 static void draining(void *ctx)
@@ -202,8 +203,10 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .words = forms,
          .help = "log format on standard error: text or json; default: text"},
         {0}};
-    int rc =
-        cli_parse(&cli_worker, (const cli_flag *const[]){flags, NULL}, argc, argv, rest, &n_rest);
+    cli_flag cache_flags[CLI_CACHE_FLAGS];
+    cli_cache_flags(&o.cache, cache_flags);
+    int rc = cli_parse(&cli_worker, (const cli_flag *const[]){flags, cache_flags, NULL}, argc, argv,
+                       rest, &n_rest);
     if (rc >= 0)
         return rc;
     if (n_rest)
@@ -212,6 +215,7 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
         return cli_usage(&cli_worker, "--dispatcher HOST:PORT is needed");
     if (o.run.memory_limit && o.run.memory_limit < 16 << 20)
         return cli_usage(&cli_worker, "--memory-limit must be at least 16M");
+    cli_cache_start(&o.cache);
     o.run.tags = o.tags.v;
     o.run.n_tags = o.tags.n;
     if (o.python && strcmp(o.log, "text") != 0)

@@ -31,6 +31,7 @@
 #include "pipeline/engine/position.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/watch.h"
+#include "pipeline/files/file_name.h"
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/functions/compiler/draws.h"
 #include "pipeline/graph/graph_internal.h"
@@ -63,24 +64,32 @@ enum { LONG_TEXT = 4096, TEXT_END = 1024 };
 
 /* The graph's options: the value nearest the sink wins; in a zip, that of the later input. */
 static mr_code find_options(const mr_dataset *ds, int *deterministic, int64_t *memory_limit,
-                            mr_status *st)
+                            char **cache, mr_status *st)
 {
     mr__nodes nodes;
     MR_TRY(mr__nodes_of(ds, &nodes, st));
     mr_code rc = MR_OK;
     for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
-        mr_value v = {0}, limit = {0};
+        mr_value v = {0}, limit = {0}, dir = {0};
         if (!(mr_dataset_op(nodes.v[i])->props & MR_OP_HOLDS_OPTIONS))
             continue;
         rc = mr_dataset_param_named(nodes.v[i], "deterministic", &v, st);
         if (rc == MR_OK)
             rc = mr_dataset_param_named(nodes.v[i], "memory_limit", &limit, st);
+        if (rc == MR_OK)
+            rc = mr_dataset_param_named(nodes.v[i], "cache_dir", &dir, st);
+        if (rc == MR_OK && dir.kind == MR_V_STRING && dir.size) {
+            mr_free(*cache);
+            *cache = NULL;
+            rc = mr__file_name(dir.s, cache, st);
+        }
         if (v.kind == MR_V_BOOL)
             *deterministic = (int)v.i;
         if (limit.kind == MR_V_INT)
             *memory_limit = limit.i;
         mr_value_reset(&v);
         mr_value_reset(&limit);
+        mr_value_reset(&dir);
     }
     mr__nodes_reset(&nodes);
     return rc;
@@ -291,7 +300,11 @@ static mr_code open_iterator(mr_iterator **out, mr_dataset *ds, const mr_iterato
     if (rc == MR_OK && opts->trace_spans)
         rc = mr__stats_trace(&it->run.stats, opts->trace_spans, st);
     if (rc == MR_OK)
-        rc = find_options(ds, &deterministic, &memory_limit, st);
+        rc = find_options(ds, &deterministic, &memory_limit, &it->run.cache, st);
+    if (it->run.cache) {
+        it->run.names.cache = it->run.cache;
+        mr__name_scope_set(it->run.names); /* mr_iterator_open ends it */
+    }
     if (rc == MR_OK)
         rc = mr__memory_start(&it->run.memory, ds, opts, memory_limit, st);
     /* For the iterators that ops open, which find the control group's by themselves. */
@@ -921,6 +934,7 @@ void mr_iterator_close(mr_iterator *it)
     mr__scope_reset(&it->run.scope);
     mr_free(it->signature);
     mr_free(it->outline);
+    mr_free(it->run.cache);
     mr_free(it);
 }
 

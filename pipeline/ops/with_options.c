@@ -33,6 +33,9 @@ static const mr_param table[] = {
            .doc =
                "Streams of an elastic job, which any number of replicas up to that may share; 0: "
                "the job is not elastic."),
+    MR_OPT(struct params, cache_dir,
+           .doc = "Directory where pieces of remote files are kept; default: "
+                  "MILLRACE_CACHE_DIR."),
     {0}};
 
 const mr_op mr_op_with_options = {

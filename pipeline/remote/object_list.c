@@ -7,9 +7,12 @@
 #include <string.h>
 
 #include "pipeline/log.h"
+#include "pipeline/remote/cache_fetch.h"
+#include "pipeline/remote/cache_list.h"
 #include "pipeline/remote/hf.h"
 #include "pipeline/remote/object_ranges.h"
 #include "pipeline/remote/s3.h"
+#include "pipeline/remote/url_roots_internal.h"
 #include "pipeline/system/system.h"
 
 enum { MOST_PAGE = 64 << 20, MOST_KEY = 4096 };
@@ -189,12 +192,62 @@ static mr_code look_at(const char *url, mr__object_list_fn found, void *ctx, mr_
     return found(ctx, url, st);
 }
 
+static mr_code list_objects(const char *pattern, mr__object_list_fn found, void *ctx, mr_status *st)
+{
+    return mr__url_kind_of(pattern) == MR__URL_HF ? mr__hf_list(pattern, found, ctx, st)
+                                                  : list_keys(pattern, found, ctx, st);
+}
+
+/* ---- through the cache ---- */
+
+typedef struct noted {
+    mr__object_list_fn found;
+    void *ctx;
+    mr__list_note note;
+} noted;
+
+static mr_code find_and_note(void *ctx, const char *url, mr_status *st)
+{
+    noted *n = ctx;
+    mr__object_info info;
+    if (mr__object_recall(url, &info))
+        mr__list_note_add(&n->note, url, &info);
+    return n->found(n->ctx, url, st);
+}
+
+static mr_code recall(void *ctx, const char *url, const mr__object_info *info, mr_status *st)
+{
+    const noted *n = ctx;
+    MR_TRY(mr__object_remember(url, info->size, info->etag, st));
+    return n->found(n->ctx, url, st);
+}
+
+/* Notes what was listed; offline, lists what was noted. */
+static mr_code list_cached(mr__cache *cache, const char *pattern, mr__object_list_fn found,
+                           void *ctx, mr_status *st)
+{
+    noted n = {.found = found, .ctx = ctx};
+    if (mr__cache_is_offline()) {
+        MR_TRY(mr__url_roots_check(pattern, st));
+        mr_code rc = mr__list_recall(cache, pattern, recall, &n, st);
+        if (rc != MR_OK)
+            mr_status_of_no_element(st);
+        return rc;
+    }
+    mr_code rc = list_objects(pattern, find_and_note, &n, st);
+    n.note.failed = n.note.failed || rc != MR_OK;
+    mr__list_note_end(&n.note, cache, pattern);
+    return rc;
+}
+
 mr_code mr__object_list(const char *pattern, mr__object_list_fn found, void *ctx, mr_status *st)
 {
-    mr__url_kind kind = mr__url_kind_of(pattern);
-    mr_code rc = kind == MR__URL_HTTP ? look_at(pattern, found, ctx, st)
-                 : kind == MR__URL_HF ? mr__hf_list(pattern, found, ctx, st)
-                                      : list_keys(pattern, found, ctx, st);
+    mr__cache *cache;
+    MR_TRY(mr__cache_current(&cache, st));
+    MR_TRY(mr__cache_need(cache, pattern, st));
+    mr_code rc = mr__url_kind_of(pattern) == MR__URL_HTTP ? look_at(pattern, found, ctx, st)
+                 : cache ? list_cached(cache, pattern, found, ctx, st)
+                         : list_objects(pattern, found, ctx, st);
     if (rc != MR_OK)
         mr_status_at(st, pattern, -1, -1);
     return rc;

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "pipeline/memory_bound.h"
+#include "pipeline/remote/cache_fetch.h"
+#include "pipeline/remote/object_ranges.h"
 #include "pipeline/system/system.h"
 
 enum { MOST_RANGES = 16, MEASURE_AGAIN = 64 };
@@ -13,7 +15,7 @@ enum { MOST_RANGES = 16, MEASURE_AGAIN = 64 };
 #define MOST_LIMITED ((int64_t)3 << 20)   /* in flight of a stream under a memory limit */
 
 typedef struct range {
-    mr__transfer *transfer;
+    mr__fetch *transfer;
     int64_t bytes; /* of the range that have not been returned */
 } range;
 
@@ -72,7 +74,7 @@ static bool is_too_much(int64_t bytes)
 static void drop_ranges(mr__object_stream *s)
 {
     for (unsigned i = 0; i < s->n; i++)
-        mr__transfer_drop(s->ranges[(s->head + i) % MOST_RANGES].transfer);
+        mr__fetch_drop(s->ranges[(s->head + i) % MOST_RANGES].transfer);
     s->head = s->n = 0;
     count(s, -s->counted);
 }
@@ -143,8 +145,7 @@ static mr_code start_ranges(mr__object_stream *s, mr_status *st)
         int64_t bytes = is_limited() || is_too_much(s->size) ? FIRST_RANGE : s->size;
         if (is_known(s) && s->object->info.size >= 0 && bytes > s->object->info.size - s->next)
             bytes = s->object->info.size - s->next;
-        mr_code rc =
-            mr__transfer_start(&r->transfer, s->object, s->next, s->next + bytes, false, st);
+        mr_code rc = mr__fetch_start(&r->transfer, s->object, s->next, s->next + bytes, false, st);
         if (rc != MR_OK) /* with ranges in flight, fewer suffice */
             return s->n ? MR_OK : rc;
         r->bytes = bytes;
@@ -166,11 +167,16 @@ mr_code mr__object_stream_open(mr__object_stream **out, const char *url, int64_t
     s->ahead = ahead;
     mr_code rc = mr__object_open(&s->object, url, st);
     if (rc == MR_OK) {
+        mr__cache *cache;
         restart(s, start, ahead);
-        if (!is_known(s)) {
+        rc = mr__cache_current(&cache, st);
+        /* Its ETag leads to the pieces in the cache. */
+        if (rc == MR_OK && (cache || mr__cache_is_offline()))
+            rc = mr__object_need_known(s->object, cancel, st);
+        if (rc == MR_OK && !is_known(s)) {
             rc = start_ranges(s, st);
             if (rc == MR_OK)
-                rc = mr__transfer_wait_known(s->ranges[s->head].transfer, cancel, st);
+                rc = mr__fetch_wait_known(s->ranges[s->head].transfer, cancel, st);
         }
     }
     if (rc != MR_OK) {
@@ -205,11 +211,30 @@ void mr__object_stream_seek(mr__object_stream *s, int64_t offset)
 static void pop(mr__object_stream *s)
 {
     range *r = &s->ranges[s->head];
-    mr__transfer_drop(r->transfer);
+    mr__fetch_drop(r->transfer);
     count(s, -r->bytes);
     s->head = (s->head + 1) % MOST_RANGES;
     s->n--;
     measure(s);
+}
+
+/* Counts bytes of the first range as returned. */
+static void count_returned(mr__object_stream *s, size_t got)
+{
+    range *r = &s->ranges[s->head];
+    int64_t bytes = (int64_t)got < r->bytes ? (int64_t)got : r->bytes;
+    r->bytes -= bytes;
+    count(s, -bytes);
+    s->offset += (int64_t)got;
+    s->bytes += (int64_t)got;
+}
+
+size_t mr__object_stream_read(mr__object_stream *s, void *data, size_t n)
+{
+    size_t got = s->n ? mr__fetch_read(s->ranges[s->head].transfer, data, n) : 0;
+    if (got)
+        count_returned(s, got);
+    return got;
 }
 
 mr_code mr__object_stream_next(mr__object_stream *s, mr_buffer **slot, uint8_t **data, size_t *got,
@@ -221,14 +246,10 @@ mr_code mr__object_stream_next(mr__object_stream *s, mr_buffer **slot, uint8_t *
             return MR_END;
         if (rc == MR_OK) {
             range *r = &s->ranges[s->head];
-            s->waited = s->waited || !mr__transfer_has_next(r->transfer);
-            rc = mr__transfer_take(r->transfer, s->cancel, slot, data, got, st);
+            s->waited = s->waited || !mr__fetch_has_next(r->transfer);
+            rc = mr__fetch_take(r->transfer, s->cancel, slot, data, got, st);
             if (rc == MR_OK) {
-                int64_t bytes = (int64_t)*got < r->bytes ? (int64_t)*got : r->bytes;
-                r->bytes -= bytes;
-                count(s, -bytes);
-                s->offset += (int64_t)*got;
-                s->bytes += (int64_t)*got;
+                count_returned(s, *got);
                 return MR_OK;
             }
             if (rc == MR_END) {

@@ -7,6 +7,7 @@
 
 #include "pipeline/fnv.h"
 #include "pipeline/memory/hash_index.h"
+#include "pipeline/remote/cache_fetch.h"
 #include "pipeline/remote/gcs.h"
 #include "pipeline/remote/hf.h"
 #include "pipeline/remote/s3.h"
@@ -77,7 +78,7 @@ static mr_code make(mr__object **out, const char *url, const char *query, const 
     o->whole = query || address;
     o->url = mr_strdup(url);
     mr_code rc = o->url ? MR_OK : mr_fail_memory(st, strlen(url), "a URL");
-    if (rc == MR_OK)
+    if (rc == MR_OK && !mr__cache_is_offline()) /* which needs no credentials */
         rc = make_target(o, query, address, st);
     if (rc == MR_OK) {
         *out = o;

@@ -15,6 +15,7 @@
 typedef struct mr__name_scope {
     const char *directory; /* borrowed; NULL: the process's working directory */
     bool of_service;       /* of another process: standard input and descriptors are refused */
+    const char *cache;     /* directory of cached objects; borrowed; NULL: that of the process */
 } mr__name_scope;
 
 /* Returns the previous one. */

@@ -265,6 +265,7 @@ _call.add_tables({
         ("deterministic", "bool or unset", ""),
         ("memory_limit", "integer", ""),
         ("elastic_streams", "integer", ""),
+        ("cache_dir", "string", ""),
     )),
     "zip": (('*datasets',), ()),
     "distribute": ((), (
@@ -979,6 +980,7 @@ class Methods:
             deterministic: bool | None = None,
             memory_limit: int = 0,
             elastic_streams: int = 0,
+            cache_dir: Path | None = None,
         ) -> Dataset:
         """Sets options for the whole graph.
 
@@ -991,6 +993,8 @@ class Methods:
                 ahead; 0: none.
             elastic_streams: Streams of an elastic job, which any number of replicas up to that
                 may share; 0: the job is not elastic.
+            cache_dir: Directory where pieces of remote files are kept; default:
+                MILLRACE_CACHE_DIR.
 
         Order: kept.
         Memory: a block.

@@ -647,6 +647,7 @@ class Methods:
             deterministic: bool | None = None,
             memory_limit: int = 0,
             elastic_streams: int = 0,
+            cache_dir: Path | None = None,
         ) -> Dataset:
         """Sets options for the whole graph.
 
@@ -659,6 +660,8 @@ class Methods:
                 ahead; 0: none.
             elastic_streams: Streams of an elastic job, which any number of replicas up to that
                 may share; 0: the job is not elastic.
+            cache_dir: Directory where pieces of remote files are kept; default:
+                MILLRACE_CACHE_DIR.
 
         Order: kept.
         Memory: a block.
