@@ -14,6 +14,18 @@ mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int6
     return MR_UNIMPLEMENTED;
 }
 
+mr_code mr__transfer_request(mr__transfer **out, mr__object *o, const mr__request *r, mr_status *st)
+{
+    (void)r;
+    return mr__transfer_start(out, o, 0, -1, true, st);
+}
+
+mr__answer mr__transfer_answer(const mr__transfer *t)
+{
+    (void)t;
+    return (mr__answer){0};
+}
+
 void mr__transfer_drop(mr__transfer *t)
 {
     (void)t;

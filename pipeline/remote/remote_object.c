@@ -15,6 +15,7 @@ static void free_object(mr__object *o)
 {
     mr__object_target_reset(&o->target);
     mr_free(o->url);
+    mr_free(o->query);
     mr_free(o);
 }
 
@@ -81,6 +82,33 @@ mr_code mr__object_open(mr__object **out, const char *url, mr_status *st)
 mr_code mr__object_open_listing(mr__object **out, const char *url, const char *query, mr_status *st)
 {
     return make(out, url, query, st);
+}
+
+mr_code mr__object_add_query(mr__object *o, mr_status *st)
+{
+    if (!o->query)
+        return MR_OK;
+    char *url = mr_strf("%s?%s", o->target.url, o->query);
+    if (!url)
+        return mr_fail_memory(st, strlen(o->query), "a query");
+    mr_free(o->target.url);
+    o->target.url = url;
+    return MR_OK;
+}
+
+mr_code mr__object_open_request(mr__object **out, const char *url, const char *query, mr_status *st)
+{
+    mr__object *o = NULL;
+    MR_TRY(make(&o, url, NULL, st));
+    o->whole = o->of_key = true;
+    o->query = query ? mr_strdup(query) : NULL;
+    mr_code rc = query && !o->query ? mr_fail_memory(st, strlen(query), "a query")
+                                    : mr__object_add_query(o, st);
+    if (rc == MR_OK)
+        *out = o;
+    else
+        mr__object_unref(o);
+    return rc;
 }
 
 static _Thread_local mr_cancel *of_thread;
@@ -157,14 +185,24 @@ mr_code mr__object_remember(const char *url, int64_t size, const char *etag, mr_
     return rc;
 }
 
+void mr__object_forget(const char *url)
+{
+    pthread_mutex_lock(&lock);
+    size_t at = mr__hash_find(&places, hash_of(url), is_same, all, url);
+    if (at != MR__NO_PLACE)
+        all[at].size = -1;
+    pthread_mutex_unlock(&lock);
+}
+
 bool mr__object_recall(const char *url, mr__object_info *out)
 {
     pthread_mutex_lock(&lock);
     size_t at = mr__hash_find(&places, hash_of(url), is_same, all, url);
-    if (at != MR__NO_PLACE) {
+    bool found = at != MR__NO_PLACE && all[at].size >= 0;
+    if (found) {
         *out = (mr__object_info){.size = all[at].size, .ranges = true};
         snprintf(out->etag, sizeof out->etag, "%s", all[at].etag);
     }
     pthread_mutex_unlock(&lock);
-    return at != MR__NO_PLACE;
+    return found;
 }

@@ -99,7 +99,22 @@ struct mr__transfer {
     char region[64], id[128];
     char document[MOST_ANSWER]; /* of an error */
     size_t n_document;
+
+    mr__request request; /* method NULL: bytes are read */
+    char mark[MR__MARK_SIZE];
+    size_t sent; /* of its body */
+    mr__answer answer;
 };
+
+static bool is_head(const mr__transfer *t)
+{
+    return t->request.method && strcmp(t->request.method, "HEAD") == 0;
+}
+
+static bool is_good(const mr__transfer *t, long status)
+{
+    return status == 200 || status == 206 || (t->request.method && status == 204);
+}
 
 /* The thread and what it shares. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the rest */
@@ -134,6 +149,7 @@ static void release(mr__transfer *t)
     for (unsigned i = atomic_load_explicit(&t->taken, memory_order_relaxed); i != filled; i++)
         mr_buffer_unref(t->slots[i % RING]);
     mr_buffer_unref(t->slot);
+    mr_buffer_unref(t->request.body);
     mr__object_unref(t->object);
     mr_free(t);
 }
@@ -252,7 +268,7 @@ static size_t on_body(char *p, size_t size, size_t count, void *ctx)
     mr__transfer *t = ctx;
     size_t all = size * count, n = all;
     long status = status_of(t);
-    if (status != 200 && status != 206) {
+    if (!is_good(t, status)) {
         size_t left = sizeof t->document - 1 - t->n_document;
         memcpy(t->document + t->n_document, p, n < left ? n : left);
         t->n_document += n < left ? n : left;
@@ -312,6 +328,7 @@ static void forget_answer(mr__transfer *t)
     t->skip = 0;
     t->first = t->last = t->total = t->length = t->wait_s = -1;
     t->info = (mr__object_info){.size = -1};
+    t->answer = (mr__answer){0};
     t->region[0] = t->id[0] = '\0';
     t->n_document = 0;
 }
@@ -337,6 +354,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
         copy_value(v, n_v, t->info.etag, sizeof t->info.etag);
     else if (is_header(line, n, "last-modified", &v, &n_v))
         copy_value(v, n_v, t->info.modified, sizeof t->info.modified);
+    else if (is_header(line, n, "x-amz-meta-millrace-write", &v, &n_v))
+        copy_value(v, n_v, t->answer.mark, sizeof t->answer.mark);
     else if (is_header(line, n, "x-amz-bucket-region", &v, &n_v))
         copy_value(v, n_v, t->region, sizeof t->region);
     else if (is_header(line, n, "x-amz-request-id", &v, &n_v) ||
@@ -353,6 +372,29 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
         t->wait_s = isdigit((unsigned char)text[0]) ? strtoll(text, NULL, 10) : -1;
     }
     return n;
+}
+
+/* ---- sending, in the thread ---- */
+
+static size_t on_send(char *out, size_t size, size_t count, void *ctx)
+{
+    mr__transfer *t = ctx;
+    size_t left = t->request.size - t->sent, n = size * count < left ? size * count : left;
+    if (n)
+        memcpy(out, (const char *)mr_buffer_data(t->request.body) + t->sent, n);
+    t->sent += n;
+    t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
+    return n;
+}
+
+/* libcurl repeats a request on another connection if a kept one turns out to be closed. */
+static int on_rewind(void *ctx, curl_off_t offset, int origin)
+{
+    mr__transfer *t = ctx;
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > t->request.size)
+        return CURL_SEEKFUNC_FAIL;
+    t->sent = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
 }
 
 /* ---- tries ---- */
@@ -392,6 +434,29 @@ static const char *certificates(const mr__object *o)
 }
 
 #define SET(option, value) good = good && curl.curl_easy_setopt(t->easy, option, value) == CURLE_OK
+
+static bool set_request(mr__transfer *t)
+{
+    const mr__request *r = &t->request;
+    bool good = true;
+    t->sent = 0;
+    SET(CURLOPT_CUSTOMREQUEST, r->method);
+    if (is_head(t))
+        SET(CURLOPT_NOBODY, 1L);
+    if (r->method[0] == 'P') {
+        SET(CURLOPT_UPLOAD, 1L);
+        SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->size);
+        SET(CURLOPT_READFUNCTION, on_send);
+        SET(CURLOPT_READDATA, t);
+        SET(CURLOPT_SEEKFUNCTION, on_rewind);
+        SET(CURLOPT_SEEKDATA, t);
+    }
+    if (r->creates)
+        good = good && add_header(t, "If-None-Match", "*");
+    if (t->mark[0])
+        good = good && add_header(t, "x-amz-meta-millrace-write", t->mark);
+    return good;
+}
 
 static bool set_options(mr__transfer *t)
 {
@@ -439,6 +504,8 @@ static bool set_options(mr__transfer *t)
         if (atomic_load_explicit(&o->known, memory_order_relaxed) && is_strong(o->info.etag))
             good = good && add_header(t, "If-Match", o->info.etag);
     }
+    if (t->request.method)
+        good = good && set_request(t);
     if (t->headers)
         SET(CURLOPT_HTTPHEADER, t->headers);
     return good;
@@ -531,7 +598,13 @@ static mr_code fail_status(mr__transfer *t, long status)
         mr_fail(&t->why, MR_NOT_FOUND, "%s", text);
         t->why.sys_errno = ENOENT;
         return MR_NOT_FOUND;
+    case 409:
+        if (t->request.creates)
+            return mr_fail(&t->why, MR_ALREADY_EXISTS, "%s", text);
+        return mr_fail(&t->why, MR_UNAVAILABLE, "%s", text);
     case 412:
+        if (t->request.creates)
+            return mr_fail(&t->why, MR_ALREADY_EXISTS, "%s", text);
         return fail_changed(t);
     case 301:
     case 302:
@@ -567,8 +640,10 @@ static void retry(mr__transfer *t)
     int64_t delay = (int64_t)(random % (uint64_t)most);
     if (t->wait_s >= 0 && t->wait_s * SECOND > delay)
         delay = t->wait_s < 3600 ? t->wait_s * SECOND : 3600 * SECOND;
-    int tried = t->tries ? t->tries : 1;
-    if (tried >= shared.retries || now + delay - t->last_byte_at > GIVE_UP) {
+    int tried = t->tries ? t->tries : 1, most_tries = shared.retries;
+    if (t->request.tries)
+        most_tries = t->request.tries;
+    if (tried >= most_tries || now + delay - t->last_byte_at > GIVE_UP) {
         char tries[64];
         size_t used = strlen(t->why.message);
         snprintf(tries, sizeof tries, "; gave up after %d %s", tried, tried == 1 ? "try" : "tries");
@@ -586,6 +661,7 @@ static bool is_transient(CURLcode rc)
     case CURLE_COULDNT_CONNECT:
     case CURLE_OPERATION_TIMEDOUT:
     case CURLE_SEND_ERROR:
+    case CURLE_SEND_FAIL_REWIND:
     case CURLE_RECV_ERROR:
     case CURLE_GOT_NOTHING:
     case CURLE_PARTIAL_FILE:
@@ -634,6 +710,8 @@ static mr_code fail_curl(mr__transfer *t, CURLcode rc)
 static int64_t wanted(const mr__transfer *t)
 {
     const mr__object *o = t->object;
+    if (is_head(t))
+        return 0;
     int64_t size = o->whole ? t->length : o->info.size, to = t->to;
     if (size >= 0 && (to < 0 || to > size))
         to = size;
@@ -684,6 +762,10 @@ static bool change_region(mr__transfer *t, long status)
     if (strcmp(t->region, t->object->target.region) == 0)
         return false;
     t->moves++;
+    if (t->object->of_key)
+        return mr__s3_change_region(t->object->url, NULL, t->region, &t->object->target, NULL) ==
+                   MR_OK &&
+               mr__object_add_query(t->object, NULL) == MR_OK;
     const char *query = t->object->whole ? strchr(t->object->target.url, '?') : NULL;
     char *kept = query ? mr_strdup(query + 1) : NULL;
     bool good = (!query || kept) && mr__s3_change_region(t->object->url, kept, t->region,
@@ -695,7 +777,9 @@ static bool change_region(mr__transfer *t, long status)
 static void end_try(mr__transfer *t, CURLcode rc)
 {
     long status = status_of(t);
-    bool good = status == 200 || status == 206;
+    bool good = is_good(t, status);
+    t->answer.status = (int)status;
+    snprintf(t->answer.etag, sizeof t->answer.etag, "%s", t->info.etag);
     if (rc == CURLE_OK && good && !t->judged && !judge(t))
         rc = CURLE_WRITE_ERROR;
     if (t->verdict == NO_MEMORY)
@@ -898,8 +982,8 @@ static mr_code start_thread(mr_status *st)
 
 /* ---- the reader's side ---- */
 
-mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int64_t to, bool bare,
-                           mr_status *st)
+static mr_code start(mr__transfer **out, mr__object *o, int64_t from, int64_t to, bool bare,
+                     const mr__request *request, mr_status *st)
 {
     MR_TRY(mr__late_library_need(&libcurl, st));
     mr__transfer *t = mr_calloc(1, sizeof *t);
@@ -915,6 +999,13 @@ mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int6
         to >= 0 && (size_t)(to - from) < MR__REMOTE_SLOT ? (size_t)(to - from) : MR__REMOTE_SLOT;
     if (t->room == 0)
         t->room = 1;
+    if (request) {
+        t->request = *request;
+        t->request.mark = NULL;
+        if (t->request.body)
+            mr_buffer_ref(t->request.body);
+        snprintf(t->mark, sizeof t->mark, "%s", request->mark ? request->mark : "");
+    }
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&lock);
     mr_code rc = start_thread(st);
@@ -931,6 +1022,22 @@ mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int6
     }
     *out = t;
     return MR_OK;
+}
+
+mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int64_t to, bool bare,
+                           mr_status *st)
+{
+    return start(out, o, from, to, bare, NULL, st);
+}
+
+mr_code mr__transfer_request(mr__transfer **out, mr__object *o, const mr__request *r, mr_status *st)
+{
+    return start(out, o, 0, -1, true, r, st);
+}
+
+mr__answer mr__transfer_answer(const mr__transfer *t)
+{
+    return t->answer;
 }
 
 static void wake_thread(void)
