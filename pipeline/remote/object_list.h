@@ -15,4 +15,9 @@ typedef mr_code (*mr__object_list_fn)(void *ctx, const char *url, mr_status *st)
  * errors   those of found and of mr__transfer_take; with the pattern */
 mr_code mr__object_list(const char *pattern, mr__object_list_fn found, void *ctx,
                         mr_status *st) MR_NODISCARD;
+/* Calls found for all objects whose URLs begin with the prefix, s3://bucket/..., which is taken
+ * literally. There may be none.
+ * errors   as above */
+mr_code mr__object_list_below(const char *prefix, mr__object_list_fn found, void *ctx,
+                              mr_status *st) MR_NODISCARD;
 #endif

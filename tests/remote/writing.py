@@ -3,110 +3,24 @@
 # tier: plain=full
 """Writing to buckets of Ceph's gateway: all formats, what a failure of each request and a killed writer leave, other
 writers. A forwarder between the program and the gateway counts requests, fails some, and loses answers."""
-import http.client
-import http.server
 import json
 import os
 import random
 import re
 import signal
 import subprocess
-import threading
 import time
 import urllib.parse
 
 import gateway
 import kit
+from forwarder import Forwarder, kind
 from kit import Run, result, show
 
 if not kit.has_libcurl():
     kit.skip_all("built without libcurl")
 if gateway.missing():
     kit.skip_all(gateway.missing())
-
-
-class Forwarder:
-    """Passes requests on; `hook` (handler, send) -> True: it has answered, by send() or not at all."""
-
-    def __init__(self, port):
-        self.requests, self.hook, self.lock = [], None, threading.Lock()
-        forwarder = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
-            def forward(self):
-                to = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-                to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-                for name, value in self.headers.items():
-                    if name.lower() != "expect":
-                        to.putheader(name, value)
-                to.endheaders(self.body)
-                answer = to.getresponse()
-                body = answer.read()
-                to.close()
-                return answer, body
-
-            def serve(self):
-                self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                with forwarder.lock:
-                    forwarder.requests.append((self.command, self.path, len(self.body)))
-                if forwarder.hook and forwarder.hook(self):
-                    return
-                answer, body = self.forward()
-                self.send_response(answer.status)
-                for name, value in answer.getheaders():
-                    if name.lower() not in ("transfer-encoding", "content-length", "connection"):
-                        self.send_header(name, value)
-                length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(body))
-                self.send_header("Content-Length", length or "0")
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
-
-            do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
-
-            def answer(self, status, body=b""):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-                return True
-
-            def hang_up(self):
-                self.close_connection = True
-                return True
-
-        class Threads(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 128
-
-            def handle_error(self, *_):
-                pass
-
-        self.http = Threads(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
-        self.endpoint = f"http://127.0.0.1:{self.http.server_port}"
-
-    def take(self):
-        with self.lock:
-            now, self.requests = self.requests, []
-        return now
-
-
-def kind(h):
-    """What a request is, in a word."""
-    query = urllib.parse.urlparse(h.path).query
-    if h.command == "POST":
-        return "begin" if "uploads" in query else "complete"
-    if h.command == "PUT":
-        return "part" if "partNumber" in query else "put"
-    if h.command == "DELETE":
-        return "abort" if "uploadId" in query else "delete"
-    return "head" if h.command == "HEAD" else "list" if "list-type" in query else "get"
 
 
 store = gateway.Gateway()
@@ -120,7 +34,7 @@ try:
         return Run(["write", "--out", f"s3://bucket/{prefix}", "--expr", expression, *arguments], **environment)
 
     def keys(prefix=""):
-        page = store.request("GET", "bucket", query=f"list-type=2&prefix={prefix}").decode()
+        page = store.request("GET", "bucket", query="list-type=2&prefix=" + urllib.parse.quote(prefix, safe="")).decode()
         return re.findall(r"<Key>([^<]*)</Key>", page)
 
     def uploads(prefix=""):
