@@ -7,6 +7,7 @@
 
 #include "pipeline/fnv.h"
 #include "pipeline/memory/hash_index.h"
+#include "pipeline/remote/address_scope.h"
 #include "pipeline/remote/s3.h"
 #include "pipeline/remote/url_roots_internal.h"
 #include "pipeline/system/fork.h"
@@ -63,6 +64,9 @@ static mr_code make(mr__object **out, const char *url, const char *query, mr_sta
         rc = o->kind == MR__URL_S3 ? mr__s3_target(url, query, &o->target, st)
                                    : http_target(url, &o->target, st);
     if (rc == MR_OK) {
+        /* The servers of stores are those of the operator's environment. */
+        o->guarded = !mr__url_roots_are_open() && !mr__proxy_is_set() &&
+                     (o->kind == MR__URL_HTTP || o->target.redirects);
         *out = o;
         return MR_OK;
     }

@@ -36,9 +36,10 @@ typedef struct mr__object {
     atomic_uint refs;
     char *url;
     mr__url_kind kind;
-    bool whole;  /* a document: read from its beginning, without ranges and conditions */
-    bool of_key; /* a request for the object with `query`, instead of reading it */
-    char *query; /* NULL: none */
+    bool whole;   /* a document: read from its beginning, without ranges and conditions */
+    bool of_key;  /* a request for the object with `query`, instead of reading it */
+    char *query;  /* NULL: none */
+    bool guarded; /* only from addresses that the roots allow (url_roots_internal.h) */
     mr__object_target target;
     atomic_bool known;
     mr__object_info info;

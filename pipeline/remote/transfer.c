@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "pipeline/remote/s3.h"
+#include "pipeline/remote/url_roots_internal.h"
 #include "pipeline/splitmix.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/system/late_library.h"
@@ -102,7 +104,8 @@ struct mr__transfer {
 
     mr__request request; /* method NULL: bytes are read */
     char mark[MR__MARK_SIZE];
-    size_t sent; /* of its body */
+    size_t sent;   /* of its body */
+    bool shut_out; /* the server's address is not one that a worker connects to */
     mr__answer answer;
 };
 
@@ -458,6 +461,16 @@ static bool set_request(mr__transfer *t)
     return good;
 }
 
+/* For a graph of a service's client. */
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
+{
+    mr__transfer *t = ctx;
+    (void)purpose;
+    t->shut_out = !mr__url_roots_allow_address(&a->addr);
+    return t->shut_out ? CURL_SOCKET_BAD
+                       : socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
 static bool set_options(mr__transfer *t)
 {
     const mr__object *o = t->object;
@@ -506,6 +519,10 @@ static bool set_options(mr__transfer *t)
     }
     if (t->request.method)
         good = good && set_request(t);
+    if (o->guarded) {
+        SET(CURLOPT_OPENSOCKETFUNCTION, open_socket);
+        SET(CURLOPT_OPENSOCKETDATA, t);
+    }
     if (t->headers)
         SET(CURLOPT_HTTPHEADER, t->headers);
     return good;
@@ -782,7 +799,12 @@ static void end_try(mr__transfer *t, CURLcode rc)
     snprintf(t->answer.etag, sizeof t->answer.etag, "%s", t->info.etag);
     if (rc == CURLE_OK && good && !t->judged && !judge(t))
         rc = CURLE_WRITE_ERROR;
-    if (t->verdict == NO_MEMORY)
+    if (rc != CURLE_OK && t->shut_out)
+        finish(t, mr_fail(&t->why, MR_PERMISSION_DENIED,
+                          "the name of the server leads to a loopback, link-local or private "
+                          "address; the operator of this worker can allow it by a --root with "
+                          "this address in place of the name"));
+    else if (t->verdict == NO_MEMORY)
         finish(t, mr_fail_memory(&t->why, t->room, "bytes of a remote object"));
     else if (t->verdict == CHANGED)
         finish(t, fail_changed(t));
