@@ -9,6 +9,7 @@ import random
 import re
 import signal
 import subprocess
+import sys
 import time
 import urllib.parse
 
@@ -263,6 +264,26 @@ try:
             if there != names(prefix, 3) or len(back.lines) != 300:
                 broken.append(f"{prefix}: {there}")
     result("sigkill_at_random_moments_leaves_no_set_that_looks_whole", not broken, str(broken))
+
+    # ---- Python
+    package = os.path.join(kit.build, "python")
+    if os.path.isdir(os.path.join(package, "millrace")):
+        program = """import millrace as mr
+w = mr.write([{"a": i} for i in range(5)], "s3://bucket/py", shards=2)
+ds = mr.tfrecord(w.pattern).map(lambda r: mr.fn.parse_example(r, a=mr.int64))
+print(w.records, w.files[0], sum(e["a"].item() for e in ds))
+try:
+    mr.write([1], "s3://bucket/py")
+except mr.AlreadyExists:
+    print("exists")
+"""
+        run = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": package}, text=True,
+                             capture_output=True, check=False, timeout=300)
+        if "No module named" in run.stderr or "ImportError" in run.stderr:
+            print(f"python is left out: {run.stderr.splitlines()[-1]}")
+        else:
+            result("python_writes", run.stdout.split() == ["5", "s3://bucket/py-00000-of-00002.tfrecord", "10", "exists"],
+                   run.stdout + run.stderr)
 
     # ---- refusals
     for name, url, words in (("http", "http://127.0.0.1:1/a", "not written"), ("gs", "gs://bucket/a", "written"),
