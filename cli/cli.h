@@ -51,7 +51,7 @@ typedef struct cli_command {
 extern const cli_command cli_cache, cli_show, cli_explain, cli_ops, cli_inspect, cli_index,
     cli_reduce, cli_write, cli_train, cli_devices, cli_bench, cli_evaluate, cli_predict,
     cli_summary, cli_checkpoints, cli_export, cli_adapt, cli_server, cli_top, cli_why,
-    cli_components, cli_position;
+    cli_components, cli_position, cli_uploads;
 
 /* Distinguishes the programs that share these files; each defines one. */
 typedef struct cli_program {

@@ -167,8 +167,12 @@ static int check_types(const write_opts *o, const mr_dataset *ds)
 
 static int write_all(write_opts *o, mr_dataset *ds, cli_jsonl *j)
 {
-    mr_shard_writer_opts opts = {
-        .overwrite = o->overwrite, .format = o->shard_format, .group_bytes = o->row_group};
+    mr_shard_writer_opts opts = {.overwrite = o->overwrite,
+                                 .format = o->shard_format,
+                                 .group_bytes = o->row_group,
+                                 .prefix = o->out,
+                                 .memory_limit = o->run.opts.memory_limit,
+                                 .cancel = cli_cancel()};
     opts.zstd_records = o->compress && strcmp(o->compress, ZSTD_RECORD) == 0;
     if (o->shard_format == MR_SHARDS_PARQUET)
         opts.compression = MR_COMPRESSION_ZSTD;
@@ -266,7 +270,8 @@ static int run(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.out,
          .what = "PREFIX",
-         .help = "files are PREFIX-00000-of-0000N.tfrecord (or the format's ending) and so on"},
+         .help = "files are PREFIX-00000-of-0000N.tfrecord (or the format's ending) and so on; a "
+                 "path or s3://bucket/..."},
         {.name = "shards",
          .kind = CLI_INT,
          .value = &o.shards,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "pipeline/files/atomic_file_impl.h"
+#include "pipeline/files/remote.h"
 #include "pipeline/remote/url.h"
 #include "pipeline/system/retry.h"
 
@@ -38,6 +39,7 @@ void mr_atomic_file_abort(mr_atomic_file *f)
         mr__sys->close(f->fd);
     if (f->created)
         mr__unlink_again(f->partial);
+    mr__upload_close(f->upload);
     mr_buffer_unref(f->buffer);
     mr_free(f->path);
     mr_free(f->partial);
@@ -47,7 +49,15 @@ void mr_atomic_file_abort(mr_atomic_file *f)
 static mr_code create(mr_atomic_file **out, const char *path, const mr_atomic_file_opts *o,
                       bool buffered, mr_status *st)
 {
-    MR_TRY(mr__url_refuse_writing(path, st));
+    MR_TRY(mr__url_check_writing(path, st));
+    if (mr__is_url(path))
+        return mr__atomic_file_open_upload(out, path, NULL, st);
+    if (mr__remote_hint(path)[0] && strncmp(path, "file:", 5) != 0) {
+        mr_fail(st, MR_UNIMPLEMENTED,
+                "files are written to local paths and s3:// URLs, not to this scheme");
+        mr_status_at(st, path, -1, -1);
+        return MR_UNIMPLEMENTED;
+    }
     mr_atomic_file *f = mr_calloc(1, sizeof *f);
     if (!f)
         return mr_fail_memory(st, sizeof *f, "a file");
@@ -76,6 +86,25 @@ static mr_code create(mr_atomic_file **out, const char *path, const mr_atomic_fi
     return rc;
 }
 
+mr_code mr__atomic_file_open_upload(mr_atomic_file **out, const char *url,
+                                    const mr__upload_opts *opts, mr_status *st)
+{
+    mr_atomic_file *f = mr_calloc(1, sizeof *f);
+    if (!f)
+        return mr_fail_memory(st, sizeof *f, "a file");
+    f->fd = -1;
+    f->path = mr_strdup(url);
+    mr_code rc = f->path ? mr_buffer_alloc(&f->buffer, ROOM, st)
+                         : mr_fail_memory(st, strlen(url), "a file name");
+    if (rc == MR_OK)
+        rc = mr__upload_open(&f->upload, url, opts, st);
+    if (rc == MR_OK)
+        *out = f;
+    else
+        mr_atomic_file_abort(f);
+    return rc;
+}
+
 mr_code mr_atomic_file_open(mr_atomic_file **out, const char *path, const mr_atomic_file_opts *opts,
                             mr_status *st)
 {
@@ -84,6 +113,8 @@ mr_code mr_atomic_file_open(mr_atomic_file **out, const char *path, const mr_ato
 
 static mr_code write_out(mr_atomic_file *f, const void *data, size_t n, mr_status *st)
 {
+    if (f->upload)
+        return mr__upload_put(f->upload, data, n, st);
     return mr__write_all(f->fd, data, n) == 0 ? MR_OK : fail(f->path, "cannot write the file", st);
 }
 
@@ -127,6 +158,10 @@ mr_code mr_atomic_file_put(mr_atomic_file *f, const void *data, size_t n, mr_sta
 mr_code mr__atomic_file_rewind(mr_atomic_file *f, mr_status *st)
 {
     MR_TRY(flush(f, st));
+    if (f->upload) {
+        mr__upload_rewind(f->upload);
+        return MR_OK;
+    }
     return mr__sys->lseek(f->fd, 0, SEEK_SET) == 0
                ? MR_OK
                : fail(f->path, "cannot seek to the start of the file", st);
@@ -135,6 +170,8 @@ mr_code mr__atomic_file_rewind(mr_atomic_file *f, mr_status *st)
 mr_code mr__atomic_file_finish(mr_atomic_file *f, mr_status *st)
 {
     MR_TRY(flush(f, st));
+    if (f->upload)
+        return mr__upload_finish(f->upload, st);
     if (f->sync != MR_SYNC_NONE && mr__fsync_again(f->fd) != 0)
         return fail(f->path, "cannot sync the file to disk", st);
     int fd = f->fd;
@@ -170,8 +207,10 @@ mr_code mr_atomic_file_close(mr_atomic_file *f, mr_code rc, mr_status *st)
 {
     if (!f)
         return rc;
-    if (rc == MR_OK && f->fd >= 0)
+    if (rc == MR_OK && (f->fd >= 0 || f->upload))
         rc = mr__atomic_file_finish(f, st);
+    if (rc == MR_OK && f->upload)
+        rc = mr__upload_commit(f->upload, st);
     if (rc == MR_OK && f->partial) {
         if (mr__rename_again(f->partial, f->path) != 0)
             rc = fail(f->path, "cannot rename the file to its final name", st);
@@ -187,7 +226,7 @@ mr_code mr_file_replace(const char *path, const void *data, size_t n, mr_status 
 {
     struct stat s;
     mr_atomic_file *f;
-    bool in_place = mr__sys->stat(path, &s) == 0 && !S_ISREG(s.st_mode);
+    bool in_place = !mr__is_url(path) && mr__sys->stat(path, &s) == 0 && !S_ISREG(s.st_mode);
     mr_atomic_file_opts o = {in_place ? MR_SYNC_NONE : MR_SYNC_ALL, in_place};
     MR_TRY(create(&f, path, &o, false, st));
     return mr_atomic_file_close(f, mr_atomic_file_put(f, data, n, st), st);

@@ -7,6 +7,7 @@
  *     put      appends to it
  *     close    syncs the file, renames it to NAME and syncs the directory
  *
+ * A URL of an S3 store is written as an upload, which becomes visible as a whole when it is closed.
  * A failure, or abort, removes the partial file and leaves NAME as it was. A process that is killed
  * leaves the partial file, which no other writer uses.
  *

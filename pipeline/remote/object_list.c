@@ -23,6 +23,7 @@ typedef struct listing {
     char *prefix;        /* literal: quoting removed */
     bool deep;           /* a wildcard is not in the last part of the key */
     bool wild;
+    bool all; /* the pattern is a literal prefix, and everything below it matches */
     mr__object_list_fn found;
     void *ctx;
     size_t seen; /* keys */
@@ -80,7 +81,14 @@ static mr_code take_object(listing *l, char *key, int64_t size, const char *etag
     char *url = mr_strf("%.*s/%s", (int)l->bucket, l->pattern, key);
     if (!url)
         return mr_fail_memory(st, n, "a URL");
-    mr_code rc = mr__object_offer(l->pattern, url, size, etag, l->found, l->ctx, st);
+    mr_code rc;
+    if (l->all) {
+        rc = mr__object_remember(url, size, etag, st);
+        if (rc == MR_OK)
+            rc = l->found(l->ctx, url, st);
+    } else {
+        rc = mr__object_offer(l->pattern, url, size, etag, l->found, l->ctx, st);
+    }
     mr_free(url);
     return rc;
 }
@@ -179,6 +187,31 @@ static mr_code list_keys(const char *pattern, mr__object_list_fn found, void *ct
         if (rc == MR_OK)
             say_progress(&l);
     } while (rc == MR_OK && l.token && l.wild);
+    mr_free(l.prefix);
+    mr_free(l.token);
+    return rc;
+}
+
+mr_code mr__object_list_below(const char *prefix, mr__object_list_fn found, void *ctx,
+                              mr_status *st)
+{
+    listing l = {.pattern = prefix,
+                 .bucket = mr__s3_bucket_size(prefix),
+                 .deep = true,
+                 .wild = true,
+                 .all = true,
+                 .found = found,
+                 .ctx = ctx,
+                 .began = mr__clock_ns(CLOCK_MONOTONIC)};
+    if (mr__url_kind_of(prefix) != MR__URL_S3 || !l.bucket)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the URL has no bucket; write s3://bucket/key");
+    l.prefix = mr_strdup(prefix + l.bucket + (prefix[l.bucket] == '/'));
+    mr_code rc = l.prefix ? MR_OK : mr_fail_memory(st, strlen(prefix), "a prefix");
+    while (rc == MR_OK) {
+        rc = list_page(&l, st);
+        if (!l.token)
+            break;
+    }
     mr_free(l.prefix);
     mr_free(l.token);
     return rc;

@@ -24,4 +24,9 @@ mr_code mr__object_offer(const char *pattern, const char *url, int64_t size, con
  * owned. *wild: it has a wildcard; *deep: one that is not in the last part of the key. */
 mr_code mr__literal_prefix(const char *key, char **out, bool *wild, bool *deep,
                            mr_status *st) MR_NODISCARD;
+/* Calls found for all objects whose URLs begin with the prefix, s3://bucket/..., which is taken
+ * literally. There may be none.
+ * errors   as above */
+mr_code mr__object_list_below(const char *prefix, mr__object_list_fn found, void *ctx,
+                              mr_status *st) MR_NODISCARD;
 #endif

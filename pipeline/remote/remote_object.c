@@ -7,6 +7,7 @@
 
 #include "pipeline/fnv.h"
 #include "pipeline/memory/hash_index.h"
+#include "pipeline/remote/address_scope.h"
 #include "pipeline/remote/cache_fetch.h"
 #include "pipeline/remote/gcs.h"
 #include "pipeline/remote/hf.h"
@@ -19,6 +20,7 @@ static void free_object(mr__object *o)
     mr__object_target_reset(&o->target);
     mr_free(o->url);
     mr_free(o->link);
+    mr_free(o->query);
     mr_free(o);
 }
 
@@ -81,6 +83,9 @@ static mr_code make(mr__object **out, const char *url, const char *query, const 
     if (rc == MR_OK && !mr__cache_is_offline()) /* which needs no credentials */
         rc = make_target(o, query, address, st);
     if (rc == MR_OK) {
+        /* The servers of stores are those of the operator's environment. */
+        o->guarded = !mr__url_roots_are_open() && !mr__proxy_is_set() &&
+                     (o->kind == MR__URL_HTTP || o->target.redirects);
         *out = o;
         return MR_OK;
     }
@@ -106,6 +111,33 @@ mr_code mr__object_open_document(mr__object **out, const char *url, const char *
                                  mr_status *st)
 {
     return make(out, url, NULL, address, st);
+}
+
+mr_code mr__object_add_query(mr__object *o, mr_status *st)
+{
+    if (!o->query)
+        return MR_OK;
+    char *url = mr_strf("%s?%s", o->target.url, o->query);
+    if (!url)
+        return mr_fail_memory(st, strlen(o->query), "a query");
+    mr_free(o->target.url);
+    o->target.url = url;
+    return MR_OK;
+}
+
+mr_code mr__object_open_request(mr__object **out, const char *url, const char *query, mr_status *st)
+{
+    mr__object *o = NULL;
+    MR_TRY(make(&o, url, NULL, NULL, st));
+    o->whole = o->of_key = true;
+    o->query = query ? mr_strdup(query) : NULL;
+    mr_code rc = query && !o->query ? mr_fail_memory(st, strlen(query), "a query")
+                                    : mr__object_add_query(o, st);
+    if (rc == MR_OK)
+        *out = o;
+    else
+        mr__object_unref(o);
+    return rc;
 }
 
 static _Thread_local mr_cancel *of_thread;
@@ -182,14 +214,24 @@ mr_code mr__object_remember(const char *url, int64_t size, const char *etag, mr_
     return rc;
 }
 
+void mr__object_forget(const char *url)
+{
+    pthread_mutex_lock(&lock);
+    size_t at = mr__hash_find(&places, hash_of(url), is_same, all, url);
+    if (at != MR__NO_PLACE)
+        all[at].size = -1;
+    pthread_mutex_unlock(&lock);
+}
+
 bool mr__object_recall(const char *url, mr__object_info *out)
 {
     pthread_mutex_lock(&lock);
     size_t at = mr__hash_find(&places, hash_of(url), is_same, all, url);
-    if (at != MR__NO_PLACE) {
+    bool found = at != MR__NO_PLACE && all[at].size >= 0;
+    if (found) {
         *out = (mr__object_info){.size = all[at].size, .ranges = true};
         snprintf(out->etag, sizeof out->etag, "%s", all[at].etag);
     }
     pthread_mutex_unlock(&lock);
-    return at != MR__NO_PLACE;
+    return found;
 }

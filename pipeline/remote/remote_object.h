@@ -43,8 +43,11 @@ typedef struct mr__object {
     atomic_uint refs;
     char *url;
     mr__url_kind kind;
-    bool whole; /* a document: read from its beginning, without ranges and conditions */
-    char *link; /* of a document: the header Link; NULL: none */
+    bool whole;   /* a document: read from its beginning, without ranges and conditions */
+    bool of_key;  /* a request for the object with `query`, instead of reading it */
+    char *query;  /* NULL: none */
+    bool guarded; /* only from addresses that the roots allow (url_roots_internal.h) */
+    char *link;   /* of a document: the header Link; NULL: none */
     mr__object_target target;
     atomic_bool known;
     mr__object_info info;
@@ -60,6 +63,11 @@ mr_code mr__object_open_listing(mr__object **out, const char *url, const char *q
 /* A document of the hub of an hf URL, at an address. */
 mr_code mr__object_open_document(mr__object **out, const char *url, const char *address,
                                  mr_status *st) MR_NODISCARD;
+/* Requests for an object that do not read it. query: sorted and encoded, or NULL; copied. */
+mr_code mr__object_open_request(mr__object **out, const char *url, const char *query,
+                                mr_status *st) MR_NODISCARD;
+/* Appends the query to the URL of the target. */
+mr_code mr__object_add_query(mr__object *o, mr_status *st) MR_NODISCARD;
 mr__object *mr__object_ref(mr__object *o);
 void mr__object_unref(mr__object *o); /* NULL: no-op */
 
@@ -71,6 +79,8 @@ mr_cancel *mr__remote_cancel(void);
 /* Remembers a listed object, instead of what is known of that URL. */
 mr_code mr__object_remember(const char *url, int64_t size, const char *etag,
                             mr_status *st) MR_NODISCARD;
+/* Forgets it: the object is another one now, or gone. */
+void mr__object_forget(const char *url);
 /* What a listing said of the object. */
 bool mr__object_recall(const char *url, mr__object_info *out);
 #endif

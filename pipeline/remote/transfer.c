@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "pipeline/remote/s3.h"
 #include "pipeline/remote/secret_file.h"
+#include "pipeline/remote/url_roots_internal.h"
 #include "pipeline/splitmix.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/system/late_library.h"
@@ -103,7 +105,23 @@ struct mr__transfer {
     char code[48], said[160];   /* the hub's error */
     char document[MOST_ANSWER]; /* of an error */
     size_t n_document;
+
+    mr__request request; /* method NULL: bytes are read */
+    char mark[MR__MARK_SIZE];
+    size_t sent;   /* of its body */
+    bool shut_out; /* the server's address is not one that a worker connects to */
+    mr__answer answer;
 };
+
+static bool is_head(const mr__transfer *t)
+{
+    return t->request.method && strcmp(t->request.method, "HEAD") == 0;
+}
+
+static bool is_good(const mr__transfer *t, long status)
+{
+    return status == 200 || status == 206 || (t->request.method && status == 204);
+}
 
 /* The thread and what it shares. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the rest */
@@ -138,6 +156,7 @@ static void release(mr__transfer *t)
     for (unsigned i = atomic_load_explicit(&t->taken, memory_order_relaxed); i != filled; i++)
         mr_buffer_unref(t->slots[i % RING]);
     mr_buffer_unref(t->slot);
+    mr_buffer_unref(t->request.body);
     mr__object_unref(t->object);
     mr_free(t);
 }
@@ -263,7 +282,7 @@ static size_t on_body(char *p, size_t size, size_t count, void *ctx)
     mr__transfer *t = ctx;
     size_t all = size * count, n = all;
     long status = status_of(t);
-    if (status != 200 && status != 206) {
+    if (!is_good(t, status)) {
         size_t left = sizeof t->document - 1 - t->n_document;
         memcpy(t->document + t->n_document, p, n < left ? n : left);
         t->n_document += n < left ? n : left;
@@ -323,6 +342,7 @@ static void forget_answer(mr__transfer *t)
     t->skip = 0;
     t->first = t->last = t->total = t->length = t->wait_s = -1;
     t->info = (mr__object_info){.size = -1};
+    t->answer = (mr__answer){0};
     t->region[0] = t->id[0] = t->code[0] = t->said[0] = '\0';
     t->n_document = 0;
 }
@@ -404,6 +424,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
         copy_value(v, n_v, t->info.etag, sizeof t->info.etag);
     else if (is_header(line, n, "last-modified", &v, &n_v))
         copy_value(v, n_v, t->info.modified, sizeof t->info.modified);
+    else if (is_header(line, n, "x-amz-meta-millrace-write", &v, &n_v))
+        copy_value(v, n_v, t->answer.mark, sizeof t->answer.mark);
     else if (is_header(line, n, "x-amz-bucket-region", &v, &n_v))
         copy_value(v, n_v, t->region, sizeof t->region);
     else if (is_header(line, n, "x-amz-request-id", &v, &n_v) ||
@@ -421,6 +443,29 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
     } else
         take_other(t, line, n);
     return n;
+}
+
+/* ---- sending, in the thread ---- */
+
+static size_t on_send(char *out, size_t size, size_t count, void *ctx)
+{
+    mr__transfer *t = ctx;
+    size_t left = t->request.size - t->sent, n = size * count < left ? size * count : left;
+    if (n)
+        memcpy(out, (const char *)mr_buffer_data(t->request.body) + t->sent, n);
+    t->sent += n;
+    t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
+    return n;
+}
+
+/* libcurl repeats a request on another connection if a kept one turns out to be closed. */
+static int on_rewind(void *ctx, curl_off_t offset, int origin)
+{
+    mr__transfer *t = ctx;
+    if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > t->request.size)
+        return CURL_SEEKFUNC_FAIL;
+    t->sent = (size_t)offset;
+    return CURL_SEEKFUNC_OK;
 }
 
 /* ---- tries ---- */
@@ -460,6 +505,39 @@ static const char *certificates(const mr__object *o)
 }
 
 #define SET(option, value) good = good && curl.curl_easy_setopt(t->easy, option, value) == CURLE_OK
+
+static bool set_request(mr__transfer *t)
+{
+    const mr__request *r = &t->request;
+    bool good = true;
+    t->sent = 0;
+    SET(CURLOPT_CUSTOMREQUEST, r->method);
+    if (is_head(t))
+        SET(CURLOPT_NOBODY, 1L);
+    if (r->method[0] == 'P') {
+        SET(CURLOPT_UPLOAD, 1L);
+        SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)r->size);
+        SET(CURLOPT_READFUNCTION, on_send);
+        SET(CURLOPT_READDATA, t);
+        SET(CURLOPT_SEEKFUNCTION, on_rewind);
+        SET(CURLOPT_SEEKDATA, t);
+    }
+    if (r->creates)
+        good = good && add_header(t, "If-None-Match", "*");
+    if (t->mark[0])
+        good = good && add_header(t, "x-amz-meta-millrace-write", t->mark);
+    return good;
+}
+
+/* For a graph of a service's client. */
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
+{
+    mr__transfer *t = ctx;
+    (void)purpose;
+    t->shut_out = !mr__url_roots_allow_address(&a->addr);
+    return t->shut_out ? CURL_SOCKET_BAD
+                       : socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
 
 static bool set_options(mr__transfer *t)
 {
@@ -517,6 +595,12 @@ static bool set_options(mr__transfer *t)
         if (atomic_load_explicit(&o->known, memory_order_relaxed) && is_generation(o->info.etag))
             good = good && add_header(t, "x-goog-if-generation-match",
                                       o->info.etag + sizeof MR__GENERATION - 1);
+    }
+    if (t->request.method)
+        good = good && set_request(t);
+    if (o->guarded) {
+        SET(CURLOPT_OPENSOCKETFUNCTION, open_socket);
+        SET(CURLOPT_OPENSOCKETDATA, t);
     }
     if (t->headers)
         SET(CURLOPT_HTTPHEADER, t->headers);
@@ -643,7 +727,13 @@ static mr_code fail_status(mr__transfer *t, long status)
         mr_fail(&t->why, MR_NOT_FOUND, "%s", text);
         t->why.sys_errno = ENOENT;
         return MR_NOT_FOUND;
+    case 409:
+        if (t->request.creates)
+            return mr_fail(&t->why, MR_ALREADY_EXISTS, "%s", text);
+        return mr_fail(&t->why, MR_UNAVAILABLE, "%s", text);
     case 412:
+        if (t->request.creates)
+            return mr_fail(&t->why, MR_ALREADY_EXISTS, "%s", text);
         return fail_changed(t);
     case 301:
     case 302:
@@ -679,8 +769,10 @@ static void retry(mr__transfer *t)
     int64_t delay = (int64_t)(random % (uint64_t)most);
     if (t->wait_s >= 0 && t->wait_s * SECOND > delay)
         delay = t->wait_s < 3600 ? t->wait_s * SECOND : 3600 * SECOND;
-    int tried = t->tries ? t->tries : 1;
-    if (tried >= shared.retries || now + delay - t->last_byte_at > GIVE_UP) {
+    int tried = t->tries ? t->tries : 1, most_tries = shared.retries;
+    if (t->request.tries)
+        most_tries = t->request.tries;
+    if (tried >= most_tries || now + delay - t->last_byte_at > GIVE_UP) {
         char tries[64];
         size_t used = strlen(t->why.message);
         snprintf(tries, sizeof tries, "; gave up after %d %s", tried, tried == 1 ? "try" : "tries");
@@ -698,6 +790,7 @@ static bool is_transient(CURLcode rc)
     case CURLE_COULDNT_CONNECT:
     case CURLE_OPERATION_TIMEDOUT:
     case CURLE_SEND_ERROR:
+    case CURLE_SEND_FAIL_REWIND:
     case CURLE_RECV_ERROR:
     case CURLE_GOT_NOTHING:
     case CURLE_PARTIAL_FILE:
@@ -746,6 +839,8 @@ static mr_code fail_curl(mr__transfer *t, CURLcode rc)
 static int64_t wanted(const mr__transfer *t)
 {
     const mr__object *o = t->object;
+    if (is_head(t))
+        return 0;
     int64_t size = o->whole ? t->length : o->info.size, to = t->to;
     if (size >= 0 && (to < 0 || to > size))
         to = size;
@@ -796,6 +891,10 @@ static bool change_region(mr__transfer *t, long status)
     if (strcmp(t->region, t->object->target.region) == 0)
         return false;
     t->moves++;
+    if (t->object->of_key)
+        return mr__s3_change_region(t->object->url, NULL, t->region, &t->object->target, NULL) ==
+                   MR_OK &&
+               mr__object_add_query(t->object, NULL) == MR_OK;
     const char *query = t->object->whole ? strchr(t->object->target.url, '?') : NULL;
     char *kept = query ? mr_strdup(query + 1) : NULL;
     bool good = (!query || kept) && mr__s3_change_region(t->object->url, kept, t->region,
@@ -841,10 +940,17 @@ static void look_at_renewal(mr__transfer *t)
 static void end_try(mr__transfer *t, CURLcode rc)
 {
     long status = status_of(t);
-    bool good = status == 200 || status == 206;
+    bool good = is_good(t, status);
+    t->answer.status = (int)status;
+    snprintf(t->answer.etag, sizeof t->answer.etag, "%s", t->info.etag);
     if (rc == CURLE_OK && good && !t->judged && !judge(t))
         rc = CURLE_WRITE_ERROR;
-    if (t->verdict == NO_MEMORY)
+    if (rc != CURLE_OK && t->shut_out)
+        finish(t, mr_fail(&t->why, MR_PERMISSION_DENIED,
+                          "the name of the server leads to a loopback, link-local or private "
+                          "address; the operator of this worker can allow it by a --root with "
+                          "this address in place of the name"));
+    else if (t->verdict == NO_MEMORY)
         finish(t, mr_fail_memory(&t->why, t->room, "bytes of a remote object"));
     else if (t->verdict == CHANGED)
         finish(t, fail_changed(t));
@@ -1046,8 +1152,8 @@ static mr_code start_thread(mr_status *st)
 
 /* ---- the reader's side ---- */
 
-mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int64_t to, bool bare,
-                           mr_status *st)
+static mr_code start(mr__transfer **out, mr__object *o, int64_t from, int64_t to, bool bare,
+                     const mr__request *request, mr_status *st)
 {
     MR_TRY(mr__late_library_need(&libcurl, st));
     mr__transfer *t = mr_calloc(1, sizeof *t);
@@ -1063,6 +1169,13 @@ mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int6
         to >= 0 && (size_t)(to - from) < MR__REMOTE_SLOT ? (size_t)(to - from) : MR__REMOTE_SLOT;
     if (t->room == 0)
         t->room = 1;
+    if (request) {
+        t->request = *request;
+        t->request.mark = NULL;
+        if (t->request.body)
+            mr_buffer_ref(t->request.body);
+        snprintf(t->mark, sizeof t->mark, "%s", request->mark ? request->mark : "");
+    }
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&lock);
     mr_code rc = start_thread(st);
@@ -1079,6 +1192,22 @@ mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int6
     }
     *out = t;
     return MR_OK;
+}
+
+mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int64_t to, bool bare,
+                           mr_status *st)
+{
+    return start(out, o, from, to, bare, NULL, st);
+}
+
+mr_code mr__transfer_request(mr__transfer **out, mr__object *o, const mr__request *r, mr_status *st)
+{
+    return start(out, o, 0, -1, true, r, st);
+}
+
+mr__answer mr__transfer_answer(const mr__transfer *t)
+{
+    return t->answer;
 }
 
 static void wake_thread(void)

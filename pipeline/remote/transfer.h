@@ -48,4 +48,29 @@ bool mr__transfer_has_next(mr__transfer *t);
  *          MR_CANCELLED: may be called again */
 mr_code mr__transfer_take(mr__transfer *t, mr_cancel *cancel, mr_buffer **slot, uint8_t **data,
                           size_t *got, mr_status *st) MR_NODISCARD;
+
+/* A request that changes something, or asks for a head. */
+typedef struct mr__request {
+    const char *method; /* "PUT", "POST", "DELETE" or "HEAD"; static */
+    mr_buffer *body;    /* its first `size` bytes are sent; a reference is kept; NULL: none */
+    size_t size;
+    const char *mark; /* stored with the object, to find out who wrote it; NULL: none */
+    bool creates;     /* refused by the store if there is an object */
+    int tries;        /* at most; 0: as many as for reading */
+} mr__request;
+
+enum { MR__MARK_SIZE = 40 };
+typedef struct mr__answer {
+    int status; /* 0: none came */
+    char etag[136], mark[MR__MARK_SIZE];
+} mr__answer;
+
+/* Sends the request to the target of an object of mr__object_open_request. The body of the answer
+ * is taken like any other. The request is repeated as if doing it twice were harmless, unless
+ * `tries` is 1.
+ * errors   those of mr__transfer_start */
+mr_code mr__transfer_request(mr__transfer **out, mr__object *o, const mr__request *r,
+                             mr_status *st) MR_NODISCARD;
+/* The last answer, once take has returned MR_END or an error other than MR_CANCELLED. */
+mr__answer mr__transfer_answer(const mr__transfer *t);
 #endif

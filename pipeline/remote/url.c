@@ -4,6 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "pipeline/remote/url_roots_internal.h"
+
 MR_API mr__url_kind mr__url_kind_of(const char *name)
 {
     if (*name == 'h' && (strncmp(name, "https://", 8) == 0 || strncmp(name, "http://", 7) == 0))
@@ -15,15 +17,36 @@ MR_API mr__url_kind mr__url_kind_of(const char *name)
     return *name == 's' && strncmp(name, "s3://", 5) == 0 ? MR__URL_S3 : MR__URL_NONE;
 }
 
+static mr_code refuse(const char *name, mr_code rc, const char *why, mr_status *st)
+{
+    mr_fail(st, rc, "%s", why);
+    mr_status_at(st, name, -1, -1);
+    mr_status_of_no_element(st);
+    return rc;
+}
+
+mr_code mr__url_check_writing(const char *name, mr_status *st)
+{
+    if (!mr__is_url(name))
+        return MR_OK;
+    if (!mr__url_roots_are_open())
+        return refuse(name, MR_PERMISSION_DENIED, "a worker of a service writes to no URL", st);
+    if (mr__url_kind_of(name) == MR__URL_S3)
+        return MR_OK;
+    return refuse(name, MR_UNIMPLEMENTED,
+                  "a URL of this scheme can be read but not written; write to s3://, or write a "
+                  "local file and copy it to the store",
+                  st);
+}
+
 mr_code mr__url_refuse_writing(const char *name, mr_status *st)
 {
     if (!mr__is_url(name))
         return MR_OK;
-    mr_fail(st, MR_UNIMPLEMENTED,
-            "a URL can be read but not written; write a local file, and copy it to the store");
-    mr_status_at(st, name, -1, -1);
-    mr_status_of_no_element(st);
-    return MR_UNIMPLEMENTED;
+    return refuse(name, MR_UNIMPLEMENTED,
+                  "a URL can be read but not written here; write a local file, and copy it to the "
+                  "store",
+                  st);
 }
 
 static bool is_plain(unsigned char c, const char *keep)

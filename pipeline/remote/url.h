@@ -30,6 +30,10 @@ static inline bool mr__is_url(const char *name)
     return mr__url_kind_of(name) != MR__URL_NONE;
 }
 
+/* MR_OK if the name of a file to write is a path, or the URL of a store that is written to.
+ * errors   MR_UNIMPLEMENTED: another URL; MR_PERMISSION_DENIED: a URL, for a graph of a service's
+ *          client */
+mr_code mr__url_check_writing(const char *name, mr_status *st) MR_NODISCARD;
 /* MR_OK if the name of a file to write is a path.
  * errors   MR_UNIMPLEMENTED: a URL */
 mr_code mr__url_refuse_writing(const char *name, mr_status *st) MR_NODISCARD;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "pipeline/remote/address_scope.h"
 #include "pipeline/system/name_scope.h"
 
 enum { MOST_ROOTS = 256, MOST_ROOT = 1024 };
@@ -34,6 +35,19 @@ MR_API mr_code mr__url_roots_set(const char *const *names, size_t n, mr_status *
 bool mr__url_roots_are_open(void)
 {
     return !mr__name_scope_get().of_service;
+}
+
+MR_API bool mr__url_roots_allow_address(const struct sockaddr *a)
+{
+    if (mr__address_is_public(a))
+        return true;
+    for (size_t i = 0; i < n_roots; i++) {
+        const char *host = strstr(roots[i], "://") + 3;
+        size_t n = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
+        if (mr__url_kind_of(roots[i]) == MR__URL_HTTP && mr__address_is_named(a, host, n))
+            return true;
+    }
+    return false;
 }
 
 /* A server may take such a path for one outside the prefix. */

@@ -84,6 +84,18 @@ epoch 2: the loss fell, the learning rate was 0.02'
         [ "$(grep -c '^epoch' out)" = 3 ]; echo $?)" "$(cat out err)"
 
     runs elastic '1200 records were trained on 2 times in 2 epochs' sh -c "bash '$MR_SOURCE/examples/elastic.sh' '$m' 2>/dev/null"
+    if MILLRACE_REMOTE_RETRIES=1 "$m" show 'text_line("http://127.0.0.1:1/a")' 2>&1 | grep -q libcurl; then
+        skip s3 "built without libcurl"
+    else
+        status=0
+        timeout $patience bash "$MR_SOURCE/examples/s3.sh" "$m" >out 2>err || status=$?
+        if [ $status = 77 ]; then
+            skip s3 "$(tail -n 1 err)"
+        else
+            result s3 "$(grep -qx '400 examples without credentials' out && grep -qx epoch_3 out && ! grep -qx epoch_1 out &&
+                grep -q '^eval_loss' out && grep -qx '0 unfinished uploads' out; echo $?)" "status $status $(cat out err)"
+        fi
+    fi
     runs resnet 'accuracy 1.0000  top_k 1.0000  (80 examples)' \
         sh -c "bash '$MR_SOURCE/examples/resnet.sh' '$m' 2>&1 | sed -n 's/^test: loss [0-9.]*  //p'"
 

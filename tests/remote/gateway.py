@@ -12,10 +12,12 @@ import hashlib
 import hmac
 import http.client
 import os
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.parse
@@ -169,3 +171,21 @@ class Gateway:
 
     def delete(self, bucket, key):
         self.request("DELETE", bucket, key)
+
+
+def main():
+    """Starts a gateway with the named buckets, prints its environment for a shell, and ends with its standard input."""
+    if missing():
+        print(missing(), file=sys.stderr)
+        sys.exit(77)
+    with Gateway() as store:
+        for bucket in sys.argv[1:]:
+            store.make_bucket(bucket)
+        for name, value in store.environment.items():
+            print(f"export {name}={shlex.quote(value)}")
+        print("# ready", flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

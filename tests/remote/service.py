@@ -56,7 +56,24 @@ try:
            all(r[0] == "/data/to" for r in server.take()), str(moved))
     worker.terminate()
     worker.wait()
+    at = server.address.rpartition(":")[2]
+    server.take()
+    worker = start("worker", "--dispatcher", f"127.0.0.1:{port}", "--root", f"http://127.1:{at}/")
+    refused = through(f"http://127.1:{at}/data/a.txt")  # a name that leads to an address
+    result("a_name_that_leads_to_loopback_is_refused", refused.status == 1 and "permission denied" in refused.stderr and
+           "private" in refused.stderr and not server.take(), str(refused))
+    worker.terminate()
+    worker.wait()
+    worker = start("worker", "--dispatcher", f"127.0.0.1:{port}", "--root", f"http://localhost:{at}/data/")
+    read = through(f"http://localhost:{at}/data/a.txt")
+    result("localhost_names_loopback", sorted(read.lines) == ['"one"', '"two"'], str(read))
+    written = Run(["show", f'text_line("http://localhost:{at}/data/a.txt").cache("http://localhost:{at}/data/c")'
+                   f'.distribute("127.0.0.1:{port}")'], MILLRACE_REMOTE_RETRIES="2")
+    result("nothing_is_written", written.status == 1 and "written" in written.stderr, str(written))
+    worker.terminate()
+    worker.wait()
     start("worker", "--dispatcher", f"127.0.0.1:{port}")
+    server.take()
     refused = through(url)
     result("without_a_root", refused.status == 1 and "--root" in refused.stderr and not server.take(), str(refused))
 finally:

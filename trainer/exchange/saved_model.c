@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/remote/store_internal.h"
+#include "trainer/files/remote_saved.h"
 #include "trainer/exchange/saved_model.h"
 #include <string.h>
 #include "pipeline/log.h"
@@ -192,14 +194,19 @@ static mr_code check_training(mr_saved *s, mr_status *st)
 
 static mr_code read_saved(mr_saved *s, const char *path, mr_status *st)
 {
-    if (!mr__is_there(path)) {
+    char *place = NULL;
+    MR_TRY(mr__find_saved(path, &place, st));
+    if (!place) {
         mr_fail(st, MR_NOT_FOUND, "no such saved model");
         mr_status_at(st, path, -1, -1);
         return MR_NOT_FOUND;
     }
-    MR_TRY(mr__latest_checkpoint(path, &s->path, st));
-    if (!s->path && !(s->path = mr_strdup(path)))
-        return mr_fail_memory(st, strlen(path), "a file name");
+    mr_code found = mr__latest_checkpoint(place, &s->path, st);
+    if (found == MR_OK && !s->path)
+        s->path = place;
+    else
+        mr_free(place);
+    MR_TRY(found);
     MR_TRY(mr__load_json(s->path, training_name, &s->training, st));
     mr_code rc = check_training(s, st);
     if (rc != MR_OK) {
@@ -281,6 +288,8 @@ mr_code mr__latest_checkpoint(const char *path, char **out, mr_status *st)
     void *bytes;
     size_t n;
     *out = NULL;
+    if (mr__store_is_url(path))
+        return mr__remote_saved_find(path, out, st);
     char *file = mr__path_in(path, latest_name);
     if (!file)
         return mr_fail_memory(st, strlen(path), "a file name");

@@ -10,6 +10,7 @@
 #include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/remote/store_internal.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/varint.h"
 #include "trainer/files/saved_files.h"
@@ -90,6 +91,7 @@ static mr_code open_in(mr__event_file *f, const char *directory, mr_status *st)
     static const char version[] = "brain.Event:2";
     char name[128];
     message m;
+    MR_TRY(mr__store_refuse_writing(directory, st));
     MR_TRY(mr__make_directories(directory, st));
     snprintf(name, sizeof name, "events.out.tfevents.%.0f.%ld.%u", wall_time(), (long)getpid(),
              atomic_fetch_add(&counter, 1));

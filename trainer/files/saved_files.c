@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/remote/store_internal.h"
 #include "pipeline/system/retry.h"
+#include "trainer/files/remote_saved.h"
 
 enum { MAX_DEPTH = 4 };
 
@@ -26,6 +28,25 @@ bool mr__is_there(const char *path)
 {
     struct stat s;
     return mr__sys->stat(path, &s) == 0;
+}
+
+mr_code mr__look_there(const char *path, bool *there, mr_status *st)
+{
+    if (mr__store_is_url(path))
+        return mr__remote_saved_look(path, there, st);
+    *there = mr__is_there(path);
+    return MR_OK;
+}
+
+mr_code mr__find_saved(const char *path, char **out, mr_status *st)
+{
+    *out = NULL;
+    if (mr__store_is_url(path))
+        return mr__remote_saved_find(path, out, st);
+    if (!mr__is_there(path))
+        return MR_OK;
+    *out = mr_strdup(path);
+    return *out ? MR_OK : fail_name(st, path);
 }
 
 bool mr__is_directory(const char *path)
@@ -61,6 +82,8 @@ static char *hidden_beside(const char *path, const char *ending)
 
 void mr__remove_empty(const char *directory)
 {
+    if (mr__store_is_url(directory))
+        return;
     if (mr__sys->rmdir(directory) != 0)
         errno = 0; /* it is not empty */
 }
@@ -108,6 +131,8 @@ mr_code mr__each_name(const char *directory,
 {
     mr_code rc = MR_OK;
     const struct dirent *e;
+    if (mr__store_is_url(directory))
+        return mr__remote_saved_names(directory, fn, ctx, st);
     DIR *d = mr__sys->opendir(directory);
     if (!d)
         return fail_at(st, "list the directory", directory);
@@ -150,12 +175,15 @@ static mr_code remove_at(const char *path, int depth, mr_status *st)
 
 mr_code mr__remove_saved(const char *path, mr_status *st)
 {
-    return remove_at(path, MAX_DEPTH, st);
+    return mr__store_is_url(path) ? mr__remote_saved_remove(path, st)
+                                  : remove_at(path, MAX_DEPTH, st);
 }
 
 mr_code mr__make_directories(const char *path, mr_status *st)
 {
     mr_code rc = MR_OK;
+    if (mr__store_is_url(path))
+        return mr__store_check_writing(path, st);
     if (mr__is_directory(path))
         return MR_OK;
     char *parent = parent_of(path);
@@ -220,8 +248,11 @@ mr_code mr__new_directory_open(mr__new_directory *d, const char *path,
         n--;
     if (n == 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "the name of the directory is empty");
-    *d = (mr__new_directory){mr_strndup(path, n), hidden_beside(path, ".partial")};
-    mr_code rc = d->path && d->partial ? open_directory(d, ours, st) : fail_name(st, path);
+    bool remote = mr__store_is_url(path);
+    *d = (mr__new_directory){mr_strndup(path, n), remote ? NULL : hidden_beside(path, ".partial")};
+    mr_code rc = !d->path || (!remote && !d->partial) ? fail_name(st, path)
+                 : remote ? mr__remote_saved_begin(d->path, &d->partial, st)
+                          : open_directory(d, ours, st);
     if (rc != MR_OK) {
         mr_free(d->path);
         mr_free(d->partial);
@@ -231,6 +262,8 @@ mr_code mr__new_directory_open(mr__new_directory *d, const char *path,
 
 mr_code mr__drop_saved(const char *path, mr_status *st)
 {
+    if (mr__store_is_url(path))
+        return mr__remote_saved_remove(path, st);
     char *hidden = hidden_beside(path, ".partial");
     if (!hidden)
         return fail_name(st, path);
@@ -266,6 +299,8 @@ static mr_code replace_slowly(const mr__new_directory *d, mr_status *st)
 static mr_code give_name(const mr__new_directory *d, bool *done, mr_status *st)
 {
     int rc;
+    if (mr__store_is_url(d->path))
+        return mr__remote_saved_publish(d->path, d->partial, done, st);
     if (!mr__is_there(d->path)) {
         MR_TRY(rename_to(d->partial, d->path, st));
         *done = true;
@@ -303,7 +338,7 @@ static void name_place(const mr__new_directory *d, mr_status *st)
 mr_code mr__new_directory_close(mr__new_directory *d, mr_code rc, mr_status *st)
 {
     bool done = false;
-    if (rc == MR_OK)
+    if (rc == MR_OK && !mr__store_is_url(d->path))
         rc = mr_directory_sync(d->partial, st);
     if (rc != MR_OK)
         name_place(d, st);

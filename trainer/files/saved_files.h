@@ -6,6 +6,8 @@
  * then removed. A process that is killed leaves only the hidden name, which the next write of the
  * same name removes.
  *
+ * A path may be a URL of a store, see remote_saved.h.
+ *
  * thread   one at a time per name */
 #include "pipeline/files/atomic_file.h"
 #include "pipeline/files/whole_file.h"
@@ -48,8 +50,14 @@ mr_code mr__each_name(const char *directory,
                       mr_status *st) MR_NODISCARD;
 /* Creates the directory and its parents, if they do not exist. */
 mr_code mr__make_directories(const char *path, mr_status *st) MR_NODISCARD;
-bool mr__is_directory(const char *path);
-bool mr__is_there(const char *path);
+bool mr__is_directory(const char *path); /* false for a URL */
+bool mr__is_there(const char *path);     /* of a local file */
+/* The same for a URL too.
+ * errors   those of the store */
+mr_code mr__look_there(const char *path, bool *there, mr_status *st) MR_NODISCARD;
+/* Where the files of a saved directory are: path itself, or what it stands for in a store. Owned;
+ * NULL: there is no such directory. */
+mr_code mr__find_saved(const char *path, char **out, mr_status *st) MR_NODISCARD;
 /* The last component of a path. */
 const char *mr__name_in_path(const char *path);
 #endif

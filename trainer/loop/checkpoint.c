@@ -392,8 +392,9 @@ static mr_code load_position(const mr_train_event *e, restoring *x, mr_status *s
     char *path = mr__path_in(mr_saved_path(x->saved), name);
     if (!path)
         return mr_fail_memory(st, sizeof name, "a file name");
-    mr_code rc = MR_OK;
-    if ((same || elastic) && mr__is_there(path))
+    bool there = false;
+    mr_code rc = same || elastic ? mr__look_there(path, &there, st) : MR_OK;
+    if (rc == MR_OK && there)
         rc = mr_file_read(path, &mr__of_saved, &x->position, &x->position_size, st);
     if (rc == MR_OK && x->position)
         rc = mr__check_bytes(x->root, mr_saved_path(x->saved), name, x->position, x->position_size,

@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/remote/store_internal.h"
 #include "pipeline/system/system.h"
 #include "trainer/exchange/checkpoint_state.h"
 #include "trainer/exchange/saved_model_impl.h"
 #include "trainer/files/json_file.h"
+#include "trainer/files/remote_saved.h"
 #include "trainer/loop/checkpoint.h"
 
 enum { MAX_CHECKPOINTS = 1 << 20 };
@@ -57,17 +59,32 @@ static mr_code check_parts(const char *path, mr__train_state *state, mr_status *
     return rc;
 }
 
+/* In a store, the object that names the files is written last: what they are made of was checked
+ * then, and is not fetched again for a list. */
+static mr_code check_remote(const char *path, mr__train_state *state, mr_status *st)
+{
+    json_t *root = NULL;
+    mr_code rc = mr__load_json(path, "state.json", &root, st);
+    if (rc == MR_OK)
+        rc = mr__read_state(root, state, st);
+    json_decref(root);
+    return rc;
+}
+
 /* Inspects a directory that may be a checkpoint. */
 static void look_into(found *f, const char *path)
 {
     mr_status st;
     mr__train_state state = {0};
+    bool remote = mr__store_is_url(path);
     char *name = f->name;
     f->name = (char *)(uintptr_t)path;
-    if (mr__each_name(path, add_size, f, NULL) != MR_OK)
+    if ((remote ? mr__remote_saved_bytes(path, &f->info.bytes, NULL)
+                : mr__each_name(path, add_size, f, NULL)) != MR_OK)
         f->info.bytes = 0;
     f->name = name;
-    f->info.whole = check_parts(path, &state, &st) == MR_OK;
+    f->info.whole =
+        (remote ? check_remote(path, &state, &st) : check_parts(path, &state, &st)) == MR_OK;
     if (f->info.whole) {
         f->info.epoch = state.epoch;
         f->info.step = state.step;
@@ -78,6 +95,35 @@ static void look_into(found *f, const char *path)
         f->info.whole = false;
         snprintf(f->why, sizeof f->why, "it was being written");
     }
+}
+
+static mr_code add_found(listing *l, const char *name, const char *path, mr_status *st)
+{
+    MR_TRY(MR_GROW(l->all, l->capacity, l->n + 1, MAX_CHECKPOINTS, "checkpoints", st));
+    found *f = &l->all[l->n];
+    *f = (found){.name = mr_strdup(name)};
+    if (!f->name)
+        return mr_fail_memory(st, strlen(name), "a file name");
+    l->n++;
+    look_into(f, path);
+    return MR_OK;
+}
+
+/* In a store. A checkpoint that was being written when a process was killed has no name. */
+static mr_code add_remote(void *ctx, const char *name, mr_status *st)
+{
+    listing *l = ctx;
+    if (strcmp(name, "checkpoint") == 0)
+        return MR_OK;
+    char *path = mr__path_in(l->directory, name), *files = NULL;
+    if (!path)
+        return mr_fail_memory(st, strlen(name), "a file name");
+    mr_code rc = mr__find_saved(path, &files, st);
+    if (rc == MR_OK && files)
+        rc = add_found(l, name, files, st);
+    mr_free(files);
+    mr_free(path);
+    return rc;
 }
 
 /* Hidden names are checkpoints being written; other directories are inspected. */
@@ -96,19 +142,8 @@ static mr_code add(void *ctx, const char *name, mr_status *st)
         rc = mr_fail_memory(st, n, "a file name");
     bool is_one = rc == MR_OK && mr__is_directory(path) &&
                   (partial || mr__is_there(state) || mr__is_there(weights));
-    if (is_one) {
-        rc = MR_GROW(l->all, l->capacity, l->n + 1, MAX_CHECKPOINTS, "checkpoints", st);
-        if (rc == MR_OK) {
-            found *f = &l->all[l->n];
-            *f = (found){.name = mr_strdup(name)};
-            if (!f->name)
-                rc = mr_fail_memory(st, n, "a file name");
-            else {
-                l->n++;
-                look_into(f, path);
-            }
-        }
-    }
+    if (is_one)
+        rc = add_found(l, name, path, st);
     mr_free(path);
     mr_free(state);
     mr_free(weights);
@@ -128,7 +163,7 @@ mr_code mr_checkpoint_list(const char *directory,
                            void *ctx, mr_status *st)
 {
     listing l = {.directory = directory};
-    mr_code rc = mr__each_name(directory, add, &l, st);
+    mr_code rc = mr__each_name(directory, mr__store_is_url(directory) ? add_remote : add, &l, st);
     if (rc == MR_OK)
         rc = mr__latest_checkpoint(directory, &l.latest, st);
     if (l.n > 0)

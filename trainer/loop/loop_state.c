@@ -679,12 +679,15 @@ static mr_code version_of(const json_t *root, uint32_t *out, mr_status *st)
 mr_code mr_loop_restore(const mr_loop_state *s, const char *path, bool *found, mr_status *st)
 {
     static const char what[] = "saved state";
-    restoring x = {.s = s, .path = path};
-    bool there = mr__is_there(path);
+    char *place = NULL;
     uint32_t version = 0;
     mr_code rc = check_loop(s, st);
     if (mr_replica_current()) /* workers agree between steps */
         return rc;
+    if (rc == MR_OK)
+        rc = mr__find_saved(path, &place, st);
+    restoring x = {.s = s, .path = place};
+    bool there = place != NULL;
     if (rc == MR_OK && there)
         rc = load(&x, st);
     if (rc == MR_OK && there)
@@ -696,6 +699,7 @@ mr_code mr_loop_restore(const mr_loop_state *s, const char *path, bool *found, m
         mr_status_at(st, path, -1, -1);
     else if (found)
         *found = there;
+    mr_free(place);
     mr_safetensors_close(x.weights);
     mr_safetensors_close(x.slots);
     json_decref(x.root);

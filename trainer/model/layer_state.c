@@ -7,6 +7,7 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/remote/store_internal.h"
 #include "pipeline/system/system.h"
 #include "trainer/files/json_file.h"
 #include "trainer/files/saved_files.h"
@@ -181,15 +182,18 @@ static mr_code vocabulary_text(const mr__learned *v, char **out, mr_status *st)
     if (v->e->kind == MR_EX_LIST)
         return mr_expr_print(v->e, out, st);
     char *path = path_of(v->e, "vocabulary.txt");
+    bool there = true;
     *out = path ? quoted(path) : NULL;
-    if (*out && !mr__is_there(path)) {
-        mr_fail(st, MR_NOT_FOUND, "no such vocabulary");
+    mr_code rc = *out ? mr__look_there(path, &there, st) : MR_OK;
+    if (rc == MR_OK && !there) {
+        rc = mr_fail(st, MR_NOT_FOUND, "no such vocabulary");
         mr_status_at(st, path, -1, -1);
-        mr_free(*out);
-        mr_free(path);
-        return MR_NOT_FOUND;
     }
     mr_free(path);
+    if (rc != MR_OK) {
+        mr_free(*out);
+        return rc;
+    }
     return *out ? MR_OK : mr_fail_memory(st, strlen(v->e->text), "a file name");
 }
 
@@ -368,9 +372,9 @@ static mr_code copy_file(const file *f, const char *directory, json_t *sums, mr_
         rc = mr__write_in_place(to, read ? read : f->v->bytes, size, st);
     if (rc == MR_OK)
         rc = add_sum(f, read ? read : f->v->bytes, size, sums, st);
-    if (rc == MR_OK)
+    if (rc == MR_OK && !mr__store_is_url(in))
         rc = mr_directory_sync(in, st);
-    if (rc == MR_OK)
+    if (rc == MR_OK && !mr__store_is_url(in))
         rc = mr_directory_sync(above, st);
     mr_free(read);
     mr_free(to);

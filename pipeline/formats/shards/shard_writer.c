@@ -10,6 +10,7 @@
 #include "pipeline/formats/arrow_ipc/arrow_ipc_writer.h"
 #include "pipeline/formats/shard_names.h"
 #include "pipeline/formats/shards/shard_set_swap.h"
+#include "pipeline/formats/shards/shard_upload.h"
 #include "pipeline/formats/parquet/parquet_writer.h"
 #include "pipeline/formats/tfrecord/zstd_records_impl.h"
 #include "pipeline/formats/tfrecord/tfrecord_writer.h"
@@ -24,6 +25,7 @@ struct samples {
 
 struct mr_shard_writer {
     mr__shard_set_swap generation;
+    mr__shard_upload *upload; /* NULL: local files */
     bool overwrite;
     mr_shard_format format;
     char *npy_type; /* NPY: the header without the number of entries, as two strings */
@@ -98,7 +100,8 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
     mr_code rc = path && w ? MR_OK : mr_fail_memory(st, path_size, "a shard writer");
     if (rc == MR_OK)
         rc = mr__shard_set_swap_init(&w->generation, prefix, st);
-    if (rc == MR_OK)
+    bool remote = mr__is_url(prefix);
+    if (rc == MR_OK && !remote)
         rc = mr__shard_set_swap_lock(&w->generation, st);
     if (rc == MR_OK) {
         w->format = format;
@@ -106,19 +109,23 @@ mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t 
         w->zstd_records = opts && opts->zstd_records;
         w->group_bytes = opts ? opts->group_bytes : 0;
         w->compression = opts ? opts->compression : MR_COMPRESSION_NONE;
-        rc = mr__shard_set_swap_recover(&w->generation, st);
+        rc = remote ? mr__shard_upload_open(&w->upload, prefix, n_shards, opts, st)
+                    : mr__shard_set_swap_recover(&w->generation, st);
     }
-    if (rc == MR_OK)
+    if (rc == MR_OK && !remote)
         rc = mr__shard_set_swap_find_old(&w->generation, n_shards, mr_shard_ending(format),
                                          w->overwrite, st);
-    if (rc == MR_OK && w->zstd_records) {
+    if (rc == MR_OK && w->zstd_records && !remote) {
         snprintf(path, path_size, "%s.dict", prefix);
         rc = check_dictionary(w, path, st);
     }
     for (int64_t i = 0; i < n_shards && rc == MR_OK; i++) {
         snprintf(path, path_size, "%s-%05" PRId64 "-of-%05" PRId64 ".%s", prefix, i, n_shards,
                  mr_shard_ending(format));
-        rc = mr_tfrecord_writer_open(&w->files[i], path, &each, st);
+        mr__upload_opts how;
+        if (remote)
+            how = mr__shard_upload_file(w->upload, i);
+        rc = mr__tfrecord_writer_open(&w->files[i], path, &each, remote ? &how : NULL, st);
         if (rc == MR_OK)
             w->n = i + 1;
     }
@@ -159,7 +166,7 @@ int64_t mr_shard_writer_memory(int64_t n_shards, const mr_shard_writer_opts *opt
         each += mr__arrow_writer_memory(share, o->compression);
     if (o->format == MR_SHARDS_PARQUET)
         each += mr__parquet_writer_memory(share, lists);
-    return n_shards * each + (o->zstd_records ? frames : 0);
+    return n_shards * each + (o->zstd_records ? frames : 0) + mr__shard_upload_memory(n_shards, o);
 }
 
 const char *mr_shard_ending(mr_shard_format format)
@@ -351,8 +358,11 @@ static mr_code write_dictionary(mr_shard_writer *w, const void *bytes, size_t n,
     char *path = mr_strf("%s%s.dict", g->directory, g->base);
     if (!path)
         return mr_fail_memory(st, strlen(g->base), "a file name");
-    mr_code rc = mr_atomic_file_open(&w->dictionary, path,
-                                     &(mr_atomic_file_opts){.sync = MR_SYNC_CONTENTS}, st);
+    mr_code rc = w->upload
+                     ? mr__atomic_file_open_upload(&w->dictionary, path,
+                                                   &(mr__upload_opts){.creates = !w->overwrite}, st)
+                     : mr_atomic_file_open(&w->dictionary, path,
+                                           &(mr_atomic_file_opts){.sync = MR_SYNC_CONTENTS}, st);
     if (rc == MR_OK)
         rc = mr_atomic_file_put(w->dictionary, bytes, n, st);
     if (rc == MR_OK)
@@ -403,25 +413,13 @@ mr_code mr_shard_writer_append(mr_shard_writer *w, const void *data, size_t n, m
     return rc;
 }
 
-mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
+/* Renames local files. */
+static mr_code swap(mr_shard_writer *w, mr_status *st)
 {
     bool kept = false;
     mr__shard_set_swap *g = &w->generation;
-    mr_code rc = w->failed != MR_OK                      ? given_up(w, st)
-                 : w->zstd_records && !w->frames         ? begin_frames(w, st)
-                 : of_rows[w->format].open && !w->tables ? fail_no_spec(w, st)
-                                                         : MR_OK;
-    for (int64_t i = 0; i < w->n && rc == MR_OK; i++) {
-        if (w->npy_type)
-            rc = put_head(w, i, true, st);
-        if (w->tables)
-            rc = w->tables[i]->class_->finish(w->tables[i], st);
-        if (rc == MR_OK)
-            rc = mr__tfrecord_writer_finish(w->files[i], st);
-    }
     /* Again: files may have appeared since it was opened. */
-    if (rc == MR_OK)
-        rc = mr__shard_set_swap_find_old(g, w->n, mr_shard_ending(w->format), w->overwrite, st);
+    mr_code rc = mr__shard_set_swap_find_old(g, w->n, mr_shard_ending(w->format), w->overwrite, st);
     if (rc == MR_OK && w->dictionary)
         rc = check_dictionary(w, w->dictionary->path, st);
     if (rc == MR_OK && w->dictionary)
@@ -435,6 +433,36 @@ mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
         mr__tfrecord_writer_file(w->files[i])->created = false;
     if (w->dictionary && (rc == MR_OK || kept))
         w->dictionary->created = false;
+    return rc;
+}
+
+/* Makes uploads visible. */
+static mr_code publish(mr_shard_writer *w, mr_status *st)
+{
+    mr_code rc = mr__shard_upload_begin(w->upload, w->dictionary != NULL, st);
+    if (rc == MR_OK && w->dictionary)
+        rc = mr__upload_commit(w->dictionary->upload, st);
+    for (int64_t i = w->n - 1; i >= 0 && rc == MR_OK; i--)
+        rc = mr__upload_commit(mr__tfrecord_writer_file(w->files[i])->upload, st);
+    return rc == MR_OK ? mr__shard_upload_end(w->upload, st) : rc;
+}
+
+mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st)
+{
+    mr_code rc = w->failed != MR_OK                      ? given_up(w, st)
+                 : w->zstd_records && !w->frames         ? begin_frames(w, st)
+                 : of_rows[w->format].open && !w->tables ? fail_no_spec(w, st)
+                                                         : MR_OK;
+    for (int64_t i = 0; i < w->n && rc == MR_OK; i++) {
+        if (w->npy_type)
+            rc = put_head(w, i, true, st);
+        if (w->tables)
+            rc = w->tables[i]->class_->finish(w->tables[i], st);
+        if (rc == MR_OK)
+            rc = mr__tfrecord_writer_finish(w->files[i], st);
+    }
+    if (rc == MR_OK)
+        rc = w->upload ? publish(w, st) : swap(w, st);
     mr_shard_writer_abort(w);
     return rc;
 }
@@ -449,6 +477,7 @@ void mr_shard_writer_abort(mr_shard_writer *w)
     for (int64_t i = 0; i < w->n; i++)
         mr_tfrecord_writer_abort(w->files[i]);
     mr_atomic_file_abort(w->dictionary);
+    mr__shard_upload_close(w->upload);
     mr__zstd_record_writer_close(w->frames);
     drop_samples(&w->samples);
     mr__shard_set_swap_reset(&w->generation);
@@ -466,6 +495,9 @@ static mr_code check_directory(const char *directory, mr_status *st)
 mr_code mr_shard_writer_recover(const char *prefix, mr_status *st)
 {
     mr__shard_set_swap g;
+    if (mr__is_url(prefix))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "nothing is left to finish in a store; write the set again (--overwrite)");
     MR_TRY(mr__shard_set_swap_init(&g, prefix, st));
     mr_code rc = *g.directory ? check_directory(g.directory, st) : MR_OK;
     if (rc == MR_OK)

@@ -14,11 +14,17 @@
  * or the next mr_shard_writer_open of the prefix, puts the new set in place. Partial files of a
  * killed process remain until they are removed by hand.
  *
+ * A prefix that is a URL of an S3 store is written with uploads (docs/remote.md): the parts of all
+ * files are sent before the first file becomes visible; then they become visible from the last to
+ * the first, so that readers of a part of the set are warned of it. Any existing set under the
+ * prefix is refused without `overwrite`, which removes shard 0 of the old sets first.
+ *
  * thread   one at a time per writer
  * since    0.1 */
 #include "../../memory/block.h"
 #include "../../params/spec.h"
 #include "../tfrecord/tfrecord.h"
+#include "../../wait/cancel.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,6 +58,10 @@ typedef struct mr_shard_writer_opts {
     /* PARQUET: maximum bytes of values in a row group, which are in memory until it is written; 0:
      * 64 MiB. With many shards the groups are smaller, 256 MiB in all. */
     int64_t group_bytes;
+    /* For a prefix that is a URL. since 0.2 */
+    const char *prefix;   /* of mr_shard_writer_memory: the prefix; NULL: of local files */
+    int64_t memory_limit; /* parts are smaller where those of all files would take much of it */
+    mr_cancel *cancel;    /* ends waits for the store; borrowed; may be NULL */
 } mr_shard_writer_opts;
 
 /* File name ending of a format, such as "tfrecord". */
@@ -63,6 +73,7 @@ MR_API const char *mr_shard_ending(mr_shard_format format);
  * errors   MR_INVALID_ARGUMENT: n_shards; NPY with a compression; zstd_records with a format other
  *          than TFRECORD; group_bytes with a format other than PARQUET, or negative; a prefix
  *          without a name after its last slash; those of mr_tfrecord_writer_open
+ *          MR_UNIMPLEMENTED: a URL of a scheme that is not written
  *          MR_ALREADY_EXISTS: a set of another number of shards or another format exists, without
  *          `overwrite`; zstd_records, and PREFIX.dict is not the dictionary of an old set; another
  *          writer has the prefix */

@@ -20,8 +20,9 @@ void mr_tfrecord_writer_abort(mr_tfrecord_writer *w)
     mr_free(w);
 }
 
-mr_code mr_tfrecord_writer_open(mr_tfrecord_writer **out, const char *path,
-                                const mr_tfrecord_writer_opts *opts, mr_status *st)
+mr_code mr__tfrecord_writer_open(mr_tfrecord_writer **out, const char *path,
+                                 const mr_tfrecord_writer_opts *opts, const mr__upload_opts *upload,
+                                 mr_status *st)
 {
     mr_compression c = opts ? opts->compression : MR_COMPRESSION_NONE;
     mr_tfrecord_writer *w = mr_calloc(1, sizeof *w);
@@ -30,12 +31,19 @@ mr_code mr_tfrecord_writer_open(mr_tfrecord_writer **out, const char *path,
     mr_atomic_file_opts how = {.sync = opts && opts->sync ? MR_SYNC_CONTENTS : MR_SYNC_NONE};
     mr_code rc = c != MR_COMPRESSION_NONE ? mr__codec_encode_open(&w->codec, c, st) : MR_OK;
     if (rc == MR_OK)
-        rc = mr_atomic_file_open(&w->file, path, &how, st);
+        rc = upload ? mr__atomic_file_open_upload(&w->file, path, upload, st)
+                    : mr_atomic_file_open(&w->file, path, &how, st);
     if (rc == MR_OK)
         *out = w;
     else
         mr_tfrecord_writer_abort(w);
     return rc;
+}
+
+mr_code mr_tfrecord_writer_open(mr_tfrecord_writer **out, const char *path,
+                                const mr_tfrecord_writer_opts *opts, mr_status *st)
+{
+    return mr__tfrecord_writer_open(out, path, opts, NULL, st);
 }
 
 /* Compresses; `last` ends the stream. */

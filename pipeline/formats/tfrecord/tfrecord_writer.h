@@ -6,6 +6,10 @@
 #include "pipeline/files/atomic_file_impl.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 
+/* As mr_tfrecord_writer_open, for a URL if `upload` is not NULL. */
+mr_code mr__tfrecord_writer_open(mr_tfrecord_writer **out, const char *path,
+                                 const mr_tfrecord_writer_opts *opts, const mr__upload_opts *upload,
+                                 mr_status *st) MR_NODISCARD;
 /* Appends bytes without framing. errors as mr_tfrecord_writer_append */
 mr_code mr__tfrecord_writer_put(mr_tfrecord_writer *w, const void *data, size_t n,
                                 mr_status *st) MR_NODISCARD;

@@ -182,6 +182,7 @@ typedef enum mr_compression { MR_COMPRESSION_ZSTD, ... } mr_compression;
 bool mr_compression_find(const char *name, mr_compression *out);
 typedef struct mr_shard_writer mr_shard_writer;
 typedef struct mr_shard_writer_opts { mr_compression compression; bool overwrite; mr_shard_format format; bool zstd_records;
+    mr_cancel *cancel;
     ...; } mr_shard_writer_opts;
 const char *mr_shard_ending(mr_shard_format format);
 mr_code mr_shard_writer_open(mr_shard_writer **out, const char *prefix, int64_t n_shards, const mr_shard_writer_opts *opts,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -64,7 +64,8 @@ def write(
     Args:
         ds_or_iterable: a Dataset, or Python elements: dicts or tuples of numbers, str, bytes, lists and
             arrays, or single ones. Ints are int64, floats float32; arrays keep their type.
-        prefix: a path, and the beginning of the names. Folders must exist.
+        prefix: a path, and the beginning of the names. Folders must exist. Or s3://bucket/beginning: then
+            any earlier set is AlreadyExists without overwrite.
         format: "tfrecord": Examples, except that single bytes are written as they are; "jsonl"; "npy":
             numbers of one shape; "arrow" or "parquet": a column for each component.
         shards: number of files, 1 to 99,999.
@@ -97,17 +98,19 @@ def write(
     ds = _dataset_of(ds_or_iterable, schema, raised)
     st = ffi.new("mr_status *")
     check(lib.mr_write_elements_check(ds._pointer(), number, st), st)
-    out = ffi.new("mr_shard_writer **")
+    out, made = ffi.new("mr_shard_writer **"), ffi.new("mr_cancel **")
+    check(lib.mr_cancel_new(ffi.NULL, made, st), st)
+    opts.cancel = cancel = ffi.gc(made[0], lib.mr_cancel_unref)
     check(lib.mr_shard_writer_open(out, path, shards, opts, st), st)
     try:
-        _elements(ds, out[0])
+        _elements(ds, out[0], cancel)
     except BaseException:
         lib.mr_shard_writer_abort(out[0])
         if raised:
             raise raised[0] from None
         raise
     records = int(lib.mr_shard_writer_records(out[0]))
-    check(lib.mr_shard_writer_close(out[0], st), st)
+    _guarded(cancel, lambda: check(lib.mr_shard_writer_close(out[0], st), st))
     ending = text_of(lib.mr_shard_ending(number))
     name = os.fsdecode(path)
     quoted = lib.mr_glob_quote(path)
@@ -131,14 +134,16 @@ def _compress(opts: Any, format: str, compression: str | None) -> None:
     opts.compression = found[0]
 
 
-def _elements(ds: Dataset, writer: Any) -> None:
-    """Writes all; Ctrl-C ends it."""
-    made, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
-    check(lib.mr_cancel_new(ffi.NULL, made, st), st)
-    cancel = ffi.gc(made[0], lib.mr_cancel_unref)
+def _guarded(cancel: Any, call: Callable[[], None]) -> None:
+    """Calls it; Ctrl-C ends it."""
+    _fast.guarded(0, _address(cancel), call)
+
+
+def _elements(ds: Dataset, writer: Any, cancel: Any) -> None:
+    st = ffi.new("mr_status *")
     opts = ffi.new("mr_iterator_opts *")
     opts.cancel = cancel
-    _fast.guarded(0, _address(cancel), lambda: check(lib.mr_write_elements(ds._pointer(), writer, opts, st), st))
+    _guarded(cancel, lambda: check(lib.mr_write_elements(ds._pointer(), writer, opts, st), st))
 
 
 def _dataset_of(x: Any, schema: Any, raised: list[BaseException]) -> Dataset:

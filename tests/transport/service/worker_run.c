@@ -3,6 +3,8 @@
  * is short, which must end in the right elements or in an error, never in anything else. */
 #include "transport/service/worker/worker_run.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -233,6 +235,44 @@ MR_TEST(files_are_opened_only_below_the_roots)
     mr_ok(mr__url_roots_check("s3://bucket/a/b", &st), &st);
     mr__name_scope_set((mr__name_scope){.directory = NULL});
     mr_ok(mr__url_roots_check("http://other/b", &st), &st);
+    const char *const open_roots[] = {"http://10.0.0.5:80/data/", "http://localhost/",
+                                      "https://[fd00::5]/", "s3://10.0.0.6/"};
+    mr_ok(mr__url_roots_set(open_roots, 4, &st), &st);
+    const struct {
+        const char *address;
+        bool allowed;
+    } addresses[] = {{"8.8.8.8", true},
+                     {"10.0.0.5", true},
+                     {"127.0.0.1", true},
+                     {"::1", true},
+                     {"fd00::5", true},
+                     {"2606:4700::1111", true},
+                     {"10.0.0.6", false},
+                     {"172.31.0.1", false},
+                     {"172.32.0.1", true},
+                     {"192.168.1.1", false},
+                     {"169.254.169.254", false},
+                     {"100.64.0.1", false},
+                     {"0.0.0.0", false},
+                     {"224.0.0.1", false},
+                     {"fd00::6", false},
+                     {"fe80::1", false},
+                     {"::", false},
+                     {"::ffff:10.0.0.6", false},
+                     {"::ffff:8.8.8.8", true},
+                     {"64:ff9b::a9fe:a9fe", false},
+                     {"2002:a00:6::1", false},
+                     {"ff02::1", false}};
+    for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
+        struct sockaddr_in v4 = {.sin_family = AF_INET};
+        struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+        mr_test_context("%s", addresses[i].address);
+        bool is_4 = inet_pton(AF_INET, addresses[i].address, &v4.sin_addr) == 1;
+        mr_check(is_4 || inet_pton(AF_INET6, addresses[i].address, &v6.sin6_addr) == 1);
+        mr_check(
+            mr__url_roots_allow_address(is_4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6) ==
+            addresses[i].allowed);
+    }
     mr_code_is(mr__file_roots_set(&(const char *){"s3://"}, 1, &table, &st), MR_INVALID_ARGUMENT,
                &st);
     mr_ok(mr__file_roots_set(&(const char *){in_dir}, 1, &table, &st), &st);

@@ -14,6 +14,7 @@
 #include "pipeline/files/process_lock.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/remote/store_internal.h"
 #include "pipeline/version.h"
 #include "trainer/files/json_file.h"
 #include "trainer/loop/callback_impl.h"
@@ -72,6 +73,8 @@ static mr_code remove_partial(void *ctx, const char *name, mr_status *st)
 static mr_code try_lock(struct state *s, mr_status *st)
 {
     char *path;
+    if (mr__store_is_url(s->params->directory))
+        return MR_OK; /* a store has no locks */
     MR_TRY(path_of(s, lock_name, &path, st));
     mr_code rc = mr__make_directories(s->params->directory, st);
     if (rc == MR_OK)
@@ -143,12 +146,15 @@ static mr_code recall_begin(const struct state *s, const mr_train_event *e, mr_s
     char *path;
     json_t *root = NULL;
     mr_status why;
-    MR_TRY(path_of(s, begun_name, &path, st));
-    bool found = mr__is_there(path);
-    mr_free(path);
-    if (!found || !mr__writes_files(e))
+    bool found;
+    if (!mr__writes_files(e))
         return MR_OK;
-    mr_code rc = mr__load_json(s->params->directory, begun_name, &root, &why);
+    MR_TRY(path_of(s, begun_name, &path, st));
+    mr_code rc = mr__look_there(path, &found, st);
+    mr_free(path);
+    if (rc != MR_OK || !found)
+        return rc;
+    rc = mr__load_json(s->params->directory, begun_name, &root, &why);
     if (rc == MR_OK)
         rc = mr__recalled_load(&e->loop->recalled, s->params->directory, root, e->model, &why);
     json_decref(root);
@@ -168,8 +174,11 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
     char *path;
     MR_TRY(lock(s, e, st));
     MR_TRY(path_of(s, backup_name, &path, st));
-    bool found = mr__is_there(path);
-    mr_code rc = mr__workers_agree(e->strategy, "backup", MR_OK, found, 0, st);
+    char *place = NULL;
+    mr_code rc = mr__find_saved(path, &place, st);
+    bool found = place != NULL;
+    mr_free(place);
+    rc = mr__workers_agree(e->strategy, "backup", rc, found, 0, st);
     if (rc == MR_OK)
         rc = mr__check_place(e, path, s->params->on_error, st);
     if (rc == MR_OK)
@@ -219,7 +228,10 @@ static mr_code drop(const struct state *s, mr_status *st)
         rc = path_of(s, begun_name, &begun, st);
     if (rc == MR_OK)
         rc = mr__remove_saved(latest, st);
-    if (rc == MR_OK && mr__is_there(backup))
+    bool there = false;
+    if (rc == MR_OK)
+        rc = mr__look_there(backup, &there, st);
+    if (rc == MR_OK && there)
         rc = mr__drop_saved(backup, st);
     if (rc == MR_OK)
         rc = mr__remove_saved(begun, st);

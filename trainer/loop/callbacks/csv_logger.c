@@ -20,6 +20,7 @@
 #include "pipeline/formats/crc32c.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/remote/store_internal.h"
 #include "pipeline/system/retry.h"
 #include "trainer/loop/callback_impl.h"
 
@@ -98,6 +99,7 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
     forget(s);
     if (!mr__writes_files(e))
         return MR_OK;
+    MR_TRY(mr__store_refuse_writing(s->params->file, st));
     if ((s->fd = mr__sys->open(s->params->file, O_WRONLY | O_CREAT | O_CLOEXEC | O_APPEND, 0666)) <
         0)
         return fail(s, "open the file", st);
