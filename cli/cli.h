@@ -113,7 +113,7 @@ typedef struct cli_run {
 } cli_run;
 /* Fills table (room for CLI_RUN_FLAGS) with flags that write into r. Without a flag, the memory
  * limit is that of MILLRACE_MEMORY_LIMIT; an invalid one ends the program. */
-enum { CLI_RUN_FLAGS = 9 };
+enum { CLI_RUN_FLAGS = 11 };
 void cli_run_flags(cli_run *r, cli_flag *table, bool with_file);
 /* After parsing: starts the log, sets the seed, and exports the path of the service's token. */
 void cli_run_start(cli_run *r);

@@ -17,6 +17,7 @@
 #include "pipeline/splitmix.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/system/late_library.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 #include "pipeline/warn_once.h"
@@ -109,7 +110,9 @@ static struct {
     CURLM *multi;
     mr__transfer *arriving;
     int retries;
-} shared;
+    long connections; /* to a host */
+    bool connections_changed;
+} shared = {.connections = CONNECTIONS};
 
 static void forget_thread(void)
 {
@@ -828,12 +831,22 @@ static void end_tries(mr__transfer *all)
     }
 }
 
+/* Call with the lock held. */
+static void limit_connections(void)
+{
+    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAX_HOST_CONNECTIONS, shared.connections);
+    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAXCONNECTS, 2 * shared.connections);
+    shared.connections_changed = false;
+}
+
 /* Takes the arriving transfers. Returns false if the thread is to end. */
 static bool take_arriving(mr__transfer **all, int64_t idle_since)
 {
     pthread_mutex_lock(&lock);
     mr__transfer *t = shared.arriving;
     shared.arriving = NULL;
+    if (shared.connections_changed)
+        limit_connections();
     for (mr__transfer *next; t; t = next) {
         next = t->next;
         add(all, t);
@@ -917,8 +930,7 @@ static mr_code start_thread(mr_status *st)
     shared.multi = curl.curl_multi_init();
     if (!shared.multi)
         return mr_fail_memory(st, 0, "transfers");
-    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)CONNECTIONS);
-    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAXCONNECTS, 2L * CONNECTIONS);
+    limit_connections();
     sigfillset(&none);
     pthread_sigmask(SIG_SETMASK, &none, &before);
     int err = pthread_create(&shared.thread, NULL, run, NULL);
@@ -952,6 +964,11 @@ mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int6
         t->room = 1;
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&lock);
+    long connections = (long)mr__name_scope_get().remote_connections;
+    if (connections && connections != shared.connections) {
+        shared.connections = connections;
+        shared.connections_changed = true;
+    }
     mr_code rc = start_thread(st);
     if (rc == MR_OK) {
         t->next = shared.arriving;

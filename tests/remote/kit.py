@@ -83,6 +83,7 @@ class Server:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # head and body are written one after the other
 
             def log_message(self, *_):
                 pass

@@ -10,6 +10,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "pipeline/engine/iterator.h"
+#include "pipeline/ops/sources.h"
+#include "pipeline/remote/object_ahead.h"
 #include "pipeline/remote/object_list.h"
 #include "pipeline/remote/object_ranges.h"
 #include "pipeline/remote/object_stream.h"
@@ -165,6 +168,29 @@ static mr_code read_ranges(mr__object *o, mr_status *st)
     return rc;
 }
 
+static mr_code read_ahead(mr__object *o, mr_status *st)
+{
+    /* The first two are requested as one; the third is two pieces if little is read ahead. */
+    static uint8_t data[300000];
+    mr__object_part parts[] = {{2000000, 2300000}, {1000, 101000}, {120000, 130000}};
+    mr__object_ahead *a = NULL;
+    MR_TRY(mr__object_ahead_open(&a, o, parts, 3, st));
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < 3 && rc == MR_OK; i++)
+        for (int64_t at = parts[i].from; at < parts[i].to && rc == MR_OK; at += 70000) {
+            size_t n = (size_t)(parts[i].to - at), got;
+            n = n < 70000 ? n : 70000;
+            rc = mr__object_ahead_read(a, at, data, n, &got, NULL, st);
+            for (size_t k = 0; rc == MR_OK && k < got; k++)
+                if (data[k] != byte_at(at + (int64_t)k))
+                    mr__test_fail(__FILE__, __LINE__, "byte %zu of a part is another", k);
+            if (rc == MR_OK)
+                mr_eq_u64(got, n);
+        }
+    mr__object_ahead_close(a);
+    return rc;
+}
+
 static mr_code read_stream(const char *url, mr_status *st)
 {
     mr__object_stream *s = NULL;
@@ -206,11 +232,62 @@ MR_TEST(every_allocation_of_reading_fails)
         if (rc == MR_OK)
             rc = read_ranges(o, &st);
         if (rc == MR_OK)
+            rc = read_ahead(o, &st);
+        if (rc == MR_OK)
             rc = read_stream(url, &st);
         mr_fault_expect(rc, &st);
         mr__object_unref(o);
         wait_for_thread(live);
     }
+}
+
+MR_TEST(parts_beside_each_other_and_beyond_the_end)
+{
+    char address[64], url[80];
+    uint8_t data[100];
+    size_t got;
+    mr_status st;
+    mr__object *o = NULL;
+    mr__object_ahead *a = NULL;
+    /* They overlap, are the same, and end with the object. */
+    mr__object_part parts[] = {{SIZE - 50, SIZE}, {0, 100}, {50, 150}, {0, 100}};
+    skip_without_libcurl();
+    start_server(address, sizeof address);
+    snprintf(url, sizeof url, "%s/a", address);
+    mr_ok(mr__object_open(&o, url, &st), &st);
+    mr_ok(mr__object_need_ranges(o, NULL, &st), &st);
+    mr_ok(mr__object_ahead_open(&a, o, parts, 4, &st), &st);
+    const int64_t places[] = {0, 50, 0, 0, 60, 1000, SIZE - 50};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        mr_ok(mr__object_ahead_read(a, places[i], data, sizeof data, &got, NULL, &st), &st);
+        mr_eq_u64(got, places[i] == SIZE - 50 ? 50 : sizeof data);
+        for (size_t k = 0; k < got; k++)
+            mr_eq_u64(data[k], byte_at(places[i] + (int64_t)k));
+    }
+    mr__object_ahead_close(a);
+    mr_ok(mr__object_ahead_open(&a, o, parts, 0, &st), &st);
+    mr__object_ahead_close(a);
+    mr__object_unref(o);
+}
+
+MR_TEST(options_out_of_range_are_refused)
+{
+    mr_status st;
+    mr_iterator *it = NULL;
+    mr_dataset *ds = mr_range(0, 3, 1);
+    const mr_iterator_opts bad[] = {{.remote_connections = -1},
+                                    {.remote_connections = MR_REMOTE_CONNECTIONS + 1},
+                                    {.remote_read_ahead = -1},
+                                    {.remote_read_ahead = (64 << 10) - 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        mr_eq_i64(mr_iterator_open(&it, ds, &bad[i], &st), MR_INVALID_ARGUMENT);
+        mr_check(strstr(st.message, "remote_"));
+    }
+    const mr_iterator_opts good = {.remote_connections = MR_REMOTE_CONNECTIONS,
+                                   .remote_read_ahead = 64 << 10};
+    mr_ok(mr_iterator_open(&it, ds, &good, &st), &st);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
 }
 
 static mr_code count(void *ctx, const char *url, mr_status *st)
