@@ -116,7 +116,7 @@ typedef struct cli_run {
 } cli_run;
 /* Fills table (room for CLI_RUN_FLAGS) with flags that write into r. Without a flag, the memory
  * limit is that of MILLRACE_MEMORY_LIMIT; an invalid one ends the program. */
-enum { CLI_CACHE_FLAGS = 4, CLI_RUN_FLAGS = 9 + CLI_CACHE_FLAGS - 1 };
+enum { CLI_CACHE_FLAGS = 4, CLI_RUN_FLAGS = 11 + CLI_CACHE_FLAGS - 1 };
 void cli_run_flags(cli_run *r, cli_flag *table, bool with_file);
 /* The flags of the cache of remote objects alone, which are among those of cli_run_flags too; table
  * has room for CLI_CACHE_FLAGS. */

@@ -64,13 +64,13 @@ enum { LONG_TEXT = 4096, TEXT_END = 1024 };
 
 /* The graph's options: the value nearest the sink wins; in a zip, that of the later input. */
 static mr_code find_options(const mr_dataset *ds, int *deterministic, int64_t *memory_limit,
-                            char **cache, mr_status *st)
+                            char **cache, mr__name_scope *names, mr_status *st)
 {
     mr__nodes nodes;
     MR_TRY(mr__nodes_of(ds, &nodes, st));
     mr_code rc = MR_OK;
     for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
-        mr_value v = {0}, limit = {0}, dir = {0};
+        mr_value v = {0}, limit = {0}, dir = {0}, connections = {0}, ahead = {0};
         if (!(mr_dataset_op(nodes.v[i])->props & MR_OP_HOLDS_OPTIONS))
             continue;
         rc = mr_dataset_param_named(nodes.v[i], "deterministic", &v, st);
@@ -87,12 +87,34 @@ static mr_code find_options(const mr_dataset *ds, int *deterministic, int64_t *m
             *deterministic = (int)v.i;
         if (limit.kind == MR_V_INT)
             *memory_limit = limit.i;
+        if (rc == MR_OK)
+            rc = mr_dataset_param_named(nodes.v[i], "remote_connections", &connections, st);
+        if (rc == MR_OK)
+            rc = mr_dataset_param_named(nodes.v[i], "remote_read_ahead", &ahead, st);
+        if (connections.kind == MR_V_INT)
+            names->remote_connections = connections.i;
+        if (ahead.kind == MR_V_INT)
+            names->remote_read_ahead = ahead.i;
         mr_value_reset(&v);
         mr_value_reset(&limit);
         mr_value_reset(&dir);
+        mr_value_reset(&connections);
+        mr_value_reset(&ahead);
     }
     mr__nodes_reset(&nodes);
     return rc;
+}
+
+static mr_code check_remote(mr__name_scope names, mr_status *st)
+{
+    if (names.remote_connections < 0 || names.remote_connections > MR_REMOTE_CONNECTIONS)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "remote_connections must be 0 to %d, not %" PRId64,
+                       MR_REMOTE_CONNECTIONS, names.remote_connections);
+    if (names.remote_read_ahead && names.remote_read_ahead < 64 << 10)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "remote_read_ahead must be 0 or at least 65536 bytes, not %" PRId64,
+                       names.remote_read_ahead);
+    return MR_OK;
 }
 
 mr_code mr_iterator_check(const mr_iterator *it, mr_status *st)
@@ -300,11 +322,16 @@ static mr_code open_iterator(mr_iterator **out, mr_dataset *ds, const mr_iterato
     if (rc == MR_OK && opts->trace_spans)
         rc = mr__stats_trace(&it->run.stats, opts->trace_spans, st);
     if (rc == MR_OK)
-        rc = find_options(ds, &deterministic, &memory_limit, &it->run.cache, st);
-    if (it->run.cache) {
+        rc = find_options(ds, &deterministic, &memory_limit, &it->run.cache, &it->run.names, st);
+    if (it->run.cache)
         it->run.names.cache = it->run.cache;
-        mr__name_scope_set(it->run.names); /* mr_iterator_open ends it */
-    }
+    if (opts->remote_connections)
+        it->run.names.remote_connections = opts->remote_connections;
+    if (opts->remote_read_ahead)
+        it->run.names.remote_read_ahead = opts->remote_read_ahead;
+    if (rc == MR_OK)
+        rc = check_remote(it->run.names, st);
+    (void)mr__name_scope_set(it->run.names); /* mr_iterator_open sets the outer one again */
     if (rc == MR_OK)
         rc = mr__memory_start(&it->run.memory, ds, opts, memory_limit, st);
     /* For the iterators that ops open, which find the control group's by themselves. */

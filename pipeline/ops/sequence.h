@@ -263,6 +263,7 @@ typedef struct mr_dataset_opts {
                                 not elastic. since 0.2 */
     char *cache_dir;         /* directory of cached remote objects; borrowed during the call; NULL:
                                 that of MILLRACE_CACHE_DIR. since 0.2 */
+    int64_t remote_connections, remote_read_ahead; /* for URLs, as in mr_iterator_opts. since 0.2 */
 } mr_dataset_opts;
 
 /* Passes the input through and sets options of the whole graph. If an option is set twice, the

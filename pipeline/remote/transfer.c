@@ -20,6 +20,7 @@
 #include "pipeline/splitmix.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/system/late_library.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 #include "pipeline/warn_once.h"
@@ -34,6 +35,7 @@
     X(curl_multi_poll)                                                                             \
     X(curl_multi_wakeup)                                                                           \
     X(curl_multi_info_read)                                                                        \
+    X(curl_multi_strerror)                                                                         \
     X(curl_multi_cleanup)                                                                          \
     X(curl_easy_init)                                                                              \
     X(curl_easy_setopt)                                                                            \
@@ -99,7 +101,6 @@ struct mr__transfer {
     int64_t skip;               /* bytes of a whole body before the first wanted one */
     int64_t first, last, total; /* Content-Range, or -1 */
     int64_t length;             /* Content-Length, or -1 */
-    int64_t wait_s;             /* Retry-After, or -1 */
     mr__object_info info;
     char region[64], id[128];
     char code[48], said[160];   /* the hub's error */
@@ -131,7 +132,9 @@ static struct {
     CURLM *multi;
     mr__transfer *arriving;
     int retries;
-} shared;
+    long connections; /* to a host */
+    bool connections_changed;
+} shared = {.connections = CONNECTIONS};
 
 static void forget_thread(void)
 {
@@ -282,6 +285,8 @@ static size_t on_body(char *p, size_t size, size_t count, void *ctx)
     mr__transfer *t = ctx;
     size_t all = size * count, n = all;
     long status = status_of(t);
+    if (status == 0) /* unknown: the bytes may be those of an error */
+        return 0;
     if (!is_good(t, status)) {
         size_t left = sizeof t->document - 1 - t->n_document;
         memcpy(t->document + t->n_document, p, n < left ? n : left);
@@ -340,7 +345,7 @@ static void forget_answer(mr__transfer *t)
     t->judged = t->is_range = false;
     t->verdict = GOOD;
     t->skip = 0;
-    t->first = t->last = t->total = t->length = t->wait_s = -1;
+    t->first = t->last = t->total = t->length = -1;
     t->info = (mr__object_info){.size = -1};
     t->answer = (mr__answer){0};
     t->region[0] = t->id[0] = t->code[0] = t->said[0] = '\0';
@@ -437,9 +442,6 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
     } else if (is_header(line, n, "content-length", &v, &n_v)) {
         copy_value(v, n_v, text, sizeof text);
         t->length = strtoll(text, NULL, 10);
-    } else if (is_header(line, n, "retry-after", &v, &n_v)) {
-        copy_value(v, n_v, text, sizeof text);
-        t->wait_s = isdigit((unsigned char)text[0]) ? strtoll(text, NULL, 10) : -1;
     } else
         take_other(t, line, n);
     return n;
@@ -757,6 +759,15 @@ static bool may_pass(long status)
     return status == 408 || status == 429 || status == 500 || (status >= 502 && status <= 504);
 }
 
+/* The seconds that the server asks for, as a number or as a date; at most an hour. 0: none. */
+static int64_t retry_after(const mr__transfer *t)
+{
+    curl_off_t v = 0;
+    if (curl.curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &v) != CURLE_OK || v < 0)
+        return 0;
+    return v < 3600 ? v : 3600;
+}
+
 /* Another try follows later, or t->why, which is set, becomes the transfer's error. */
 static void retry(mr__transfer *t)
 {
@@ -766,9 +777,9 @@ static void retry(mr__transfer *t)
     most = most < MOST_DELAY ? most : MOST_DELAY;
     static uint64_t state;
     uint64_t random = mr__splitmix(state += MR__GOLDEN ^ (uint64_t)now);
-    int64_t delay = (int64_t)(random % (uint64_t)most);
-    if (t->wait_s >= 0 && t->wait_s * SECOND > delay)
-        delay = t->wait_s < 3600 ? t->wait_s * SECOND : 3600 * SECOND;
+    int64_t delay = (int64_t)(random % (uint64_t)most), wait_s = retry_after(t);
+    if (wait_s * SECOND > delay)
+        delay = wait_s * SECOND;
     int tried = t->tries ? t->tries : 1, most_tries = shared.retries;
     if (t->request.tries)
         most_tries = t->request.tries;
@@ -808,6 +819,10 @@ static bool is_transient(CURLcode rc)
 static mr_code fail_curl(mr__transfer *t, CURLcode rc)
 {
     const char *text = curl.curl_easy_strerror(rc);
+    long proxy = 0;
+    curl.curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &proxy);
+    if (proxy >= 300)
+        return mr_fail(&t->why, MR_UNAVAILABLE, "the proxy answered %ld to CONNECT", proxy);
     switch (rc) {
     case CURLE_OUT_OF_MEMORY:
         return mr_fail_memory(&t->why, 0, "a transfer");
@@ -1019,36 +1034,63 @@ static int64_t look_at_all(mr__transfer **all)
     int64_t now = mr__clock_ns(CLOCK_MONOTONIC), first = INT64_MAX;
     for (mr__transfer *t = *all, *next; t; t = next) {
         next = t->next;
+        if (t->waits && !atomic_load(&t->dropped) && !atomic_load(&t->done))
+            look_at_renewal(t);
+        if (!t->easy && t->begin_at <= now && !atomic_load(&t->dropped) && !atomic_load(&t->done))
+            begin(t);
         if (atomic_load(&t->dropped) || atomic_load(&t->done)) {
             take_out(all, t);
             continue;
         }
-        if (t->waits)
-            look_at_renewal(t);
-        if (!t->easy && t->begin_at <= now && !atomic_load(&t->done))
-            begin(t);
-        if (!t->easy && !atomic_load(&t->done))
+        if (!t->easy)
             first = t->begin_at < first ? t->begin_at : first;
         if (t->easy && atomic_load(&t->paused) && free_slots(t) >= 2) {
             atomic_store(&t->paused, false);
             t->last_byte_at = now;
-            curl.curl_easy_pause(t->easy, CURLPAUSE_CONT);
+            CURLcode rc = curl.curl_easy_pause(t->easy, CURLPAUSE_CONT);
+            if (rc != CURLE_OK) /* also if on_body refused what had waited */
+                end_try(t, rc);
         }
     }
     return first;
 }
 
-static void end_tries(void)
+static mr__transfer *transfer_of(mr__transfer *all, CURL *easy)
+{
+    mr__transfer *t = NULL;
+    if (curl.curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&t) != CURLE_OK || !t)
+        for (t = all; t && t->easy != easy;)
+            t = t->next;
+    return t;
+}
+
+/* libcurl failed as a whole: all tries that run end. */
+static void end_all_tries(mr__transfer *all, const char *why)
+{
+    for (mr__transfer *t = all; t; t = t->next)
+        if (t->easy) {
+            mr_fail(&t->why, MR_UNAVAILABLE, "libcurl failed: %s", why);
+            retry(t);
+        }
+}
+
+static void end_tries(mr__transfer *all)
 {
     int left;
     for (const CURLMsg *m; (m = curl.curl_multi_info_read(shared.multi, &left));) {
-        mr__transfer *t = NULL;
-        if (m->msg != CURLMSG_DONE)
-            continue;
+        mr__transfer *t = m->msg == CURLMSG_DONE ? transfer_of(all, m->easy_handle) : NULL;
         CURLcode rc = m->data.result;
-        curl.curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&t);
-        end_try(t, rc);
+        if (t)
+            end_try(t, rc);
     }
+}
+
+/* Call with the lock held. */
+static void limit_connections(void)
+{
+    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAX_HOST_CONNECTIONS, shared.connections);
+    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAXCONNECTS, 2 * shared.connections);
+    shared.connections_changed = false;
 }
 
 /* Takes the arriving transfers. Returns false if the thread is to end. */
@@ -1057,6 +1099,8 @@ static bool take_arriving(mr__transfer **all, int64_t idle_since)
     pthread_mutex_lock(&lock);
     mr__transfer *t = shared.arriving;
     shared.arriving = NULL;
+    if (shared.connections_changed)
+        limit_connections();
     for (mr__transfer *next; t; t = next) {
         next = t->next;
         add(all, t);
@@ -1082,8 +1126,10 @@ static void *run(void *ctx)
     int64_t idle_since = mr__clock_ns(CLOCK_MONOTONIC);
     while (take_arriving(&all, idle_since)) {
         int running = 0;
-        curl.curl_multi_perform(shared.multi, &running);
-        end_tries();
+        CURLMcode rc = curl.curl_multi_perform(shared.multi, &running);
+        end_tries(all);
+        if (rc != CURLM_OK)
+            end_all_tries(all, curl.curl_multi_strerror(rc));
         int64_t first = look_at_all(&all), now = mr__clock_ns(CLOCK_MONOTONIC);
         if (all)
             idle_since = now;
@@ -1092,7 +1138,9 @@ static void *run(void *ctx)
             ms = first <= now                       ? 0
                  : (first - now) / 1000000 + 1 < ms ? (first - now) / 1000000 + 1
                                                     : ms;
-        curl.curl_multi_poll(shared.multi, NULL, 0, (int)ms, NULL);
+        rc = curl.curl_multi_poll(shared.multi, NULL, 0, (int)ms, NULL);
+        if (rc != CURLM_OK)
+            end_all_tries(all, curl.curl_multi_strerror(rc));
     }
     return NULL;
 }
@@ -1136,8 +1184,7 @@ static mr_code start_thread(mr_status *st)
     shared.multi = curl.curl_multi_init();
     if (!shared.multi)
         return mr_fail_memory(st, 0, "transfers");
-    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)CONNECTIONS);
-    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAXCONNECTS, 2L * CONNECTIONS);
+    limit_connections();
     sigfillset(&none);
     pthread_sigmask(SIG_SETMASK, &none, &before);
     int err = pthread_create(&shared.thread, NULL, run, NULL);
@@ -1178,6 +1225,11 @@ static mr_code start(mr__transfer **out, mr__object *o, int64_t from, int64_t to
     }
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&lock);
+    long connections = (long)mr__name_scope_get().remote_connections;
+    if (connections && connections != shared.connections) {
+        shared.connections = connections;
+        shared.connections_changed = true;
+    }
     mr_code rc = start_thread(st);
     if (rc == MR_OK) {
         t->next = shared.arriving;
