@@ -51,15 +51,17 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
          .what = "FILE",
          .help = "file with the data service's token; default: $MILLRACE_TOKEN_FILE"},
         {.name = "v", .kind = CLI_SWITCH, .value = &r->verbose, .help = "log to standard error"},
-        {.name = "f",
-         .kind = CLI_TEXT,
-         .value = &r->file,
-         .what = "FILE",
-         .help = "read the expression from FILE, - for standard input"},
     };
-    size_t n = sizeof flags / sizeof *flags - !with_file;
-    memcpy(table, flags, n * sizeof *flags);
-    table[n] = (cli_flag){0};
+    const cli_flag of_file = {.name = "f",
+                              .kind = CLI_TEXT,
+                              .value = &r->file,
+                              .what = "FILE",
+                              .help = "read the expression from FILE, - for standard input"};
+    size_t n = sizeof flags / sizeof *flags;
+    memcpy(table, flags, sizeof flags);
+    if (with_file)
+        table[n++] = of_file;
+    cli_tls_flags(&r->tls, false, true, table + n);
 }
 
 static void log_line(void *ctx, mr_log_level level, const char *message)
@@ -76,5 +78,6 @@ void cli_run_start(cli_run *r)
     r->opts.watch = true;
     if (r->token_file)
         setenv("MILLRACE_TOKEN_FILE", r->token_file, 1);
+    cli_tls_export(&r->tls);
     mr_log_set(log_line, NULL, r->verbose ? MR_LOG_DEBUG : MR_LOG_WARNING);
 }

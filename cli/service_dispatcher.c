@@ -74,7 +74,9 @@ static int run_with(int argc, char **argv, const char **rest)
     const char *listen = "127.0.0.1:5050", *state = NULL, *status = NULL, *token_file = NULL,
                *log = "text", *list = NULL, **words = NULL;
     int64_t num_workers = 0;
-    bool no_uring = false, any_user = false;
+    bool no_uring = false, any_user = false, insecure = false;
+    mr_tls_opts tls = {0};
+    cli_flag tls_flags[CLI_TLS_FLAGS];
     size_t n_rest, n_words = 0;
     const cli_flag flags[] = {
         {.name = "listen",
@@ -100,6 +102,12 @@ static int run_with(int argc, char **argv, const char **rest)
          .what = "FILE",
          .help =
              "file with the token that connections must present; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "insecure",
+         .kind = CLI_SWITCH,
+         .value = &insecure,
+         .help =
+             "let other hosts connect without TLS: anyone who controls the network can read and "
+             "alter graphs and data"},
         {.name = "any-user",
          .kind = CLI_SWITCH,
          .value = &any_user,
@@ -128,8 +136,9 @@ static int run_with(int argc, char **argv, const char **rest)
          .max = MOST_WORKERS,
          .help = "for static modes: the first N workers that connect, in that order"},
         {0}};
-    int rc = cli_parse(&cli_dispatcher, (const cli_flag *const[]){flags, NULL}, argc, argv, rest,
-                       &n_rest);
+    cli_tls_flags(&tls, true, false, tls_flags);
+    int rc = cli_parse(&cli_dispatcher, (const cli_flag *const[]){flags, tls_flags, NULL}, argc,
+                       argv, rest, &n_rest);
     if (rc >= 0)
         return rc;
     if (n_rest)
@@ -143,10 +152,13 @@ static int run_with(int argc, char **argv, const char **rest)
     cli_daemon_log(strcmp(log, "json") == 0);
     cli_daemon_files();
     cli_catch_termination();
+    cli_tls_heed_hangup(&tls, cli_daemon_reload);
     rc = serve(&(mr_service_dispatcher_opts){.listen = listen,
                                              .state = state,
                                              .status = status,
                                              .token_file = token_file,
+                                             .tls = &tls,
+                                             .insecure = insecure,
                                              .any_user = any_user,
                                              .workers = words,
                                              .n_workers = words ? n_words : (size_t)num_workers,

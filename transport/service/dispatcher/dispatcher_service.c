@@ -53,7 +53,7 @@ static mr_code check(const mr_service_dispatcher_opts *o, mr_status *st)
 static mr_code open_all(mr_service_dispatcher *d, const mr_service_dispatcher_opts *o,
                         mr_status *st)
 {
-    MR_TRY(mr__option_token(o->token_file, &d->token, st));
+    MR_TRY(mr__option_token(o->token_file, o->tls, MR__TLS_ACCEPTS, &d->token, st));
     d->token.any_user = o->any_user;
     if (o->state && !(d->state = mr_strdup(o->state)))
         return mr_fail_memory(st, strlen(o->state), "a dispatcher");
@@ -62,6 +62,7 @@ static mr_code open_all(mr_service_dispatcher *d, const mr_service_dispatcher_op
                                          .state = d->state,
                                          .status = o->status,
                                          .token = d->token,
+                                         .insecure = o->insecure,
                                          .workers = o->workers,
                                          .n_workers = o->n_workers,
                                          .loop = o->no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,

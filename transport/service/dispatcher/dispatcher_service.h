@@ -21,6 +21,7 @@
  * thread   mr_service_dispatcher_stop any; the rest one at a time per object
  * since    0.2 */
 #include "../../../pipeline/wait/cancel.h"
+#include "../../wire/tls.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +39,10 @@ typedef struct mr_service_dispatcher_opts {
                            It needs no token, so it must be on loopback unless `listen` is not */
     const char *token_file; /* file with the token that peers must know; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
+    const mr_tls_opts *tls; /* its certificate; NULL: the environment's, else none. Not on loopback:
+                               needs one, or insecure */
+    bool insecure; /* other hosts may connect without TLS: anyone who controls the network can read
+                      and alter graphs and data */
     bool any_user; /* without a token: serve every user and host that can connect; else only
                       processes of the same user on this host */
     const char *const *workers; /* static modes: addresses of the workers; others are refused. NULL:

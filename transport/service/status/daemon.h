@@ -52,8 +52,8 @@ struct mr__daemon {
     mr__id_map by_id;
     bool said_full;
     mr__stranger_log strangers;
-    mr__status_page *page; /* NULL: none */
-    mr__timer finish;
+    mr__status_page *page;     /* NULL: none */
+    mr__timer finish, look;    /* look: at the files of certificates */
     bool is_draining, is_over; /* is_over: drops everything still queued */
     mr_status failed;
     mr__alarm alarm;

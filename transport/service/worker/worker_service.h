@@ -23,6 +23,7 @@
  * since    0.2 */
 #include "../../../pipeline/engine/iterator.h"
 #include "../../../pipeline/wait/cancel.h"
+#include "../../wire/tls.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -40,6 +41,11 @@ typedef struct mr_service_worker_opts {
                                page. It must be on loopback unless `listen` is not */
     const char *token_file; /* file with the service's token; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
+    const mr_tls_opts *tls; /* its certificate, for clients and, if that asks for one, the
+                               dispatcher; and the CA of the dispatcher's. NULL: the environment's,
+                               else none. Not on loopback: `listen` needs one, or insecure */
+    bool insecure; /* other hosts may connect without TLS: anyone who controls the network can read
+                      and alter graphs and data */
     bool any_user; /* without a token: serve every user and host that can connect, with this
                       process's rights, and trust any dispatcher; else only processes of the same
                       user on this host */
