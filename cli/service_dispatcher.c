@@ -75,6 +75,7 @@ static int run_with(int argc, char **argv, const char **rest)
                *log = "text", *list = NULL, **words = NULL;
     int64_t num_workers = 0;
     bool no_uring = false, any_user = false, insecure = false;
+    const char *status_token_file = NULL;
     mr_tls_opts tls = {0};
     cli_flag tls_flags[CLI_TLS_FLAGS];
     size_t n_rest, n_words = 0;
@@ -96,6 +97,12 @@ static int run_with(int argc, char **argv, const char **rest)
          .what = "HOST:PORT",
          .help = "serve the status page there: /, /healthz, /metrics, /status.json; port 0: a "
                  "free one; default: no page"},
+        {.name = "status-token-file",
+         .kind = CLI_TEXT,
+         .value = &status_token_file,
+         .what = "FILE",
+         .help = "file with the token that the status page requires, except for /healthz; default: "
+                 "none"},
         {.name = "token-file",
          .kind = CLI_TEXT,
          .value = &token_file,
@@ -157,6 +164,7 @@ static int run_with(int argc, char **argv, const char **rest)
                                              .state = state,
                                              .status = status,
                                              .token_file = token_file,
+                                             .status_token_file = status_token_file,
                                              .tls = &tls,
                                              .insecure = insecure,
                                              .any_user = any_user,
@@ -184,8 +192,9 @@ const cli_command cli_dispatcher = {
     .details =
         "Prints 'ready HOST:PORT' once it serves, then 'status HOST:PORT' with --status. That "
         "page\n"
-        "needs no token; it may be open to other hosts only where --listen is. SIGTERM makes the\n"
-        "account durable and ends it within 5 s with exit status 0; a second SIGTERM ends it at "
-        "once.",
+        "needs a token only with --status-token-file; it may be open to other hosts only where\n"
+        "--listen is. SIGTERM makes the account durable and ends it within 5 s with exit status "
+        "0;\n"
+        "a second SIGTERM ends it at once.",
     .run = run,
 };

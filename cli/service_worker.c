@@ -95,7 +95,7 @@ static int start_python(worker_opts *o)
     char number[2][24], interpreter[] = "python3";
     size_t n = 0;
     cli_tls_export(&o->tls);
-    char **words = mr_calloc(18 + o->roots.n + o->tags.n, sizeof *words);
+    char **words = mr_calloc(19 + o->roots.n + o->tags.n, sizeof *words);
     bool good = words;
     if (good) {
         words[n++] = python ? (char *)(uintptr_t)python : interpreter;
@@ -110,6 +110,7 @@ static int start_python(worker_opts *o)
                pass(words, &n, "token_file", o->run.token_file) &&
                pass(words, &n, "threads", o->has_threads ? number[0] : NULL) &&
                pass(words, &n, "memory_limit", o->run.memory_limit ? number[1] : NULL) &&
+               pass(words, &n, "status_token_file", o->run.status_token_file) &&
                pass(words, &n, "tls_client_ca", o->tls.client_ca) &&
                pass(words, &n, "insecure", o->run.insecure ? "1" : NULL) &&
                pass(words, &n, "any_user", o->run.any_user ? "1" : NULL) &&
@@ -180,6 +181,12 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .what = "HOST:PORT",
          .help = "serve the status page there: /, /healthz, /metrics, /status.json; port 0: a "
                  "free one; default: no page"},
+        {.name = "status-token-file",
+         .kind = CLI_TEXT,
+         .value = &o.run.status_token_file,
+         .what = "FILE",
+         .help = "file with the token that the status page requires, except for /healthz; default: "
+                 "none"},
         {.name = "token-file",
          .kind = CLI_TEXT,
          .value = &o.run.token_file,

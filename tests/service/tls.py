@@ -4,12 +4,14 @@
 on the way, and certificates that change while a job is read."""
 import os
 import socket
+import ssl
 import subprocess
 import threading
-import time
+import urllib.error
+import urllib.request
 
 import kit
-from certificates import Authority
+from certificates import Authority, openssl
 from hostile_frames import field, frame, hello
 from kit import result
 
@@ -317,6 +319,48 @@ for daemon in (d, w):
     result("the_local_socket_refuses_who_has_no_tls_connection",
            b"serves only those that have a TLS connection" in got, got)
 
+# ---- the status page
+with open(kit.path("page-token"), "w") as f:
+    f.write("token-of-the-page\n")
+page = kit.Dispatcher(*own(bound), *asks, "--status", "127.0.0.1:0", "--status-token-file", "page-token", name="page")
+
+
+def get(at, what, token=None, scheme="https", version=None):
+    """The status and the text of a page; None: no answer."""
+    context = ssl.create_default_context(cafile=ca.pem)
+    context.maximum_version = version or ssl.TLSVersion.TLSv1_3
+    request = urllib.request.Request(f"{scheme}://{at}{what}")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=kit.PATIENCE, context=context) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+    except OSError:
+        return None
+
+
+for what in ("/", "/metrics", "/status.json", "/page.js", "/none"):
+    for token in (None, "token-of-the-pagE", "token-of-the-page-too", "token"):
+        got = get(page.page, what, token)
+        result(f"the_page_requires_its_token_{what}", got and got[0] == 401 and "Bearer" in got[1] and
+               "millrace_" not in got[1], got)
+result("its_health_is_free", get(page.page, "/healthz") == (200, "ok\n"))
+got = get(page.page, "/status.json", "token-of-the-page")
+result("who_has_the_token_sees_it", got and got[0] == 200 and '"workers"' in got[1], got)
+got = get(page.page, "/metrics", "token-of-the-page")
+end_date = openssl("x509", "-in", bound[0], "-noout", "-enddate").split("=")[1].strip()
+want = f"\nmillrace_tls_certificate_expiry_seconds {ssl.cert_time_to_seconds(end_date)}\n"
+result("a_metric_says_when_the_certificate_expires", got and want in got[1], (got, want))
+result("the_page_needs_tls", get(page.page, "/healthz", scheme="http") is None)
+result("and_not_an_earlier_version", get(page.page, "/healthz", version=ssl.TLSVersion.TLSv1_2) is None)
+p = run(*dispatcher, "--status", "127.0.0.1:0", "--status-token-file", "none.token")
+result("a_missing_token_of_the_page", p.returncode == 2 and "status_token_file: none.token" in p.stderr, p.stderr)
+p = run(*dispatcher, "--status", "127.0.0.1:0", "--status-token-file", "")
+result("an_empty_name_of_it", p.returncode == 2 and "status_token_file" in p.stderr, p.stderr)
+page.stop()
+
 # ---- certificates that change
 live = kit.path("live")
 for n, serial in enumerate(("first", "second")):
@@ -324,7 +368,7 @@ for n, serial in enumerate(("first", "second")):
     ca.issue(serial, to=os.path.join(kit.path(serial), "tls"))
 os.symlink("first", live)
 moving = [f"{live}/tls.pem", f"{live}/tls.key"]
-d2 = kit.Dispatcher(*own(moving), *asks, name="rotating")
+d2 = kit.Dispatcher(*own(moving), *asks, "--status", "127.0.0.1:0", name="rotating")
 w2 = kit.Daemon("worker", "--dispatcher", d2.at, *own(moving), *ours, *asks, name="rotating-worker")
 reader = subprocess.Popen(
     [kit.millrace, "show", *ours, *own(client), f'range(300000).distribute("{d2.at}", streams=2, transfer="tcp", '
@@ -342,10 +386,11 @@ def serves(at, subject):
     return f"subject=CN = {subject}" in s_client(at, "-CAfile", ca.pem)
 
 
-result("the_first_certificate_is_served", serves(d2.at, "first") and serves(w2.at, "first"))
+result("the_first_certificate_is_served", serves(d2.at, "first") and serves(w2.at, "first") and serves(d2.page, "first"))
 swap("second")
 result("a_swapped_link_is_noticed", kit.until(lambda: serves(d2.at, "second") and serves(w2.at, "second")), d2.log())
 logged("and_logged", d2, "the certificates were read again: /CN=second, valid until ")
+result("also_by_the_page", kit.until(lambda: serves(d2.page, "second") and get(d2.page, "/healthz")), d2.log())
 result("while_the_job_is_read", reader.poll() is None)
 os.mkdir(kit.path("broken"))
 for name in ("tls.pem", "tls.key"):

@@ -38,3 +38,12 @@ mr_code mr__option_token(const char *path, const mr_tls_opts *tls, int sides, mr
     }
     return fail("token_file", &why, st);
 }
+
+mr_code mr__option_page_token(const char *path, mr__token *out, mr_status *st)
+{
+    mr_status why;
+    mr_code rc = mr__token_read(path, out, &why);
+    if (rc == MR_OK && !out->data)
+        rc = mr_fail(&why, MR_INVALID_ARGUMENT, "it has no name");
+    return rc == MR_OK ? MR_OK : fail("status_token_file", &why, st);
+}

@@ -14,4 +14,6 @@ mr_code mr__option_address(const char *name, const char *text, bool listens,
  * mr__token_free. */
 mr_code mr__option_token(const char *path, const mr_tls_opts *tls, int sides, mr__token *out,
                          mr_status *st) MR_NODISCARD;
+/* The same for the token of a status page. */
+mr_code mr__option_page_token(const char *path, mr__token *out, mr_status *st) MR_NODISCARD;
 #endif

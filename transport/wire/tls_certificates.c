@@ -24,6 +24,7 @@
 #define DAY     ((int64_t)86400)
 #define WARNING (7 * DAY)
 #define SUITES  "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
+enum { MOST_TEXT = 256 << 10 }; /* of a file */
 enum { CERT, KEY, CLIENT_CA, CA, FILES };
 
 static const char *const option_names[FILES] = {"tls_cert", "tls_key", "tls_client_ca", "tls_ca"};
@@ -41,6 +42,7 @@ typedef struct loaded {
     SSL_CTX *accepting, *connecting; /* NULL: it does not */
     char subject[256];               /* of the certificate */
     int64_t expiry;
+    char *cert, *key; /* if it accepts: the files' contents */
 } loaded;
 
 struct mr__tls {
@@ -48,6 +50,7 @@ struct mr__tls {
     char *files[FILES]; /* NULL: none */
     char *name;
     loaded use;
+    unsigned number; /* of times that the files were read */
     mark marks[FILES];
     int64_t looked_ns;
     unsigned hang_ups;
@@ -213,7 +216,29 @@ static void drop(loaded *x)
         mr__ssl.SSL_CTX_free(x->accepting);
     if (x->connecting)
         mr__ssl.SSL_CTX_free(x->connecting);
+    if (x->key)
+        OPENSSL_cleanse(x->key, strlen(x->key));
+    mr_free(x->cert);
+    mr_free(x->key);
     *x = (loaded){0};
+}
+
+/* *out = the file's contents, for others that make TLS connections. */
+static mr_code read_text(const mr__tls *t, int which, char **out, mr_status *st)
+{
+    FILE *f = fopen(t->files[which], "re");
+    char *text = f ? mr_calloc(1, MOST_TEXT + 1) : NULL;
+    size_t n = text ? fread(text, 1, MOST_TEXT + 1, f) : 0;
+    bool good = text && !ferror(f) && n <= MOST_TEXT;
+    if (f)
+        fclose(f);
+    if (good) {
+        *out = text;
+        return MR_OK;
+    }
+    mr_free(text);
+    return mr_fail(st, MR_INVALID_ARGUMENT, "%s: cannot read %s", option_names[which],
+                   t->files[which]);
 }
 
 static mr_code load_all(const mr__tls *t, loaded *to, mr_status *st)
@@ -224,6 +249,8 @@ static mr_code load_all(const mr__tls *t, loaded *to, mr_status *st)
     if (t->accepts) {
         MR_TRY(new_context(&to->accepting, st));
         MR_TRY(use_certificate(t, to->accepting, to, st));
+        MR_TRY(read_text(t, CERT, &to->cert, st));
+        MR_TRY(read_text(t, KEY, &to->key, st));
         if (t->files[CLIENT_CA])
             MR_TRY(trust(t, to->accepting, CLIENT_CA, st));
     }
@@ -301,6 +328,7 @@ static void load_again(mr__tls *t)
     }
     drop(&t->use);
     t->use = fresh;
+    t->number++;
     t->warned_at = 0;
     if (t->use.expiry)
         mr_log(MR_LOG_INFO, "the certificates were read again: %s, valid until %s", t->use.subject,
@@ -491,6 +519,25 @@ bool mr__tls_is_mutual(const mr__tls *t)
 int64_t mr__tls_expiry(const mr__tls *t)
 {
     return t ? t->use.expiry : 0;
+}
+
+unsigned mr__tls_number(const mr__tls *t)
+{
+    return t->number;
+}
+
+mr_code mr__tls_texts(const mr__tls *t, char **cert, char **key, unsigned *number, mr_status *st)
+{
+    char *a = mr_strdup(t->use.cert), *b = mr_strdup(t->use.key);
+    if (!a || !b) {
+        mr_free(a);
+        mr_free(b);
+        return mr_fail_memory(st, strlen(t->use.cert) + strlen(t->use.key), "a certificate");
+    }
+    *cert = a;
+    *key = b;
+    *number = t->number;
+    return MR_OK;
 }
 
 void *mr__tls_context(const mr__tls *t, bool accepts)

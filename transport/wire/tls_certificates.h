@@ -34,6 +34,13 @@ bool mr__tls_connects(const mr__tls *t);
 bool mr__tls_is_mutual(const mr__tls *t); /* accepts only peers that have a certificate */
 int64_t mr__tls_expiry(const mr__tls *t); /* of the certificate, in Unix time; 0: none */
 
+/* *cert, *key = what these files contained when they were read; owned, mr_free. *number changes
+ * when they are read again. t accepts.
+ * errors   MR_RESOURCE_EXHAUSTED */
+mr_code mr__tls_texts(const mr__tls *t, char **cert, char **key, unsigned *number,
+                      mr_status *st) MR_NODISCARD;
+unsigned mr__tls_number(const mr__tls *t);
+
 /* Reads files that have changed, at most once a second, or at once after mr__tls_hang_up. Logs
  * what happened, and seven days ahead that the certificate expires. now_ns: of the monotonic
  * clock. */

@@ -21,7 +21,7 @@ from ._callbacks import callback
 from ._errors import Error, check, text_of
 
 ffi, lib = _service.library()
-_texts = ("dispatcher", "listen", "status", "token_file")
+_texts = ("dispatcher", "listen", "status", "status_token_file", "token_file")
 _ready: list[Any] = []
 
 

@@ -139,6 +139,7 @@ class Dispatcher(_Server):
         listen: HOST:PORT for clients and workers; port 0: a free one.
         state: the folder of the account, from which it continues after a restart; None: in memory.
         status: HOST:PORT of the status page (HTTP); port 0: a free one; None: no page.
+        status_token_file: a file with the token that the page requires, except for /healthz.
         token_file: a file with the token that clients and workers must present; None: the file that
             the environment's MILLRACE_TOKEN_FILE names, else no token: then it serves processes of
             the same user on this machine.
@@ -161,6 +162,7 @@ class Dispatcher(_Server):
         *,
         state: _Path | None = None,
         status: str | None = None,
+        status_token_file: _Path | None = None,
         token_file: _Path | None = None,
         tls_cert: _Path | None = None,
         tls_key: _Path | None = None,
@@ -171,8 +173,8 @@ class Dispatcher(_Server):
         if status is not None:
             _address("status", status)
         opts = ffi.new("mr_service_dispatcher_opts *")
-        kept = [_text(x) for x in (listen, state, status, token_file)]
-        opts.listen, opts.state, opts.status, opts.token_file = kept
+        kept = [_text(x) for x in (listen, state, status, token_file, status_token_file)]
+        opts.listen, opts.state, opts.status, opts.token_file, opts.status_token_file = kept
         opts.tls, tls = _tls(cert=tls_cert, key=tls_key, client_ca=tls_client_ca)
         kept += tls
         opts.insecure = bool(insecure)

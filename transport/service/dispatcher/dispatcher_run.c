@@ -350,6 +350,7 @@ mr_code mr__dispatcher_run_open(mr__dispatcher_run **result, const mr__dispatche
     r->base = (mr__daemon){.guest_bytes = sizeof(guest),
                            .role = MR__WIRE__ROLE__DISPATCHER,
                            .token = opts->token,
+                           .status_token = opts->status_token,
                            .ready = ready,
                            .message = message,
                            .closed = closed,

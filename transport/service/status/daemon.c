@@ -286,6 +286,7 @@ static void look(mr__timer *t)
     mr__daemon *d = OF(look, t);
     int64_t now = mr__loop_now(d->loop);
     mr__tls_look(d->token.tls, now);
+    mr__status_page_look(d->page);
     if (!d->is_draining && mr__timer_set(d->loop, t, now + SECOND, NULL) != MR_OK)
         mr_log(MR_LOG_WARNING, "out of memory: certificates are read again only when a peer "
                                "connects");
@@ -315,6 +316,8 @@ mr_code mr__daemon_show(mr__daemon *d, const char *listen, const char *kind, con
                                        .is_public = !mr__address_is_loopback(&d->listener.address),
                                        .title = title,
                                        .tables = tables,
+                                       .tls = d->token.tls,
+                                       .token = d->status_token.data ? &d->status_token : NULL,
                                        .loop = d->loop,
                                        .report = report,
                                        .ctx = ctx};

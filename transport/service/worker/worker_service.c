@@ -18,7 +18,7 @@
 struct mr_service_worker {
     mr__worker_run *run;
     mr__daemon_thread thread;
-    mr__token token;
+    mr__token token, status_token;
     char *dispatcher;
     mr_executor *executor; /* its own; NULL: the caller's is used */
     char status[128];      /* address of the page, which closes before the worker; "": none */
@@ -62,6 +62,8 @@ static mr_code open_all(mr_service_worker *w, const mr_service_worker_opts *o, m
     MR_TRY(
         mr__option_token(o->token_file, o->tls, MR__TLS_ACCEPTS | MR__TLS_CONNECTS, &w->token, st));
     w->token.any_user = o->any_user;
+    if (o->status_token_file)
+        MR_TRY(mr__option_page_token(o->status_token_file, &w->status_token, st));
     if (!(w->dispatcher = mr_strdup(o->dispatcher)))
         return mr_fail_memory(st, strlen(o->dispatcher), "a worker");
     if (!o->executor)
@@ -71,6 +73,7 @@ static mr_code open_all(mr_service_worker *w, const mr_service_worker_opts *o, m
                                      .listen = o->listen ? o->listen : "127.0.0.1:0",
                                      .status = o->status,
                                      .token = w->token,
+                                     .status_token = w->status_token,
                                      .tags = o->tags,
                                      .n_tags = o->n_tags,
                                      .executor = o->executor ? o->executor : w->executor,
@@ -146,6 +149,7 @@ void mr_service_worker_close(mr_service_worker *w)
     mr_executor_free(w->executor);
     mr__daemon_thread_reset(&w->thread);
     mr__token_free(&w->token);
+    mr__token_free(&w->status_token);
     mr_free(w->dispatcher);
     mr_free(w);
 }
