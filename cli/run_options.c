@@ -66,15 +66,18 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
          .what = "FILE",
          .help = "file with the data service's token; default: $MILLRACE_TOKEN_FILE"},
         {.name = "v", .kind = CLI_SWITCH, .value = &r->verbose, .help = "log to standard error"},
-        {.name = "f",
-         .kind = CLI_TEXT,
-         .value = &r->file,
-         .what = "FILE",
-         .help = "read the expression from FILE, - for standard input"},
     };
-    size_t n = sizeof flags / sizeof *flags - !with_file;
-    memcpy(table, flags, n * sizeof *flags);
+    const cli_flag of_file = {.name = "f",
+                              .kind = CLI_TEXT,
+                              .value = &r->file,
+                              .what = "FILE",
+                              .help = "read the expression from FILE, - for standard input"};
+    size_t n = sizeof flags / sizeof *flags;
+    memcpy(table, flags, sizeof flags);
+    if (with_file)
+        table[n++] = of_file;
     cli_cache_flags(r, table + n);
+    cli_tls_flags(&r->tls, false, true, table + n + CLI_CACHE_FLAGS - 1);
 }
 
 void cli_cache_flags(cli_run *r, cli_flag *table)
@@ -127,5 +130,6 @@ void cli_run_start(cli_run *r)
     if (r->token_file)
         setenv("MILLRACE_TOKEN_FILE", r->token_file, 1);
     cli_cache_start(r);
+    cli_tls_export(&r->tls);
     mr_log_set(log_line, NULL, r->verbose ? MR_LOG_DEBUG : MR_LOG_WARNING);
 }
