@@ -9,7 +9,6 @@
 #include <time.h>
 
 #include "pipeline/log.h"
-#include "pipeline/remote/transfer.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/system/timed_wait.h"
 #include "pipeline/wait/wait.h"
@@ -44,6 +43,7 @@ static struct {
     pthread_cond_t changed;
 } shared;
 static atomic_bool stopping;
+static void (*_Atomic on_change)(void);
 
 static void forget_thread(void)
 {
@@ -59,6 +59,11 @@ bool mr__access_stops(void *ctx)
 {
     (void)ctx;
     return atomic_load(&stopping);
+}
+
+void mr__access_watch(void (*changed)(void))
+{
+    atomic_store(&on_change, changed);
 }
 
 /* ---- credentials ---- */
@@ -210,7 +215,9 @@ static void fetch_one(mr__access *a)
     settle(a, rc, &c, &why);
     notify(a);
     pthread_mutex_unlock(&lock);
-    mr__transfer_wake();
+    void (*tell)(void) = atomic_load(&on_change);
+    if (tell)
+        tell();
     pthread_mutex_lock(&lock);
 }
 

@@ -59,6 +59,10 @@ void mr__access_renew(mr__access *a, unsigned generation);
  * source has failed; MR_NOT_FOUND: it has the same ones. */
 mr_code mr__access_renewal(mr__access *a, unsigned generation, mr_status *st) MR_NODISCARD;
 
+/* From now on, `changed` is called after each request for credentials, in the thread that made it.
+ * It is always the same function. */
+void mr__access_watch(void (*changed)(void));
+
 /* Time of a text like 2024-01-31T12:00:00Z in nanoseconds since 1970. false: it is not one. */
 bool mr__time_of_text(const char *text, int64_t *out);
 #endif

@@ -12,9 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "pipeline/remote/s3.h"
 #include "pipeline/remote/secret_file.h"
 #include "pipeline/remote/small_request.h"
+#include "pipeline/remote/url.h"
+#include "pipeline/remote/xml_text.h"
 #include "pipeline/system/retry.h"
 
 enum {
@@ -37,6 +38,11 @@ static mr_code take(char **to, const char *from, mr_status *st)
 }
 
 /* ---- STS ---- */
+
+const char *mr__aws_ending(const char *region)
+{
+    return strncmp(region, "cn-", 3) == 0 ? ".cn" : "";
+}
 
 /* Adds "&name=value" to the body. */
 static bool add(char **body, const char *name, const char *value)

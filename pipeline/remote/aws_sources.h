@@ -25,6 +25,9 @@ mr_code mr__aws_take_role_by_token(const mr__aws_role *role, const char *token_f
 /* Runs a shell command that prints credentials as JSON; at most a minute. */
 mr_code mr__aws_run_process(const char *command, mr__credentials *out, mr_status *st) MR_NODISCARD;
 
+/* The end of the names of Amazon's servers in the region, after amazonaws.com. */
+const char *mr__aws_ending(const char *region);
+
 /* The URL of the container's credentials. MR_NOT_FOUND: the variables are not set.
  * errors   MR_INVALID_ARGUMENT: an address that may not get the token */
 mr_code mr__aws_container_url(char **out, mr_status *st) MR_NODISCARD;

@@ -3,32 +3,25 @@
 
 #include <ctype.h>
 #include <jansson.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/remote/object_ranges.h"
 #include "pipeline/remote/s3.h"
 #include "pipeline/remote/secret_file.h"
-#include "pipeline/system/fork.h"
+#include "pipeline/remote/small_request.h"
 
-enum { MOST_PAGE = 64 << 20, COMMIT = 40 };
+enum { LIMIT_MS = 30000, TRIES = 4 };
 
-#define HEAD "hf://datasets/"
+#define HEAD  "hf://datasets/"
+#define TRIED "HF_TOKEN and the file of the hub's token (HF_HOME)"
 
 /* ---- names ---- */
 
-typedef struct name {
-    char *repository; /* "OWNER/NAME" */
-    char *revision;   /* as written, without percent-encoding */
-    const char *path; /* in the URL, after the slash */
-} name;
-
-static void free_name(name *n)
+void mr__hf_name_reset(mr__hf_name *n)
 {
     mr_free(n->repository);
     mr_free(n->revision);
-    *n = (name){0};
+    *n = (mr__hf_name){0};
 }
 
 /* The size of a revision: to the slash, but refs/pr/1 and refs/convert/parquet have two. */
@@ -50,9 +43,9 @@ static bool is_part(const char *text, size_t n)
     return n > 0 && *text != '.';
 }
 
-static mr_code parse(const char *url, name *out, mr_status *st)
+mr_code mr__hf_parse(const char *url, mr__hf_name *out, mr_status *st)
 {
-    *out = (name){0};
+    *out = (mr__hf_name){0};
     if (strncmp(url, HEAD, sizeof HEAD - 1) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "of the Hub only datasets are read; write "
@@ -71,7 +64,7 @@ static mr_code parse(const char *url, name *out, mr_status *st)
     out->revision = revision ? mr_strndup(end + 1, revision) : mr_strdup("main");
     out->path = slash + 1;
     if (!out->repository || !out->revision) {
-        free_name(out);
+        mr__hf_name_reset(out);
         return mr_fail_memory(st, strlen(url), "a URL");
     }
     mr__url_decode(out->revision);
@@ -89,10 +82,8 @@ static char *hub(void)
     return mr_strf("%s%.*s", strstr(v, "://") ? "" : "https://", (int)n, v);
 }
 
-/* HUB + middle + repository + "/" + what + "/" + revision + rest, encoded. Owned; NULL: out of
- * memory. */
-static char *address_of(const char *middle, const name *n, const char *what, const char *revision,
-                        const char *rest)
+char *mr__hf_address(const char *middle, const mr__hf_name *n, const char *what,
+                     const char *revision, const char *rest)
 {
     char *at = hub(), *coded = mr__url_encode(revision, ""), *path = mr__url_encode(rest, "/");
     char *out = at && coded && path ? mr_strf("%s%s%s/%s/%s%s%s", at, middle, n->repository, what,
@@ -102,105 +93,6 @@ static char *address_of(const char *middle, const name *n, const char *what, con
     mr_free(coded);
     mr_free(path);
     return out;
-}
-
-/* ---- commits ---- */
-
-typedef struct commit {
-    struct commit *next;
-    char *address; /* of the revision */
-    char id[COMMIT + 1];
-} commit;
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
-MR__AROUND_FORK(lock, NULL)
-static commit *commits; /* as long as the process */
-
-static bool is_commit(const char *text)
-{
-    return strlen(text) == COMMIT && strspn(text, "0123456789abcdef") == COMMIT;
-}
-
-static bool recall(const char *address, char *id)
-{
-    pthread_mutex_lock(&lock);
-    const commit *c = commits;
-    while (c && strcmp(c->address, address) != 0)
-        c = c->next;
-    if (c)
-        memcpy(id, c->id, sizeof c->id);
-    pthread_mutex_unlock(&lock);
-    return c != NULL;
-}
-
-/* The first answer holds for all. */
-static mr_code remember(const char *address, char *id, mr_status *st)
-{
-    if (recall(address, id))
-        return MR_OK;
-    commit *c = mr_calloc(1, sizeof *c);
-    if (c)
-        c->address = mr_strdup(address);
-    if (!c || !c->address) {
-        mr_free(c);
-        return mr_fail_memory(st, sizeof *c, "a revision");
-    }
-    memcpy(c->id, id, sizeof c->id);
-    pthread_mutex_lock(&lock);
-    c->next = commits;
-    commits = c;
-    pthread_mutex_unlock(&lock);
-    return MR_OK;
-}
-
-static mr_code read_document(const char *url, const char *address, json_t **out, char **link,
-                             mr_status *st)
-{
-    mr__object *o = NULL;
-    char *text = NULL;
-    size_t size = 0;
-    MR_TRY(mr__object_open_document(&o, url, address, st));
-    mr_code rc = mr__object_read_whole(o, MOST_PAGE, &text, &size, mr__remote_cancel(), st);
-    if (rc == MR_OK && !(*out = json_loadb(text, size, 0, NULL))) {
-        rc = mr_fail(st, MR_DATA_LOSS, "the server's answer is not JSON; is HF_ENDPOINT a hub?");
-        mr_status_of_no_element(st);
-    }
-    if (rc == MR_OK && link) {
-        *link = o->link;
-        o->link = NULL;
-    }
-    mr_free(text);
-    mr__object_unref(o);
-    return rc;
-}
-
-static mr_code resolve(const char *url, const name *n, char id[COMMIT + 1], mr_status *st)
-{
-    if (is_commit(n->revision)) {
-        memcpy(id, n->revision, COMMIT + 1);
-        return MR_OK;
-    }
-    const char *revision =
-        strcmp(n->revision, "~parquet") == 0 ? "refs/convert/parquet" : n->revision;
-    char *address = address_of("/api/datasets/", n, "revision", revision, "");
-    json_t *root = NULL;
-    mr_code rc = address ? MR_OK : mr_fail_memory(st, 0, "a URL");
-    if (rc == MR_OK && !recall(address, id)) {
-        rc = read_document(url, address, &root, NULL, st);
-        const char *sha = json_string_value(json_object_get(root, "sha"));
-        if (rc == MR_OK && (!sha || !is_commit(sha)))
-            rc = mr_fail(st, MR_DATA_LOSS,
-                         "the server's answer has no commit (sha); is HF_ENDPOINT a hub?");
-        if (rc == MR_OK) {
-            memcpy(id, sha, COMMIT + 1);
-            rc = remember(address, id, st);
-        }
-        if (rc != MR_OK)
-            mr_status_prefix(st, "revision %.64s", n->revision);
-    }
-    json_decref(root);
-    mr_free(address);
-    return rc;
 }
 
 /* ---- access ---- */
@@ -257,154 +149,130 @@ static mr_code find_token(mr__object_target *t, mr_status *st)
     }
     mr__credentials_reset(&c);
     mr_free(path);
-    t->tried = "HF_TOKEN and the file of the hub's token (HF_HOME)";
+    t->tried = TRIED;
     return none ? MR_OK : rc;
 }
 
+/* ---- commits ---- */
+
+static bool is_commit(const char *text)
+{
+    return strlen(text) == MR__HF_COMMIT && strspn(text, "0123456789abcdef") == MR__HF_COMMIT;
+}
+
+/* "revision main: the server answered 404 (RevisionNotFound; request id ...)" */
+static mr_code fail_answer(const mr__small_answer *a, const char *revision, const char *origin,
+                           mr_status *st)
+{
+    char more[160] = "";
+    if (a->code[0] || a->id[0])
+        snprintf(more, sizeof more, " (%s%s%s%s)", a->code, a->code[0] && a->id[0] ? "; " : "",
+                 a->id[0] ? "request id " : "", a->id);
+    if (a->status == 401 || a->status == 403)
+        return mr_fail(st, MR_PERMISSION_DENIED, "revision %.64s: the server answered %ld%s; %s%s",
+                       revision, a->status, more,
+                       origin ? "the credentials are those of "
+                              : "no credentials were sent, since none were found in ",
+                       origin ? origin : TRIED);
+    mr_code rc = a->status == 404 || a->status == 410   ? MR_NOT_FOUND
+                 : a->status == 429 || a->status >= 500 ? MR_UNAVAILABLE
+                                                        : MR_FAILED_PRECONDITION;
+    return mr_fail(st, rc, "revision %.64s: the server answered %ld%s", revision, a->status, more);
+}
+
+static mr_code take_commit(const mr__small_answer *a, const char *revision, char **out,
+                           mr_status *st)
+{
+    json_t *root = json_loadb(a->text, a->size, 0, NULL);
+    const char *sha = json_string_value(json_object_get(root, "sha"));
+    mr_code rc = MR_OK;
+    if (!sha || !is_commit(sha))
+        rc = mr_fail(st, MR_DATA_LOSS,
+                     "revision %.64s: the server's answer has no commit (sha); is HF_ENDPOINT a "
+                     "hub?",
+                     revision);
+    else if (!(*out = mr_strdup(sha)))
+        rc = mr_fail_memory(st, MR__HF_COMMIT, "a commit");
+    json_decref(root);
+    return rc;
+}
+
+/* A revision is a source whose answer never ends: the commit is the token. Arguments: address of
+ * the revision, and its name. */
+static mr_code ask_commit(char *const *arguments, mr__credentials *out, mr_status *st)
+{
+    mr__object_target t = {0};
+    mr__small_answer a = {0};
+    mr_code rc = find_token(&t, st);
+    char *header = t.token ? mr_strf("Authorization: Bearer %s", t.token) : NULL;
+    if (rc == MR_OK && t.token && !header)
+        rc = mr_fail_memory(st, 0, "a token");
+    if (rc == MR_OK)
+        rc = mr__small_request_send(&(mr__small_request){.url = arguments[0],
+                                                         .headers = {header},
+                                                         .authorities = mr__authorities(NULL),
+                                                         .limit_ms = LIMIT_MS,
+                                                         .tries = TRIES,
+                                                         .redirects = true,
+                                                         .stops = mr__access_stops},
+                                    &a, st);
+    if (rc != MR_OK)
+        mr_status_prefix(st, "revision %.64s", arguments[1]);
+    else if (a.status != 200)
+        rc = fail_answer(&a, arguments[1], t.origin, st);
+    else
+        rc = take_commit(&a, arguments[1], &out->token, st);
+    out->origin = "the hub";
+    mr__small_answer_reset(&a);
+    mr__secret_free(header);
+    mr__object_target_reset(&t);
+    return rc;
+}
+
+mr_code mr__hf_resolve(const mr__hf_name *n, char id[MR__HF_COMMIT + 1], mr_status *st)
+{
+    if (is_commit(n->revision)) {
+        memcpy(id, n->revision, MR__HF_COMMIT + 1);
+        return MR_OK;
+    }
+    const char *revision =
+        strcmp(n->revision, "~parquet") == 0 ? "refs/convert/parquet" : n->revision;
+    char *address = mr__hf_address("/api/datasets/", n, "revision", revision, "");
+    if (!address)
+        return mr_fail_memory(st, 0, "a URL");
+    const char *const arguments[MR__ACCESS_ARGUMENTS] = {address, n->revision};
+    mr__access *entry = NULL;
+    mr__credentials c = {0};
+    unsigned generation = 0;
+    mr_code rc = mr__access_get(&entry, ask_commit, arguments, mr__remote_cancel(), st);
+    if (rc == MR_OK)
+        rc = mr__access_take(entry, &generation, &c, st);
+    if (rc == MR_OK)
+        memcpy(id, c.token, MR__HF_COMMIT + 1);
+    else
+        mr_status_of_no_element(st);
+    mr__credentials_reset(&c);
+    mr__access_unref(entry);
+    mr_free(address);
+    return rc;
+}
+
+/* ---- targets ---- */
+
 mr_code mr__hf_target(const char *url, const char *address, mr__object_target *out, mr_status *st)
 {
-    name n;
-    char id[COMMIT + 1];
+    mr__hf_name n;
+    char id[MR__HF_COMMIT + 1];
     *out = (mr__object_target){0};
-    MR_TRY(parse(url, &n, st));
-    mr_code rc = address ? MR_OK : resolve(url, &n, id, st);
+    MR_TRY(mr__hf_parse(url, &n, st));
+    mr_code rc = address ? MR_OK : mr__hf_resolve(&n, id, st);
     if (rc == MR_OK) {
         out->url =
-            address ? mr_strdup(address) : address_of("/datasets/", &n, "resolve", id, n.path);
+            address ? mr_strdup(address) : mr__hf_address("/datasets/", &n, "resolve", id, n.path);
         out->region = mr_strdup("");
         out->redirects = true; /* to the stores that the hub names */
         rc = out->url && out->region ? MR_OK : mr_fail_memory(st, strlen(url), "a URL");
     }
-    free_name(&n);
+    mr__hf_name_reset(&n);
     return rc == MR_OK ? find_token(out, st) : rc;
-}
-
-/* ---- listings ---- */
-
-typedef struct listing {
-    const char *pattern;
-    size_t head; /* bytes before the path */
-    mr__object_list_fn found;
-    void *ctx;
-} listing;
-
-static mr_code bad_page(mr_status *st)
-{
-    return mr_fail(st, MR_DATA_LOSS,
-                   "the server's answer is not a list of files; is HF_ENDPOINT a hub?");
-}
-
-/* {"type": "file", "path": ..., "size": ..., "oid": ..., "lfs": {"oid": ..., "size": ...}} */
-static mr_code take_file(const listing *l, const json_t *file, mr_status *st)
-{
-    const char *type = json_string_value(json_object_get(file, "type"));
-    const char *path = json_string_value(json_object_get(file, "path"));
-    const json_t *lfs = json_object_get(file, "lfs");
-    const char *oid = json_string_value(json_object_get(json_is_object(lfs) ? lfs : file, "oid"));
-    const json_t *size = json_object_get(file, "size");
-    char etag[136];
-    if (!type || !path)
-        return bad_page(st);
-    if (strcmp(type, "file") != 0)
-        return MR_OK;
-    if (!oid || !json_is_integer(size))
-        return bad_page(st);
-    snprintf(etag, sizeof etag, "%.128s", oid);
-    char *url = mr_strf("%.*s%s", (int)l->head, l->pattern, path);
-    if (!url)
-        return mr_fail_memory(st, strlen(path), "a URL");
-    mr_code rc =
-        mr__object_offer(l->pattern, url, json_integer_value(size), etag, l->found, l->ctx, st);
-    mr_free(url);
-    return rc;
-}
-
-/* The address of the next page, owned: ours with the query of the link, so that no other server
- * gets the token. NULL: this is the last one, or out of memory. */
-static char *next_page(const char *address, const char *link)
-{
-    const char *next = link ? strstr(link, "rel=\"next\"") : NULL, *from = NULL;
-    for (const char *at = link; next && at && at < next; at = strchr(at + 1, '<'))
-        from = *at == '<' ? at : from;
-    size_t n = from ? strcspn(from, ">") : 0;
-    const char *query = from ? memchr(from, '?', n) : NULL;
-    return query ? mr_strf("%.*s%.*s", (int)strcspn(address, "?"), address, (int)(from + n - query),
-                           query)
-                 : NULL;
-}
-
-static mr_code list_page(const listing *l, char **address, mr_status *st)
-{
-    json_t *root = NULL, *file;
-    char *link = NULL;
-    size_t i;
-    mr_code rc = read_document(l->pattern, *address, &root, &link, st);
-    if (rc == MR_OK && !json_is_array(root))
-        rc = bad_page(st);
-    if (rc == MR_OK)
-        json_array_foreach(root, i, file)
-        {
-            rc = take_file(l, file, st);
-            if (rc != MR_OK)
-                break;
-        }
-    json_decref(root);
-    char *next = rc == MR_OK ? next_page(*address, link) : NULL;
-    if (next && strcmp(next, *address) == 0)
-        rc = bad_page(st);
-    if (rc == MR_OK && !next && link && strstr(link, "rel=\"next\""))
-        rc = bad_page(st);
-    mr_free(link);
-    mr_free(*address);
-    *address = next;
-    return rc;
-}
-
-static mr_code list_tree(listing *l, const name *n, char *prefix, bool deep, mr_status *st)
-{
-    char id[COMMIT + 1];
-    char *slash = strrchr(prefix, '/');
-    prefix[slash ? slash - prefix : 0] = '\0';
-    MR_TRY(resolve(l->pattern, n, id, st));
-    char *tree = address_of("/api/datasets/", n, "tree", id, prefix);
-    char *address = tree ? mr_strf("%s?recursive=%s", tree, deep ? "true" : "false") : NULL;
-    mr_free(tree);
-    if (!address)
-        return mr_fail_memory(st, 0, "a URL");
-    mr_status why;
-    mr_code rc = MR_OK;
-    for (bool first = true; rc == MR_OK && address; first = false) {
-        rc = list_page(l, &address, &why);
-        /* A folder that does not exist has no file. */
-        if (first && rc == MR_NOT_FOUND && strstr(why.message, "EntryNotFound"))
-            return MR_OK;
-    }
-    mr_free(address);
-    if (rc != MR_OK && st)
-        *st = why;
-    return rc;
-}
-
-mr_code mr__hf_list(const char *pattern, mr__object_list_fn found, void *ctx, mr_status *st)
-{
-    listing l = {.pattern = pattern, .found = found, .ctx = ctx};
-    name n;
-    char *prefix = NULL;
-    bool wild = false, deep = false;
-    MR_TRY(parse(pattern, &n, st));
-    l.head = (size_t)(n.path - pattern);
-    mr_code rc = mr__literal_prefix(n.path, &prefix, &wild, &deep, st);
-    if (rc == MR_OK && wild)
-        rc = list_tree(&l, &n, prefix, deep, st);
-    else if (rc == MR_OK) {
-        mr__object_info info;
-        rc = mr__object_look(pattern, &info, st);
-        if (rc == MR_OK && info.size >= 0 && info.ranges)
-            rc = mr__object_offer(pattern, pattern, info.size, info.etag, found, ctx, st);
-        else if (rc == MR_OK)
-            rc = found(ctx, pattern, st);
-    }
-    mr_free(prefix);
-    free_name(&n);
-    return rc;
 }

@@ -15,10 +15,6 @@ mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int6
     return MR_UNIMPLEMENTED;
 }
 
-void mr__transfer_wake(void)
-{
-}
-
 mr_code mr__small_request_send(const mr__small_request *r, mr__small_answer *out, mr_status *st)
 {
     (void)r, (void)out;

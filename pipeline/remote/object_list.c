@@ -9,7 +9,7 @@
 #include "pipeline/log.h"
 #include "pipeline/remote/cache_fetch.h"
 #include "pipeline/remote/cache_list.h"
-#include "pipeline/remote/hf.h"
+#include "pipeline/remote/hf_list.h"
 #include "pipeline/remote/object_ranges.h"
 #include "pipeline/remote/s3.h"
 #include "pipeline/remote/url_roots_internal.h"

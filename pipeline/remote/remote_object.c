@@ -140,20 +140,6 @@ mr_code mr__object_open_request(mr__object **out, const char *url, const char *q
     return rc;
 }
 
-static _Thread_local mr_cancel *of_thread;
-
-mr_cancel *mr__remote_cancel_set(mr_cancel *c)
-{
-    mr_cancel *before = of_thread;
-    of_thread = c;
-    return before;
-}
-
-mr_cancel *mr__remote_cancel(void)
-{
-    return of_thread;
-}
-
 /* ---- listed objects ---- */
 
 enum { MOST_LISTED = 1 << 24 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/remote/aws_sources.h"
 #include "pipeline/remote/credentials.h"
 #include "pipeline/remote/secret_file.h"
 
@@ -44,11 +45,6 @@ mr_code mr__object_target_renew(mr__object_target *t, mr_status *st)
         rc = mr_fail_memory(st, 0, "credentials");
     mr__credentials_reset(&c);
     return rc;
-}
-
-const char *mr__aws_ending(const char *region)
-{
-    return strncmp(region, "cn-", 3) == 0 ? ".cn" : "";
 }
 
 /* Virtual hosts need a name with labels: not an address, and not a single label. */
@@ -164,53 +160,4 @@ mr_code mr__s3_change_region(const char *url, const char *query, const char *reg
     target->region = name;
     target->url = moved;
     return MR_OK;
-}
-
-/* ---- documents ---- */
-
-/* Decodes an entity at `at`; returns its length; 0: another text. */
-static size_t entity(const char *at, const char *end, char *out)
-{
-    static const struct {
-        const char *text;
-        char c;
-    } names[] = {{"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t n = strlen(names[i].text);
-        if ((size_t)(end - at) >= n && memcmp(at, names[i].text, n) == 0) {
-            *out = names[i].c;
-            return n;
-        }
-    }
-    const char *stop = memchr(at, ';', (size_t)(end - at));
-    if (end - at < 4 || at[1] != '#' || !stop || stop - at > 8)
-        return 0;
-    long v = at[2] == 'x' ? strtol(at + 3, NULL, 16) : strtol(at + 2, NULL, 10);
-    if (v <= 0 || v > 127) /* keys are percent-encoded in listings; the rest is text for people */
-        return 0;
-    *out = (char)v;
-    return (size_t)(stop - at) + 1;
-}
-
-bool mr__xml_text(const char **at, const char *end, const char *name, char *out, size_t room)
-{
-    size_t n = strlen(name), used = 0;
-    for (const char *p = *at; p && p < end; p++) {
-        p = memchr(p, '<', (size_t)(end - p));
-        if (!p || (size_t)(end - p) < n + 2)
-            return false;
-        if (memcmp(p + 1, name, n) != 0 || p[n + 1] != '>')
-            continue;
-        for (p += n + 2; p < end && *p != '<' && used + 1 < room;) {
-            size_t coded = *p == '&' ? entity(p, end, &out[used]) : 0;
-            if (!coded)
-                out[used] = *p;
-            used++;
-            p += coded ? coded : 1;
-        }
-        out[used] = '\0';
-        *at = p;
-        return p < end;
-    }
-    return false;
 }

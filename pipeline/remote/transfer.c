@@ -1159,6 +1159,14 @@ static void stop_thread(void)
         pthread_join(thread, NULL);
 }
 
+static void wake_thread(void)
+{
+    pthread_mutex_lock(&lock);
+    if (shared.running)
+        curl.curl_multi_wakeup(shared.multi);
+    pthread_mutex_unlock(&lock);
+}
+
 static int retries(void)
 {
     const char *v = getenv("MILLRACE_REMOTE_RETRIES");
@@ -1175,6 +1183,7 @@ static mr_code start_thread(mr_status *st)
             return mr_fail(st, MR_UNKNOWN, "libcurl cannot be initialised");
         shared.initialised = true;
         atexit(stop_thread);
+        mr__access_watch(wake_thread); /* for transfers that wait for credentials */
     }
     shared.retries = retries();
     if (shared.running)
@@ -1260,19 +1269,6 @@ mr_code mr__transfer_request(mr__transfer **out, mr__object *o, const mr__reques
 mr__answer mr__transfer_answer(const mr__transfer *t)
 {
     return t->answer;
-}
-
-static void wake_thread(void)
-{
-    pthread_mutex_lock(&lock);
-    if (shared.running)
-        curl.curl_multi_wakeup(shared.multi);
-    pthread_mutex_unlock(&lock);
-}
-
-void mr__transfer_wake(void)
-{
-    wake_thread();
 }
 
 void mr__transfer_drop(mr__transfer *t)

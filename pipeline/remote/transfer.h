@@ -38,8 +38,6 @@ void mr__transfer_drop(mr__transfer *t);
 /* Waits until the object is known.
  * errors   those of the transfer; MR_CANCELLED */
 mr_code mr__transfer_wait_known(mr__transfer *t, mr_cancel *cancel, mr_status *st) MR_NODISCARD;
-/* Credentials have been renewed, or not: transfers that wait for them look. */
-void mr__transfer_wake(void);
 /* The next call of take does not wait. */
 bool mr__transfer_has_next(mr__transfer *t);
 /* Returns the next bytes, *got of them at *data, in a buffer (owned). MR_END: there are no more.
