@@ -83,20 +83,6 @@ mr_code mr__object_open_listing(mr__object **out, const char *url, const char *q
     return make(out, url, query, st);
 }
 
-static _Thread_local mr_cancel *of_thread;
-
-mr_cancel *mr__remote_cancel_set(mr_cancel *c)
-{
-    mr_cancel *before = of_thread;
-    of_thread = c;
-    return before;
-}
-
-mr_cancel *mr__remote_cancel(void)
-{
-    return of_thread;
-}
-
 /* ---- listed objects ---- */
 
 enum { MOST_LISTED = 1 << 24 };

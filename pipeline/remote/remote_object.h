@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "pipeline/remote/access.h"
 #include "pipeline/remote/url.h"
 #include "pipeline/wait/cancel.h"
 
@@ -24,12 +25,14 @@ typedef struct mr__object_info {
 /* A request as the store wants it. */
 typedef struct mr__object_target {
     char *url;
-    char *user;     /* "ID:SECRET", for signing; NULL: none */
-    char *token;    /* session token; NULL: none */
-    char *region;   /* of the signature; "" for none */
-    char *origin;   /* the source of the credentials, for messages; NULL: none */
-    bool signs;     /* with AWS's signature, version 4 */
-    bool redirects; /* are followed */
+    char *user;          /* "ID:SECRET", for signing; NULL: none */
+    char *token;         /* session token; NULL: none. Without signs: the bearer's */
+    char *region;        /* of the signature; "" for none */
+    char *origin;        /* the source of the credentials, for messages; NULL: none */
+    bool signs;          /* with AWS's signature, version 4 */
+    bool redirects;      /* are followed */
+    mr__access *access;  /* that renews user and token; NULL: nothing does */
+    unsigned generation; /* of user and token */
 } mr__object_target;
 
 typedef struct mr__object {

@@ -87,6 +87,8 @@ struct mr__transfer {
     int64_t received; /* bytes that arrived, in all tries */
     int64_t last_byte_at, begin_at;
     int tries, moves; /* tries since the last new byte */
+    bool renewed;     /* other credentials were asked for since then */
+    bool waits;       /* for them */
 
     /* of the answer */
     bool judged, is_range;
@@ -181,6 +183,7 @@ static bool append(mr__transfer *t, const char *p, size_t n)
     }
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     t->tries = 0;
+    t->renewed = false;
     return true;
 }
 
@@ -398,7 +401,8 @@ static bool set_options(mr__transfer *t)
     const mr__object *o = t->object;
     const mr__object_target *target = &o->target;
     const char *bundle = certificates(o);
-    bool good = true, https = strncmp(target->url, "https", 5) == 0;
+    bool good = mr__object_target_renew(&t->object->target, NULL) == MR_OK,
+         https = strncmp(target->url, "https", 5) == 0;
     char text[128];
     SET(CURLOPT_URL, target->url);
     SET(CURLOPT_PATH_AS_IS, 1L);
@@ -512,20 +516,47 @@ static mr_code fail_changed(mr__transfer *t)
                    "the new one");
 }
 
+/* Replaces a secret of six characters and more, which a server may repeat. */
+static void hide(char *text, const char *secret, size_t n)
+{
+    for (char *at = text; n >= 6 && (at = memmem(at, strlen(at), secret, n)); at += 3) {
+        memmove(at + 3, at + n, strlen(at + n) + 1);
+        memcpy(at, "...", 3);
+    }
+}
+
+static void hide_credentials(char *text, const mr__object_target *target)
+{
+    size_t n = target->user ? strcspn(target->user, ":") : 0;
+    if (n) {
+        hide(text, target->user + n + 1, strlen(target->user + n + 1));
+        hide(text, target->user, n);
+    }
+    if (target->token)
+        hide(text, target->token, strlen(target->token));
+}
+
+/* Servers say in several ways that credentials have ended. */
+static bool may_have_ended(const mr__transfer *t, long status)
+{
+    return status == 401 || (status == 403 && !has_code(t, "RequestTimeTooSkewed")) ||
+           (status == 400 && (has_code(t, "ExpiredToken") || has_code(t, "TokenRefreshRequired")));
+}
+
 static mr_code fail_status(mr__transfer *t, long status)
 {
     char text[640];
     const mr__object_target *target = &t->object->target;
     describe(t, status, text, sizeof text);
+    hide_credentials(text, target);
     if (has_code(t, "RequestTimeTooSkewed"))
         return mr_fail(&t->why, MR_PERMISSION_DENIED,
                        "%s: the clock of this machine is wrong; set it", text);
-    switch (status) {
-    case 401:
-    case 403:
+    if (may_have_ended(t, status))
         return mr_fail(&t->why, MR_PERMISSION_DENIED, "%s%s%s", text,
                        target->origin ? "; the credentials are those of " : "",
                        target->origin ? target->origin : "; no credentials were sent");
+    switch (status) {
     case 404:
     case 410:
         mr_fail(&t->why, MR_NOT_FOUND, "%s", text);
@@ -692,6 +723,40 @@ static bool change_region(mr__transfer *t, long status)
     return good;
 }
 
+/* Asks for other credentials, once; t->why says why. */
+static bool renew(mr__transfer *t, long status)
+{
+    const mr__object_target *target = &t->object->target;
+    if (!target->access || t->renewed || !may_have_ended(t, status))
+        return false;
+    t->renewed = t->waits = true;
+    stop_try(t);
+    t->tries--;
+    t->begin_at = INT64_MAX;
+    mr__access_renew(target->access, target->generation);
+    return true;
+}
+
+/* Begins again once the credentials have been renewed. */
+static void look_at_renewal(mr__transfer *t)
+{
+    const mr__object_target *target = &t->object->target;
+    mr_status why;
+    mr_code rc = mr__access_renewal(target->access, target->generation, &why);
+    if (rc == MR_END)
+        return;
+    t->waits = false;
+    if (rc == MR_OK) {
+        t->begin_at = 0;
+        return;
+    }
+    size_t used = strlen(t->why.message);
+    if (rc != MR_NOT_FOUND)
+        snprintf(t->why.message + used, sizeof t->why.message - used,
+                 ", and renewing them failed: %s", why.message);
+    finish(t, t->why.code);
+}
+
 static void end_try(mr__transfer *t, CURLcode rc)
 {
     long status = status_of(t);
@@ -733,7 +798,7 @@ static void end_try(mr__transfer *t, CURLcode rc)
         if (may_pass(status)) {
             t->why.code = MR_UNAVAILABLE;
             retry(t);
-        } else
+        } else if (!renew(t, status))
             finish(t, code);
     }
 }
@@ -771,7 +836,9 @@ static int64_t look_at_all(mr__transfer **all)
             take_out(all, t);
             continue;
         }
-        if (!t->easy && t->begin_at <= now)
+        if (t->waits)
+            look_at_renewal(t);
+        if (!t->easy && t->begin_at <= now && !atomic_load(&t->done))
             begin(t);
         if (!t->easy && !atomic_load(&t->done))
             first = t->begin_at < first ? t->begin_at : first;
@@ -857,6 +924,14 @@ static void stop_thread(void)
         pthread_join(thread, NULL);
 }
 
+static void wake_thread(void)
+{
+    pthread_mutex_lock(&lock);
+    if (shared.running)
+        curl.curl_multi_wakeup(shared.multi);
+    pthread_mutex_unlock(&lock);
+}
+
 static int retries(void)
 {
     const char *v = getenv("MILLRACE_REMOTE_RETRIES");
@@ -873,6 +948,7 @@ static mr_code start_thread(mr_status *st)
             return mr_fail(st, MR_UNKNOWN, "libcurl cannot be initialised");
         shared.initialised = true;
         atexit(stop_thread);
+        mr__access_watch(wake_thread); /* for transfers that wait for credentials */
     }
     shared.retries = retries();
     if (shared.running)
@@ -931,14 +1007,6 @@ mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int6
     }
     *out = t;
     return MR_OK;
-}
-
-static void wake_thread(void)
-{
-    pthread_mutex_lock(&lock);
-    if (shared.running)
-        curl.curl_multi_wakeup(shared.multi);
-    pthread_mutex_unlock(&lock);
 }
 
 void mr__transfer_drop(mr__transfer *t)

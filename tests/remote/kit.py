@@ -25,6 +25,7 @@ for _name in list(os.environ):
                                                                               "no_proxy", "ssl_cert_file"):
         del os.environ[_name]
 os.environ["HOME"] = directory.name  # no one's ~/.aws
+os.environ["AWS_EC2_METADATA_DISABLED"] = "true"  # nor the role of this machine
 
 
 def result(name, good, why=""):
