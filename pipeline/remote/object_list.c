@@ -2,10 +2,12 @@
 #include "pipeline/remote/object_list.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/log.h"
+#include "pipeline/remote/hf_list.h"
 #include "pipeline/remote/object_ranges.h"
 #include "pipeline/remote/s3.h"
 #include "pipeline/system/system.h"
@@ -25,11 +27,9 @@ typedef struct listing {
     int64_t began, said;
 } listing;
 
-/* The part of the key's pattern before the first wildcard, without quoting backslashes. */
-static mr_code find_prefix(listing *l, mr_status *st)
+mr_code mr__literal_prefix(const char *key, char **out, bool *wild, bool *deep, mr_status *st)
 {
-    const char *key = l->pattern + l->bucket + (l->pattern[l->bucket] == '/');
-    char *to = l->prefix = mr_malloc(strlen(key) + 1);
+    char *to = *out = mr_malloc(strlen(key) + 1);
     if (!to)
         return mr_fail_memory(st, strlen(key), "a prefix");
     for (; *key && !strchr("*?[", *key); key++) {
@@ -38,8 +38,8 @@ static mr_code find_prefix(listing *l, mr_status *st)
         *to++ = *key;
     }
     *to = '\0';
-    l->wild = *key != '\0';
-    l->deep = strchr(key, '/') != NULL;
+    *wild = *key != '\0';
+    *deep = strchr(key, '/') != NULL;
     return MR_OK;
 }
 
@@ -59,6 +59,15 @@ static mr_code make_query(const listing *l, char **out, mr_status *st)
     return *out ? MR_OK : mr_fail_memory(st, 0, "a query");
 }
 
+mr_code mr__object_offer(const char *pattern, const char *url, int64_t size, const char *etag,
+                         mr__object_list_fn found, void *ctx, mr_status *st)
+{
+    if (strcmp(url, pattern) != 0 && fnmatch(pattern, url, FNM_PATHNAME) != 0)
+        return MR_OK;
+    MR_TRY(mr__object_remember(url, size, etag, st));
+    return found(ctx, url, st);
+}
+
 static mr_code take_object(listing *l, char *key, int64_t size, const char *etag, mr_status *st)
 {
     size_t n = strlen(key);
@@ -68,12 +77,7 @@ static mr_code take_object(listing *l, char *key, int64_t size, const char *etag
     char *url = mr_strf("%.*s/%s", (int)l->bucket, l->pattern, key);
     if (!url)
         return mr_fail_memory(st, n, "a URL");
-    mr_code rc = MR_OK;
-    if (strcmp(url, l->pattern) == 0 || fnmatch(l->pattern, url, FNM_PATHNAME) == 0) {
-        rc = mr__object_remember(url, size, etag, st);
-        if (rc == MR_OK)
-            rc = l->found(l->ctx, url, st);
-    }
+    mr_code rc = mr__object_offer(l->pattern, url, size, etag, l->found, l->ctx, st);
     mr_free(url);
     return rc;
 }
@@ -96,15 +100,18 @@ static mr_code take_page(listing *l, const char *text, size_t size, mr_status *s
     const char *contents = text;
     while ((contents = strstr(contents, "<Contents>"))) {
         const char *stop = strstr(contents, "</Contents>");
-        const char *in_key = contents, *in_size = contents, *in_etag = contents;
+        const char *in_key = contents, *in_size = contents, *in_etag = contents, *in_g = contents;
         if (!stop || !mr__xml_text(&in_key, stop, "Key", key, sizeof key) ||
             !mr__xml_text(&in_size, stop, "Size", number, sizeof number))
             return bad_page(st);
+        int64_t bytes = strtoll(number, NULL, 10);
         if (!mr__xml_text(&in_etag, stop, "ETag", etag, sizeof etag))
             etag[0] = '\0';
+        if (!etag[0] && mr__xml_text(&in_g, stop, "Generation", number, sizeof number))
+            snprintf(etag, sizeof etag, MR__GENERATION "%s", number);
         if (coded)
             mr__url_decode(key);
-        MR_TRY(take_object(l, key, strtoll(number, NULL, 10), etag, st));
+        MR_TRY(take_object(l, key, bytes, etag, st));
         contents = stop;
     }
     mr_free(l->token);
@@ -156,11 +163,13 @@ static mr_code list_keys(const char *pattern, mr__object_list_fn found, void *ct
                  .ctx = ctx,
                  .began = mr__clock_ns(CLOCK_MONOTONIC)};
     if (!l.bucket)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "the URL has no bucket; write s3://bucket/key");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the URL has no bucket; write %.2s://bucket/key",
+                       pattern);
     if (strpbrk(pattern + 5, "*?[") && strpbrk(pattern + 5, "*?[") < pattern + l.bucket)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the name of a bucket cannot be a pattern; buckets are not listed");
-    mr_code rc = find_prefix(&l, st);
+    const char *key = pattern + l.bucket + (pattern[l.bucket] == '/');
+    mr_code rc = mr__literal_prefix(key, &l.prefix, &l.wild, &l.deep, st);
     do {
         if (rc == MR_OK)
             rc = list_page(&l, st);
@@ -182,8 +191,10 @@ static mr_code look_at(const char *url, mr__object_list_fn found, void *ctx, mr_
 
 mr_code mr__object_list(const char *pattern, mr__object_list_fn found, void *ctx, mr_status *st)
 {
-    mr_code rc = mr__url_kind_of(pattern) == MR__URL_S3 ? list_keys(pattern, found, ctx, st)
-                                                        : look_at(pattern, found, ctx, st);
+    mr__url_kind kind = mr__url_kind_of(pattern);
+    mr_code rc = kind == MR__URL_HTTP ? look_at(pattern, found, ctx, st)
+                 : kind == MR__URL_HF ? mr__hf_list(pattern, found, ctx, st)
+                                      : list_keys(pattern, found, ctx, st);
     if (rc != MR_OK)
         mr_status_at(st, pattern, -1, -1);
     return rc;

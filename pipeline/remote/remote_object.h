@@ -14,6 +14,9 @@
 #include "pipeline/remote/url.h"
 #include "pipeline/wait/cancel.h"
 
+/* Begins what identifies an object of Google's without an ETag, in its place: its generation. */
+#define MR__GENERATION "generation "
+
 /* What identifies the contents of an object. */
 typedef struct mr__object_info {
     int64_t size;      /* -1: unknown */
@@ -29,6 +32,7 @@ typedef struct mr__object_target {
     char *token;         /* session token; NULL: none. Without signs: the bearer's */
     char *region;        /* of the signature; "" for none */
     char *origin;        /* the source of the credentials, for messages; NULL: none */
+    const char *tried;   /* sources that have none, for messages; static; NULL: not known */
     bool signs;          /* with AWS's signature, version 4 */
     bool redirects;      /* are followed */
     mr__access *access;  /* that renews user and token; NULL: nothing does */
@@ -40,18 +44,22 @@ typedef struct mr__object {
     char *url;
     mr__url_kind kind;
     bool whole; /* a document: read from its beginning, without ranges and conditions */
+    char *link; /* of a document: the header Link; NULL: none */
     mr__object_target target;
     atomic_bool known;
     mr__object_info info;
 } mr__object;
 
-/* No request is made. Returns owned.
+/* The store is not asked, but credentials and, with a hub, the revision may be. Returns owned.
  * errors   MR_INVALID_ARGUMENT: not a URL of an object; MR_PERMISSION_DENIED: no credentials;
- *          MR_RESOURCE_EXHAUSTED; with the URL */
+ *          MR_CANCELLED; MR_RESOURCE_EXHAUSTED; with the URL */
 mr_code mr__object_open(mr__object **out, const char *url, mr_status *st) MR_NODISCARD;
-/* A listing of the bucket of an S3 URL. query: sorted and encoded. */
+/* A listing of the bucket of an s3 or gs URL. query: sorted and encoded. */
 mr_code mr__object_open_listing(mr__object **out, const char *url, const char *query,
                                 mr_status *st) MR_NODISCARD;
+/* A document of the hub of an hf URL, at an address. */
+mr_code mr__object_open_document(mr__object **out, const char *url, const char *address,
+                                 mr_status *st) MR_NODISCARD;
 mr__object *mr__object_ref(mr__object *o);
 void mr__object_unref(mr__object *o); /* NULL: no-op */
 

@@ -69,7 +69,7 @@ static bool path_style(const char *host, size_t n, const char *bucket, size_t n_
     return !is_named(host, n) || memchr(bucket, '.', n_bucket);
 }
 
-static mr_code check_bucket(const char *bucket, size_t n, mr_status *st)
+mr_code mr__check_bucket(const char *bucket, size_t n, mr_status *st)
 {
     for (size_t i = 0; i < n; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", bucket[i]))
@@ -91,7 +91,7 @@ static mr_code make_url(const char *url, const char *query, const char *region, 
     if (!*key && !query)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the URL names a bucket; write s3://bucket/key, or a pattern for keys");
-    MR_TRY(check_bucket(bucket, n_bucket, st));
+    MR_TRY(mr__check_bucket(bucket, n_bucket, st));
     if (!endpoint)
         endpoint = mr__variable("AWS_ENDPOINT_URL");
     char host[512];

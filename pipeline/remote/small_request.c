@@ -56,13 +56,31 @@ static size_t on_body(char *p, size_t size, size_t count, void *ctx)
     return n;
 }
 
+/* Copies the value of the header, if the line is that. */
+static void take(const char *line, size_t n, const char *name, char *out, size_t room)
+{
+    size_t k = strlen(name);
+    if (n <= k || line[k] != ':' || strncasecmp(line, name, k) != 0)
+        return;
+    for (k++; k < n && line[k] == ' ';)
+        k++;
+    while (n > k && strchr(" \r\n", line[n - 1]))
+        n--;
+    n = n - k < room ? n - k : room - 1;
+    memcpy(out, line + k, n);
+    out[n] = '\0';
+}
+
 static size_t on_header(char *line, size_t size, size_t count, void *ctx)
 {
-    static const char flavor[] = "metadata-flavor: google";
-    received *r = ctx;
+    mr__small_answer *a = ((received *)ctx)->answer;
     size_t n = size * count;
-    if (n >= sizeof flavor - 1 && strncasecmp(line, flavor, sizeof flavor - 1) == 0)
-        r->answer->of_google = true;
+    char flavor[16] = "";
+    take(line, n, "metadata-flavor", flavor, sizeof flavor);
+    take(line, n, "x-error-code", a->code, sizeof a->code);
+    take(line, n, "x-error-message", a->said, sizeof a->said);
+    take(line, n, "x-request-id", a->id, sizeof a->id);
+    a->of_google = a->of_google || strcasecmp(flavor, "google") == 0;
     return n;
 }
 
@@ -79,7 +97,9 @@ static bool set_options(CURL *easy, const mr__small_request *r, received *to,
     }
     SET(CURLOPT_URL, r->url);
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
-    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_FOLLOWLOCATION, (long)r->redirects);
+    SET(CURLOPT_MAXREDIRS, 10L);
+    SET(CURLOPT_REDIR_PROTOCOLS_STR, strncmp(r->url, "https", 5) == 0 ? "https" : "http,https");
     SET(CURLOPT_USERAGENT, "millrace/" MR_VERSION);
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_QUICK_EXIT, 1L);

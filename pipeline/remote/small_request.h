@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_REMOTE_SMALL_REQUEST_H
 #define MR_PIPELINE_REMOTE_SMALL_REQUEST_H
-/* A request with a small answer, such as one for credentials, made in the calling thread. No
- * redirection is followed, since requests contain secrets.
+/* A request with a small answer, such as one for credentials, made in the calling thread.
  *
  * thread   any */
 #include <stdint.h>
@@ -21,6 +20,7 @@ typedef struct mr__small_request {
     int64_t limit_ms;             /* for the whole try */
     int tries;   /* more than 1: repeated after failures of the network and answers 429 and 5xx */
     bool direct; /* through no proxy */
+    bool redirects;           /* are followed; other hosts get no Authorization */
     bool (*stops)(void *ctx); /* true: give up; called every 50 ms */
     void *ctx;
 } mr__small_request;
@@ -29,7 +29,8 @@ typedef struct mr__small_answer {
     long status;
     char *text; /* NUL-terminated, for mr__small_answer_reset */
     size_t size;
-    bool of_google; /* it has the header Metadata-Flavor: Google */
+    bool of_google;                   /* it has the header Metadata-Flavor: Google */
+    char code[48], said[160], id[64]; /* X-Error-Code, X-Error-Message, X-Request-Id; "": none */
 } mr__small_answer;
 
 /* Any status is an answer.

@@ -14,6 +14,7 @@
 #include <strings.h>
 
 #include "pipeline/remote/s3.h"
+#include "pipeline/remote/secret_file.h"
 #include "pipeline/splitmix.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/system/late_library.h"
@@ -99,6 +100,7 @@ struct mr__transfer {
     int64_t wait_s;             /* Retry-After, or -1 */
     mr__object_info info;
     char region[64], id[128];
+    char code[48], said[160];   /* the hub's error */
     char document[MOST_ANSWER]; /* of an error */
     size_t n_document;
 };
@@ -194,9 +196,15 @@ static long status_of(const mr__transfer *t)
     return v;
 }
 
+static bool is_generation(const char *etag)
+{
+    return strncmp(etag, MR__GENERATION, sizeof MR__GENERATION - 1) == 0;
+}
+
+/* An ETag and a generation say nothing of each other. */
 static bool differs(const char *a, const char *b)
 {
-    return *a && *b && strcmp(a, b) != 0;
+    return *a && *b && is_generation(a) == is_generation(b) && strcmp(a, b) != 0;
 }
 
 /* Compares the answer with what is known of the object, or makes that known. */
@@ -315,7 +323,7 @@ static void forget_answer(mr__transfer *t)
     t->skip = 0;
     t->first = t->last = t->total = t->length = t->wait_s = -1;
     t->info = (mr__object_info){.size = -1};
-    t->region[0] = t->id[0] = '\0';
+    t->region[0] = t->id[0] = t->code[0] = t->said[0] = '\0';
     t->n_document = 0;
 }
 
@@ -328,14 +336,70 @@ static void take_range(mr__transfer *t, const char *v)
     t->total = size[0] >= '0' && size[0] <= '9' ? strtoll(size, NULL, 10) : -1;
 }
 
+/* The headers of stores that S3 does not have. */
+static void take_other(mr__transfer *t, const char *line, size_t n)
+{
+    mr__object *o = t->object;
+    const char *v;
+    size_t n_v;
+    char text[64];
+    if (is_header(line, n, "x-guploader-uploadid", &v, &n_v)) {
+        copy_value(v, n_v, t->id, sizeof t->id);
+    } else if (is_header(line, n, "x-error-code", &v, &n_v)) {
+        copy_value(v, n_v, t->code, sizeof t->code);
+    } else if (is_header(line, n, "x-error-message", &v, &n_v)) {
+        copy_value(v, n_v, t->said, sizeof t->said);
+    } else if (o->kind == MR__URL_GS && !t->info.etag[0] &&
+               is_header(line, n, "x-goog-generation", &v, &n_v)) {
+        copy_value(v, n_v, text, sizeof text);
+        snprintf(t->info.etag, sizeof t->info.etag, MR__GENERATION "%s", text);
+    } else if (o->whole && is_header(line, n, "link", &v, &n_v)) {
+        mr_free(o->link);
+        o->link = mr_strndup(v, n_v);
+    }
+}
+
+/* The hub says what a file is where it redirects to the store that has it: in X-Linked-ETag, or in
+ * the first ETag. That store's own names of the contents do not count. Without quotes it is not
+ * strong: no store is asked for it. */
+static bool take_of_hub(mr__transfer *t, const char *line, size_t n)
+{
+    const char *v;
+    size_t n_v;
+    if (t->object->kind != MR__URL_HF)
+        return false;
+    bool linked = is_header(line, n, "x-linked-etag", &v, &n_v);
+    if (!linked && !is_header(line, n, "etag", &v, &n_v))
+        return is_header(line, n, "last-modified", &v, &n_v);
+    if (!linked && t->info.etag[0])
+        return true;
+    const char *from = memchr(v, '"', n_v), *end = v + n_v;
+    const char *to = from ? memchr(from + 1, '"', (size_t)(end - from - 1)) : NULL;
+    copy_value(to ? from + 1 : v, to ? (size_t)(to - from - 1) : n_v, t->info.etag,
+               sizeof t->info.etag);
+    return true;
+}
+
+/* Before the headers of an answer, which may be the last of several. */
+static void begin_answer(mr__transfer *t)
+{
+    char etag[sizeof t->info.etag];
+    memcpy(etag, t->info.etag, sizeof etag);
+    forget_answer(t);
+    if (t->object->kind == MR__URL_HF)
+        memcpy(t->info.etag, etag, sizeof etag);
+}
+
 static size_t on_header(char *line, size_t size, size_t count, void *ctx)
 {
     mr__transfer *t = ctx;
     size_t n = size * count, n_v;
     const char *v;
     char text[128];
-    if (n >= 5 && memcmp(line, "HTTP/", 5) == 0) /* of the last of several answers */
-        forget_answer(t);
+    if (n >= 5 && memcmp(line, "HTTP/", 5) == 0)
+        begin_answer(t);
+    else if (take_of_hub(t, line, n))
+        return n;
     else if (is_header(line, n, "etag", &v, &n_v))
         copy_value(v, n_v, t->info.etag, sizeof t->info.etag);
     else if (is_header(line, n, "last-modified", &v, &n_v))
@@ -354,7 +418,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
     } else if (is_header(line, n, "retry-after", &v, &n_v)) {
         copy_value(v, n_v, text, sizeof text);
         t->wait_s = isdigit((unsigned char)text[0]) ? strtoll(text, NULL, 10) : -1;
-    }
+    } else
+        take_other(t, line, n);
     return n;
 }
 
@@ -433,6 +498,13 @@ static bool set_options(mr__transfer *t)
         if (target->token)
             good = good && add_header(t, "x-amz-security-token", target->token);
     }
+    if (!target->signs && target->token) {
+        char *bearer = mr_strf("Bearer %s", target->token);
+        good = good && bearer && add_header(t, "Authorization", bearer);
+        mr__secret_free(bearer);
+    }
+    if (o->kind == MR__URL_GS) /* bytes as they are stored, so that ranges hold */
+        good = good && add_header(t, "Accept-Encoding", "gzip");
     if (!o->whole) {
         int64_t at = t->from + t->received;
         if (t->to >= 0)
@@ -442,6 +514,9 @@ static bool set_options(mr__transfer *t)
         SET(CURLOPT_RANGE, text);
         if (atomic_load_explicit(&o->known, memory_order_relaxed) && is_strong(o->info.etag))
             good = good && add_header(t, "If-Match", o->info.etag);
+        if (atomic_load_explicit(&o->known, memory_order_relaxed) && is_generation(o->info.etag))
+            good = good && add_header(t, "x-goog-if-generation-match",
+                                      o->info.etag + sizeof MR__GENERATION - 1);
     }
     if (t->headers)
         SET(CURLOPT_HTTPHEADER, t->headers);
@@ -493,7 +568,9 @@ static void describe(mr__transfer *t, long status, char *out, size_t room)
         if (!t->id[0])
             mr__xml_text(&at, end, "RequestId", t->id, sizeof t->id);
         snprintf(more, sizeof more, "%s%s%s", code, message[0] ? ": " : "", message);
-    }
+    } else if (t->code[0] || t->said[0])
+        snprintf(more, sizeof more, "%s%s%s", t->code, t->code[0] && t->said[0] ? ": " : "",
+                 t->said);
     if (t->id[0])
         snprintf(more + strlen(more), sizeof more - strlen(more), "%srequest id %s",
                  more[0] ? "; " : "", t->id);
@@ -554,8 +631,12 @@ static mr_code fail_status(mr__transfer *t, long status)
                        "%s: the clock of this machine is wrong; set it", text);
     if (may_have_ended(t, status))
         return mr_fail(&t->why, MR_PERMISSION_DENIED, "%s%s%s", text,
-                       target->origin ? "; the credentials are those of " : "",
-                       target->origin ? target->origin : "; no credentials were sent");
+                       target->origin  ? "; the credentials are those of "
+                       : target->tried ? "; no credentials were sent, since none were found in "
+                                       : "; no credentials were sent",
+                       target->origin  ? target->origin
+                       : target->tried ? target->tried
+                                       : "");
     switch (status) {
     case 404:
     case 410:

@@ -21,11 +21,11 @@ _tap = open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8")
 _suite = os.path.splitext(os.path.basename(sys.argv[0]))[0]
 _failed = []
 for _name in list(os.environ):
-    if _name.startswith(("AWS_", "MILLRACE_", "GOOGLE_")) or _name.lower() in ("http_proxy", "https_proxy", "all_proxy",
+    if _name.startswith(("AWS_", "MILLRACE_", "GOOGLE_", "GCS_", "GCE_", "HF_", "HUGGING_FACE_", "STORAGE_", "CLOUDSDK_")) or _name.lower() in ("http_proxy", "https_proxy", "all_proxy",
                                                                               "no_proxy", "ssl_cert_file"):
         del os.environ[_name]
 os.environ["HOME"] = directory.name  # no one's ~/.aws
-os.environ["AWS_EC2_METADATA_DISABLED"] = "true"  # nor the role of this machine
+os.environ["AWS_EC2_METADATA_DISABLED"] = os.environ["NO_GCE_CHECK"] = "true"  # nor the role of this machine
 
 
 def result(name, good, why=""):
