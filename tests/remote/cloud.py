@@ -36,6 +36,7 @@ class Cloud:
         self.page = page
         self.generations = True  # listings and answers have them
         self.etags = True
+        self.conditions = True  # If-Match and its like are looked at
         self.lock = threading.Lock()
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -148,7 +149,7 @@ class Cloud:
         if self.generations:
             more["x_goog_generation"] = generation
         wanted = h.headers.get("If-Match", more.get("ETag")), h.headers.get("x-goog-if-generation-match", generation)
-        if wanted != (more.get("ETag"), generation):
+        if self.conditions and wanted != (more.get("ETag"), generation):
             return self.fail(h, 412, "PreconditionFailed")
         text = h.headers.get("Range")
         if not text:

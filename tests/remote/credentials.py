@@ -212,6 +212,7 @@ reads("a_role_by_a_role", AWS_PROFILE="second")
 result("both_are_asked_for", [a["RoleArn"][-6:] for a in asked[-2:]] == ["/first", "second"], str(asked[-2:]))
 accept_base()
 reads("a_profile_that_is_its_own_source", AWS_PROFILE="own")
+result("has_a_role_before_its_keys", asked[-1]["RoleArn"].endswith("/own"), str(asked[-1]))
 reads("a_profile_of_a_web_identity", AWS_PROFILE="web")
 for name, profile, words in (("a_circle_of_profiles", "circle", ["more than 8"]), ("a_role_of_nothing", "alone", ["source_profile"]),
                              ("a_role_with_a_code", "code", ["unimplemented", "mfa_serial"]),

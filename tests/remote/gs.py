@@ -239,9 +239,11 @@ for name, etags, condition in (("etag", True, "If-Match"), ("generation", False,
         cloud.serve(h)
 
     cloud.routes["/data/many/f-5"] = replace
-    run, _ = read()
-    result(f"replaced_by_{name}", run.status == 1 and "failed precondition" in run.stderr and "f-5" in run.stderr and
-           run.lines == LINES[:5], str(run))
+    for cloud.conditions in (False, True):
+        cloud.put("data", "many/f-5", b"5\n")
+        run, _ = read()
+        result(f"replaced_by_{name}_{cloud.conditions}", run.status == 1 and "failed precondition" in run.stderr and
+               "f-5" in run.stderr and run.lines == LINES[:5], str(run))
     del cloud.routes["/data/many/f-5"]
     rest = show('text_line("gs://data/many/f-*")', "--restore", saved)
     result(f"a_position_of_others_by_{name}", rest.status == 1 and "failed precondition" in rest.stderr, str(rest))

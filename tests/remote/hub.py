@@ -18,7 +18,6 @@ class Hub(Cloud):
         self.files, self.heads, self.private, self.token = {}, {}, set(), None
         self.store = Cloud()  # of large files
         self.store.anonymous = True
-        self.store.etags = False
         self.weak = False  # ETags of small files are weak
 
     def commit(self, repository):
