@@ -304,6 +304,13 @@ result("a_presigned_url_is_known_again", all(reads(r, small[2]) for r in signed)
 result("no_signature_is_stored", b"5ec2e7" not in stored and b"X-Amz" not in stored, "")
 again = show(f'text_line("{small_urls[2]}?X-Amz-Signature=5ec2e7c")', "--cache-dir", named, "--offline")
 result("a_presigned_url_offline", reads(again, small[2]), str(again))
+position, ledger = os.path.join(root, "position"), os.path.join(root, "ledger")
+first = show(f'text_line("{small_urls[2]}?X-Amz-Signature=5ec2e7a")', "--save-after", "4", "--state", position, "--ledger", ledger)
+rest = show(f'text_line("{small_urls[2]}?X-Amz-Signature=5ec2e7b")', "--restore", position, "--cache-dir", named)
+result("a_position_continues_with_another_signature", first.stdout + rest.stdout == signed[0].stdout, f"{first}\n{rest}")
+stored = b"".join(open(f, "rb").read() for f in (position, ledger))
+result("no_signature_is_in_positions_and_ledgers", small_urls[2].encode() in stored and b"5ec2e7" not in stored, "")
+server.take()
 numbered = [show(f'text_line("{small_urls[3]}?id={i}&sig=5ec2e7")', "--cache-dir", named) for i in (1, 2)]
 result("other_parameters_tell_objects_apart", all(reads(r, small[3]) for r in numbered) and len(bodies(server.take())) == 2, "")
 for name, options in (("a_weak_etag", {"etag": 'W/"1"'}), ("no_etag", {"etag": ""}), ("neither_etag_nor_time", {"etag": "", "modified": ""})):
