@@ -132,13 +132,12 @@ wrong = []
 for turn in range(6):
     # All processes die at a request, or in the middle of a body, as the turn wants it.
     group = [start(everything, killed) for _ in range(3)]
-    left = [draw.randrange(1, 6)]
+    left, cuts = [draw.randrange(1, 6)], draw.random() < 0.5
 
-    def die(s, h, path, group=group, left=left, cut=draw.random() < 0.5):
+    def die(s, h, path, group=group, left=left, cuts=cuts):
         left[0] -= 1
         if left[0] == 0:
-            if cut:
-                h.wfile.write(b"")
+            if cuts:
                 s.send(h, path, cut=draw.randrange(1, 3 * MIB))
             for p in group:
                 p.kill()
@@ -386,6 +385,12 @@ random_cache = os.path.join(root, "random")
 there = [show(mixed.format(server.address), "--cache-dir", random_cache, *more) for more in ([], [], ["--offline"])]
 seen = [r for r in bodies(server.take()) if r[0].endswith(".tfrecord")]
 want = sorted(p for i in range(2) for p in pieces(f"/t-0000{i}-of-00002.tfrecord", len(server.files[f"/t-0000{i}-of-00002.tfrecord"])))
+server.take()
+plain = server.put("/plain.tfrecord", server.files["/t-00000-of-00002.tfrecord"], '"p"')
+skipping = [show(f'tfrecord("{plain}").skip(9000).map(x => parse_example(x, a=int64))', "--cache-dir", random_cache, *more)
+            for more in ([], ["--offline"])]
+result("an_index_that_is_not_there_offline", skipping[0].status == 0 and skipping[1].stdout == skipping[0].stdout and skipping[1].stderr == "",
+       f"{skipping[0]}\n{skipping[1]}")
 result("global_shuffle", made.status == 0 and here.status == 0 and all(r.stdout == here.stdout for r in there) and seen == want,
        f"{made} {here}\n{there[0]}\n{there[1]}\n{there[2]}\n{seen}")
 kit.end()
