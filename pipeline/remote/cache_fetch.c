@@ -189,6 +189,13 @@ static mr_code set_known(void *ctx, const char *url, const mr__object_info *info
     return MR_OK;
 }
 
+mr_code mr__cache_check_online(const char *url, mr_status *st)
+{
+    return mr__cache_is_offline()
+               ? fail_offline(st, url, "no request is made, since MILLRACE_OFFLINE is set")
+               : MR_OK;
+}
+
 mr_code mr__cache_need(const mr__cache *c, const char *url, mr_status *st)
 {
     if (c || !mr__cache_is_offline())

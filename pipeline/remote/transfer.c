@@ -13,6 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "pipeline/remote/cache_fetch.h"
 #include "pipeline/remote/s3.h"
 #include "pipeline/splitmix.h"
 #include "pipeline/system/fork.h"
@@ -902,6 +903,7 @@ mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int6
                            mr_status *st)
 {
     MR_TRY(mr__late_library_need(&libcurl, st));
+    MR_TRY(mr__cache_check_online(o->url, st));
     mr__transfer *t = mr_calloc(1, sizeof *t);
     if (!t)
         return mr_fail_memory(st, sizeof *t, "a transfer");
