@@ -189,6 +189,13 @@ static mr_code set_known(void *ctx, const char *url, const mr__object_info *info
     return MR_OK;
 }
 
+mr_code mr__cache_check_online(const char *url, mr_status *st)
+{
+    return mr__cache_is_offline()
+               ? fail_offline(st, url, "no request is made, since MILLRACE_OFFLINE is set")
+               : MR_OK;
+}
+
 mr_code mr__cache_need(const mr__cache *c, const char *url, mr_status *st)
 {
     if (c || !mr__cache_is_offline())
@@ -206,6 +213,12 @@ mr_code mr__cache_recall_object(mr__object *o, mr_status *st)
     MR_TRY(mr__cache_current(&c, st));
     MR_TRY(mr__cache_need(c, o->url, st));
     mr_code rc = mr__list_recall(c, o->url, set_known, o, st);
+    if (rc == MR_OK && !atomic_load_explicit(&o->known, memory_order_relaxed)) {
+        mr_fail(st, MR_NOT_FOUND,
+                "it was not there when it was opened with the cache, and offline");
+        mr_status_at(st, o->url, -1, -1);
+        return MR_NOT_FOUND;
+    }
     if (rc != MR_OK) {
         mr_status_at(st, o->url, -1, -1);
         mr_status_of_no_element(st);
@@ -222,7 +235,8 @@ void mr__cache_note_object(const mr__object *o)
     mr__cache_key k;
     if (mr__cache_key_make(&k, o->url, "", -1, NULL) != MR_OK)
         return;
-    mr__list_note_add(&note, k.url, &o->info); /* without secrets */
+    if (atomic_load_explicit(&o->known, memory_order_acquire))
+        mr__list_note_add(&note, k.url, &o->info); /* without secrets */
     mr__list_note_end(&note, c, o->url);
     mr_free(k.text);
 }

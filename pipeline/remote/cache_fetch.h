@@ -42,12 +42,15 @@ size_t mr__fetch_read(mr__fetch *f, void *data, size_t n);
  * errors   those of mr__cache_open; MR_INVALID_ARGUMENT: a variable of the environment */
 mr_code mr__cache_current(mr__cache **out, mr_status *st) MR_NODISCARD;
 bool mr__cache_is_offline(void);
+/* MR_OK if requests may be made.
+ * errors   MR_FAILED_PRECONDITION: offline */
+mr_code mr__cache_check_online(const char *url, mr_status *st) MR_NODISCARD;
 /* MR_OK if there is a cache, or requests may be made.
  * errors   MR_FAILED_PRECONDITION */
 mr_code mr__cache_need(const mr__cache *c, const char *url, mr_status *st) MR_NODISCARD;
 /* Of an object that is not known: offline it becomes known, as it was noted; else nothing is done.
- * errors   those of mr__list_recall */
+ * errors   those of mr__list_recall; MR_NOT_FOUND: it was not there */
 mr_code mr__cache_recall_object(mr__object *o, mr_status *st) MR_NODISCARD;
-/* Notes what is known of the object. */
+/* Notes what is known of the object; or, if it is not known, that it is not there. */
 void mr__cache_note_object(const mr__object *o);
 #endif

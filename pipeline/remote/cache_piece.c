@@ -85,16 +85,6 @@ static bool is_of_signature(const char *name, size_t n)
            (n > 7 && strncasecmp(name, "X-Goog-", 7) == 0);
 }
 
-static bool is_presigned(const char *query)
-{
-    for (; *query; query += *query == '&') {
-        if (signs(query, strcspn(query, "=&")))
-            return true;
-        query += strcspn(query, "&");
-    }
-    return false;
-}
-
 static uint64_t hash_query(const char *query, bool presigned)
 {
     uint64_t h = MR__FNV_BASIS;
@@ -125,7 +115,7 @@ mr_code mr__cache_key_make(mr__cache_key *out, const char *url, const char *etag
     memcpy(u, url, b);
     char *query = web ? strchr(u, '?') : NULL;
     if (query) {
-        bool presigned = is_presigned(query + 1);
+        bool presigned = mr__is_signed_query(query + 1);
         out->query = hash_query(query + 1, presigned);
         if (presigned)
             *query = '\0';

@@ -194,7 +194,8 @@ mr_code mr__object_need_known(mr__object *o, mr_cancel *cancel, mr_status *st)
     MR_TRY(mr__transfer_start(&t, o, 0, 1, true, st));
     mr_code rc = mr__transfer_wait_known(t, cancel, st);
     mr__transfer_drop(t);
-    if (rc == MR_OK && atomic_load_explicit(&o->known, memory_order_acquire))
+    if (rc == MR_NOT_FOUND ||
+        (rc == MR_OK && atomic_load_explicit(&o->known, memory_order_acquire)))
         mr__cache_note_object(o);
     return rc;
 }

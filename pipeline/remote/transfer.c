@@ -14,6 +14,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include "pipeline/remote/cache_fetch.h"
 #include "pipeline/remote/s3.h"
 #include "pipeline/remote/secret_file.h"
 #include "pipeline/remote/url_roots_internal.h"
@@ -1212,6 +1213,7 @@ static mr_code start(mr__transfer **out, mr__object *o, int64_t from, int64_t to
                      const mr__request *request, mr_status *st)
 {
     MR_TRY(mr__late_library_need(&libcurl, st));
+    MR_TRY(mr__cache_check_online(o->url, st));
     mr__transfer *t = mr_calloc(1, sizeof *t);
     if (!t)
         return mr_fail_memory(st, sizeof *t, "a transfer");

@@ -11,9 +11,11 @@
 
 #include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
+#include "pipeline/remote/cache_fetch.h"
 #include "pipeline/remote/cache_list.h"
 #include "pipeline/remote/object_cache.h"
 #include "pipeline/remote/object_stream.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
@@ -218,6 +220,29 @@ MR_TEST(a_full_disk_ends_writing)
         mr__cache_close(c);
     }
     mr__system_set(NULL);
+}
+
+MR_TEST(a_service_uses_the_cache_of_its_process)
+{
+    mr__cache *c = NULL;
+    mr_status st;
+    const mr__name_scope graph = {.cache = mr_test_path("g")};
+    mr__name_scope service = graph;
+    service.of_service = true;
+    unsetenv("MILLRACE_CACHE_DIR");
+    mr_ok(mr__cache_current(&c, &st), &st);
+    mr_check(!c);
+    mr__name_scope_set(service);
+    mr_ok(mr__cache_current(&c, &st), &st);
+    mr_check(!c);
+    setenv("MILLRACE_CACHE_DIR", mr_test_path("p"), 1);
+    mr_ok(mr__cache_current(&c, &st), &st);
+    mr_eq_str(c->directory, mr_test_path("p"));
+    mr__name_scope_set(graph);
+    mr_ok(mr__cache_current(&c, &st), &st);
+    mr_eq_str(c->directory, mr_test_path("g"));
+    mr__name_scope_set((mr__name_scope){0});
+    unsetenv("MILLRACE_CACHE_DIR");
 }
 
 /* ---- names ---- */
