@@ -4,14 +4,13 @@
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/trainer/loop/checkpoint.h>
 #include <millrace/trainer/exchange/saved_model.h>
 #include "train.h"
 
-enum { PAUSE_NS = 200 * 1000 * 1000 };
+enum { PAUSE_NS = 200 * 1000 * 1000, PAUSES_OF_STORE = 10 };
 
 /* The next checkpoint to evaluate. */
 typedef struct next {
@@ -74,12 +73,12 @@ static mr_code evaluate(const train_evaluator *e, const char *directory, const n
 static mr_code follow(const train_evaluator *e, const char *directory, mr_status *st)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    char finished[4096];
     int64_t after = 0;
-    snprintf(finished, sizeof finished, "%s/finished", directory);
+    int pauses = strstr(directory, "://") ? PAUSES_OF_STORE : 1;
     for (;;) {
         /* Checked before listing, so that the list contains the last checkpoint. */
-        bool last = access(finished, F_OK) == 0;
+        bool last;
+        MR_TRY(mr_checkpoint_finished(directory, &last, st));
         next x = {.after = after};
         mr_code rc = mr_checkpoint_list(directory, look_at, &x, st);
         if (rc != MR_OK && rc != MR_NOT_FOUND) /* training has not created the directory yet */
@@ -92,7 +91,8 @@ static mr_code follow(const train_evaluator *e, const char *directory, mr_status
         } else if (last)
             return MR_OK;
         else
-            nanosleep(&pause, NULL);
+            for (int i = 0; i < pauses && !cli_interrupted(); i++)
+                nanosleep(&pause, NULL);
     }
 }
 

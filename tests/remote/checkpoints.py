@@ -97,6 +97,13 @@ try:
     result("the_latest_is_read", a.status == 0 and a.stdout.replace(b"ck/c_4", b"ck") == b.stdout.replace(b"ck/c_4", b"ck"),
            f"{a}\n{b}\n{a.lines} {b.lines}")
 
+    # ---- an evaluator follows them
+    cluster = {"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "evaluator", "index": 0}}
+    run = Run(["train", "--data", DATA, *MODEL, "--eval", EVALUATED, "--callback", 'checkpoint("s3://bucket/ck/c_{epoch}", keep=2)',
+               "--log", "json"], TF_CONFIG=json.dumps(cluster))
+    result("an_evaluator_reads_them", run.status == 0 and [json.loads(x)["epoch"] for x in run.lines] == [3, 4],
+           f"{run} {run.lines}")
+
     # ---- a run that is killed continues from its backup
     def stops(h):  # the process is killed while it writes its third backup
         if kind(h) == "put" and h.path.split("?")[0].endswith("/checkpoint"):

@@ -60,6 +60,11 @@ MR_API mr_code mr_checkpoint_list(const char *directory,
                                                 mr_status *st),
                                   void *ctx, mr_status *st) MR_NODISCARD;
 
+/* *finished: the run that keeps checkpoints in this directory has ended, and no more will follow.
+ * errors   those of a store. since 0.2 */
+MR_API mr_code mr_checkpoint_finished(const char *directory, bool *finished,
+                                      mr_status *st) MR_NODISCARD;
+
 /* The path that a callback "checkpoint(...)" from mr_callback_parse saves to, borrowed from it;
  * NULL: another kind of callback. */
 MR_API const char *mr_checkpoint_callback_path(const mr_callback *c);

@@ -158,6 +158,16 @@ static int by_step(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+mr_code mr_checkpoint_finished(const char *directory, bool *finished, mr_status *st)
+{
+    char *path = mr__path_in(directory, "finished");
+    if (!path)
+        return mr_fail_memory(st, strlen(directory), "a file name");
+    mr_code rc = mr__look_there(path, finished, st);
+    mr_free(path);
+    return rc;
+}
+
 mr_code mr_checkpoint_list(const char *directory,
                            mr_code (*fn)(void *ctx, const mr_checkpoint_info *c, mr_status *st),
                            void *ctx, mr_status *st)
