@@ -8,6 +8,7 @@ import importlib.util
 import os
 import pickle
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -546,6 +547,39 @@ class Messages(unittest.TestCase):
             list(mr.from_generator(lambda: (1 // 0 for _ in [1]), output=mr.int64))
         self.assertIn("Traceback", str(caught.exception))
         self.assertNotIn("/millrace/_", str(caught.exception))
+
+
+@needs_cloudpickle
+class Scarcity(unittest.TestCase):
+    def test_descriptors_run_out(self) -> None:
+        """It ends the pipeline also below ignore_errors, as of files, and what was opened is closed."""
+
+        def run(ignore: bool) -> list[Any]:
+            ds = mr.range(4).map_py(lambda x: x, output=mr.int64, parallel="process", num_workers=2)
+            with (ds.ignore_errors() if ignore else ds).iterator() as it:
+                return list(it)
+
+        self.assertEqual(run(False), [0, 1, 2, 3])
+        before = kit.descriptors()
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        lowest = os.dup(0)  # that is free
+        os.close(lowest)
+        failed = 0
+        for more in range(2, 40, 6):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + more, limits[1]))
+            ends = 0
+            for ignore in (False, True):
+                try:
+                    self.assertEqual(run(ignore), [0, 1, 2, 3])
+                except mr.ResourceExhausted:
+                    ends += 1
+            if ends == 0:
+                break
+            failed += ends
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        self.assertGreater(failed, 2)
+        self.assertEqual(kit.descriptors(), before)
 
 
 class Interrupts(unittest.TestCase):

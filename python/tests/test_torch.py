@@ -570,6 +570,16 @@ class Elastic(unittest.TestCase):
         self.assertEqual(sorted(int(x) for s in steps for batch, _ in s for x in batch), list(range(5)))
         self.assertIn((0, 2), [tuple(zeros.shape) for s in steps for _, zeros in s])
 
+    def test_a_step_with_an_error_is_behind_its_position(self) -> None:
+        ds = mr.range(12).map(lambda x: 10 // x).batch(4)
+        loader = DataLoader(ds, elastic=4)
+        it = iter(loader)
+        with self.assertRaisesRegex(mr.InvalidArgument, "step 0, stream 0"):
+            next(it)
+        again = DataLoader(ds, elastic=4)
+        again.load_state_dict(loader.state_dict())
+        self.assertEqual(lists(again), [x.tolist() for x in it])
+
     def test_lengths(self) -> None:
         ds = mr.range(48).batch(8)
         loader = DataLoader(ds, elastic=4, rank=1, world_size=2)

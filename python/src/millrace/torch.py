@@ -855,7 +855,11 @@ class _ElasticEpoch(_Epoch):
         }
 
     def _one_step(self) -> Any:
-        step = None if self.done else next(self.reader.it, None)
+        try:
+            step = None if self.done else next(self.reader.it, None)
+        except Error:
+            self.step += 1  # it is the step of all ranks
+            raise
         if step is None:
             self._finish()
             raise StopIteration
