@@ -17,7 +17,7 @@ enum {
     RECORD = 16 << 10,
     WITH_FRAME = RECORD + 256,
     SMALL = WITH_FRAME + 4096,
-    LARGE = 8 * WITH_FRAME,
+    LARGE = 24 * WITH_FRAME,
     MUCH = 4 * RECORD
 };
 /* The first byte of a TLS record, and of a frame. */
