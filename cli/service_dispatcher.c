@@ -74,7 +74,7 @@ static int run_with(int argc, char **argv, const char **rest)
     const char *listen = "127.0.0.1:5050", *state = NULL, *status = NULL, *token_file = NULL,
                *log = "text", *list = NULL, **words = NULL;
     int64_t num_workers = 0;
-    bool no_uring = false, any_user = false;
+    bool no_uring = false, any_user = false, no_balance = false;
     size_t n_rest, n_words = 0;
     const cli_flag flags[] = {
         {.name = "listen",
@@ -105,6 +105,10 @@ static int run_with(int argc, char **argv, const char **rest)
          .value = &any_user,
          .help = "without a token, serve every user that can connect; default: only your own "
                  "processes on this host"},
+        {.name = "no-balance",
+         .kind = CLI_SWITCH,
+         .value = &no_balance,
+         .help = "leave streams where they are; default: they move to workers with less load"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
          .value = &no_uring,
@@ -150,6 +154,7 @@ static int run_with(int argc, char **argv, const char **rest)
                                              .any_user = any_user,
                                              .workers = words,
                                              .n_workers = words ? n_words : (size_t)num_workers,
+                                             .no_balance = no_balance,
                                              .no_uring = no_uring,
                                              .cancel = cli_cancel(),
                                              .draining = draining});

@@ -17,7 +17,7 @@ typedef struct worker_opts {
     const char *log, *python;
     cli_texts roots, tags;
     int64_t threads;
-    bool has_threads;
+    bool has_threads, has_weight;
 } worker_opts;
 
 static void draining(void *ctx)
@@ -90,7 +90,7 @@ static int start_python(worker_opts *o)
 {
     static char module[] = "millrace._service_program", dash_m[] = "-m";
     const char *python = getenv("MILLRACE_PYTHON");
-    char number[2][24], interpreter[] = "python3";
+    char number[3][32], interpreter[] = "python3";
     size_t n = 0;
     char **words = mr_calloc(16 + o->roots.n + o->tags.n, sizeof *words);
     bool good = words;
@@ -101,12 +101,14 @@ static int start_python(worker_opts *o)
         words[n++] = (char *)(uintptr_t)o->python;
         snprintf(number[0], sizeof number[0], "%" PRId64, o->threads);
         snprintf(number[1], sizeof number[1], "%" PRId64, o->run.memory_limit);
+        snprintf(number[2], sizeof number[2], "%.17g", o->run.weight);
         good = pass(words, &n, "dispatcher", o->run.dispatcher) &&
                pass(words, &n, "listen", o->run.listen) &&
                pass(words, &n, "status", o->run.status) &&
                pass(words, &n, "token_file", o->run.token_file) &&
                pass(words, &n, "threads", o->has_threads ? number[0] : NULL) &&
                pass(words, &n, "memory_limit", o->run.memory_limit ? number[1] : NULL) &&
+               pass(words, &n, "weight", o->has_weight ? number[2] : NULL) &&
                pass(words, &n, "any_user", o->run.any_user ? "1" : NULL) &&
                pass(words, &n, "no_uring", o->run.no_uring ? "1" : NULL);
         for (size_t i = 0; i < o->roots.n && good; i++)
@@ -164,6 +166,13 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .what = "SIZE",
          .help = "limit of resident memory, such as 512M or 2G: near it less is read ahead, and a "
                  "stream that does not fit is refused"},
+        {.name = "weight",
+         .kind = CLI_FLOAT,
+         .value = &o.run.weight,
+         .given = &o.has_weight,
+         .what = "X",
+         .help = "its share of the streams, compared with other workers; default: the number of "
+                 "usable CPUs"},
         {.name = "tag",
          .kind = CLI_TEXTS,
          .value = &o.tags,
@@ -212,6 +221,8 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
         return cli_usage(&cli_worker, "--dispatcher HOST:PORT is needed");
     if (o.run.memory_limit && o.run.memory_limit < 16 << 20)
         return cli_usage(&cli_worker, "--memory-limit must be at least 16M");
+    if (o.has_weight && !(o.run.weight >= 1e-3 && o.run.weight <= 1e6))
+        return cli_usage(&cli_worker, "--weight must be between 0.001 and 1000000");
     o.run.tags = o.tags.v;
     o.run.n_tags = o.tags.n;
     if (o.python && strcmp(o.log, "text") != 0)

@@ -27,7 +27,9 @@ grep -qs '^MR_SANITIZE:[^=]*=.' "${MR_BUILD:-}/CMakeCache.txt" || # whose own me
     expect worker_of_a_memory_with_a_unit 2 '' 'host:port' -- "$m" worker --dispatcher 127.0.0.1:1 --memory-limit 512M --listen nonsense
 expect worker_open_to_all_without_a_root 2 '' --root -- "$m" worker --dispatcher 127.0.0.1:1 --listen 0.0.0.0:0
 same requests_say_what_they_take "$("$m" service --help=options | grep -v '^-' | cut -f 1,2 | tr '\t\n' ':;')" \
-    'status:;jobs:;workers:;streams:JOB;cancel:JOB;drain:WORKER;register:EXPR;'
+    'status:;jobs:;workers:;streams:JOB;cancel:JOB;drain:WORKER;rebalance:[JOB];register:EXPR;'
+expect worker_of_no_weight 2 '' "between 0.001 and 1000000" -- "$m" worker --dispatcher 127.0.0.1:1 --weight 0
+expect service_rebalances_one_job 2 '' "takes [JOB]" -- "$m" service rebalance a b --dispatcher 127.0.0.1:1
 expect service_asks_what 2 '' "expected a request" -- "$m" service --dispatcher 127.0.0.1:1
 expect service_asks_nonsense 2 '' nonsense -- "$m" service nonsense --dispatcher 127.0.0.1:1
 expect service_asks_whom 2 '' --dispatcher -- "$m" service status

@@ -155,6 +155,10 @@ static bool sound(const mr__message *m)
         return status(m->failed->status);
     case MR__WIRE__MESSAGE__BODY_LOST:
         return m->lost->stream < MOST_STREAMS;
+    case MR__WIRE__MESSAGE__BODY_PREPARE:
+        return m->prepare->stream < MOST_STREAMS && text(m->prepare->worker, MOST_TEXT);
+    case MR__WIRE__MESSAGE__BODY_PREPARED:
+        return m->prepared->stream < MOST_STREAMS;
     case MR__WIRE__MESSAGE__BODY_WARNING:
         return text(m->warning->text, MOST_TEXT);
     case MR__WIRE__MESSAGE__BODY_REGISTER_WORKER:

@@ -51,6 +51,7 @@ def _serve(settings: dict[str, list[str]]) -> None:
             setattr(opts, name, _array(settings[name], kept)[0])
     opts.tags, opts.n_tags = _array(tags, kept), len(tags)
     opts.memory_limit = int(settings.get("memory_limit", ["0"])[0])
+    opts.weight = float(settings.get("weight", ["0"])[0])
     opts.any_user, opts.no_uring, opts.watch = "any_user" in settings, "no_uring" in settings, True
     opts.ready = lib.mrpy_worker_ready
     executor = ffi.new("mr_executor **")

@@ -35,6 +35,9 @@ typedef struct mr__simulation_opts {
     bool newcomers;  /* dynamic, no account: clients begin at any time, and none crashes */
     bool loses;      /* an account is kept, and lost as the dispatcher ends the first time */
     bool tool;       /* drains workers too */
+    bool balance;    /* longer streams; workers come one after the other */
+    bool calm;       /* balance: only workers fail */
+    int restore_ms;  /* balance: how long a producer takes before its first block */
     bool history;    /* print what happens */
 } mr__simulation_opts;
 
@@ -59,6 +62,7 @@ enum {
     MR__SIM_TRANSACTION_WHOLE,
     MR__SIM_CLOCK_JUMP,
     MR__SIM_FILE_UNSEEN,
+    MR__SIM_MOVED,
     MR__SIM_KINDS
 };
 extern uint64_t mr__simulation_happened[MR__SIM_KINDS];
@@ -68,6 +72,8 @@ extern const char *const mr__simulation_kinds[MR__SIM_KINDS];
 void mr__simulation_draw(uint64_t seed, mr__simulation_opts *o);
 /* Drawn too, with newcomers. */
 void mr__simulation_draw_newcomers(uint64_t seed, mr__simulation_opts *o);
+/* Drawn too: workers that come and go, and streams that move. */
+void mr__simulation_draw_balance(uint64_t seed, mr__simulation_opts *o);
 /* NULL: all held; else what did not, static text. */
 const char *mr__simulation_run(const mr__simulation_opts *o);
 #endif

@@ -479,7 +479,10 @@ static const mr__job_reader_out c_out = {c_connect_dispatcher,
 
 void sim_consume_later(int i)
 {
-    sim_push((event){.at = S->now + (int64_t)(1 + sim_draw(S->o.newcomers ? 200 : 4)) * MS,
+    sim_push((event){.at = S->now + (int64_t)(1 + sim_draw(S->o.newcomers ? 200
+                                                           : S->o.balance ? 40
+                                                                          : 4)) *
+                                        MS,
                      .kind = CONSUME,
                      .node = i,
                      .epoch = S->c[i].epoch});
@@ -633,6 +636,8 @@ void sim_consume(const event *e)
         c->turn = 0;
         c->slot = (c->slot + 1) % c->n_mine;
     }
-    mr__job_reader_waits(c->reader, !c->in[c->mine[c->slot]].first, S->now);
+    const intake *next = &c->in[c->mine[c->slot]];
+    sim_watch_stall(next->handed > 0, !next->first && !next->ended);
+    mr__job_reader_waits(c->reader, !next->first, S->now);
     sim_tick(CLIENT, i);
 }

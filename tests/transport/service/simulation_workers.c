@@ -51,10 +51,11 @@ static void w_drop(void *ctx, void *block)
     free(block);
 }
 
-static void produce_later(producer *p)
+static void produce_later(producer *p, int after_ms)
 {
     p->busy = true;
-    sim_push((event){.at = S->now + (int64_t)(1 + sim_draw(S->w_slow[p->worker] ? 400 : 6)) * MS,
+    sim_push((event){.at = S->now +
+                           (after_ms + 1 + (int64_t)sim_draw(S->w_slow[p->worker] ? 400 : 6)) * MS,
                      .kind = PRODUCE,
                      .number = p->id,
                      .node = p->worker,
@@ -95,7 +96,7 @@ static void w_start(void *ctx, uint64_t id, uint64_t by, const Mr__Wire__Host *w
     sim_told_home(p->stream, place->home);
     p->next = S->producers;
     S->producers = p;
-    produce_later(p);
+    produce_later(p, S->o.restore_ms);
 }
 
 static producer *find_producer(int worker, uint64_t id)
@@ -112,7 +113,7 @@ static void w_go(void *ctx, uint64_t id)
     if (p && p->busy)
         sim_broken("a producer is asked for two blocks at once");
     else if (p)
-        produce_later(p);
+        produce_later(p, 0);
 }
 
 static void w_stop(void *ctx, uint64_t id)
@@ -139,7 +140,7 @@ static void w_split(void *ctx, uint64_t id, uint64_t index, uint64_t split, bool
         sim_told_split(p->job_id, p->stream, p->generation, p->n_splits, split);
         p->splits[p->n_splits++] = split;
     }
-    produce_later(p);
+    produce_later(p, 0);
 }
 
 static void w_match(void *ctx, uint64_t job_id, const Mr__Wire__Job *job)
@@ -196,10 +197,11 @@ void sim_start_worker(int i)
     char address[16];
     if (!S->w[i]) {
         snprintf(address, sizeof address, "w%d", i);
-        mr_ok(mr__worker_streams_new(&S->w[i], address, (uint64_t)S->w_epoch[i] + 1, NULL, 0,
+        mr_ok(mr__worker_streams_new(&S->w[i], address, (uint64_t)S->w_epoch[i] + 1, 1000, NULL, 0,
                                      &w_out, (void *)(intptr_t)i, &st),
               &st);
-        S->w_slow[i] = sim_draw(5) == 0;
+        S->w_slow[i] = !S->o.calm && sim_draw(5) == 0;
+        sim_count_join();
         if (S->w_slow[i])
             sim_happened(MR__SIM_SLOW_WORKER);
         sim_say("worker %d starts", i);

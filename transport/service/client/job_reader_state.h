@@ -15,10 +15,28 @@ typedef struct mr__r_worker {
     int64_t heard; /* time of the last message; valid if UP */
 } mr__r_worker;
 
+/* The worker that a stream moves to: it is opened there while the old worker serves. Blocks that
+ * the old worker has sent already are dropped, until one goes beyond them. That one is kept until
+ * the dispatcher has put the change on record. */
+typedef struct mr__r_next {
+    mr__r_worker *worker;
+    uint64_t generation;
+    bool opened, is_said; /* is_said: Prepared was sent */
+    int64_t open_at;      /* it did not know the stream yet: when Open is sent again */
+    int64_t backoff;
+    int64_t come_at;           /* when something of it arrived first; 0: nothing did */
+    uint64_t granted, got;     /* bytes of credit, and those that arrived */
+    mr__message *said;         /* what arrived last: StreamError or StreamEnd; NULL: */
+    Mr__Wire__BlockHead *head; /* a block; NULL: nothing */
+    size_t bytes;
+    void *block;
+} mr__r_next;
+
 typedef struct mr__r_stream {
     uint32_t index;
     uint64_t generation;
     mr__r_worker *worker; /* NULL: no worker hosts it at present */
+    mr__r_next *next;     /* NULL: it does not move */
     bool begun;           /* Open was sent to some worker */
     bool has_come;        /* something of it has arrived */
     bool opened;          /* Open was sent to `worker`, on its current connection */

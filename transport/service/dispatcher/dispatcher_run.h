@@ -26,6 +26,7 @@ typedef struct mr__dispatcher_run_opts {
     const char *status;         /* HOST:PORT of the status page; NULL: no page */
     mr__token token;            /* borrowed */
     const char *const *workers; /* static modes, as in mr__dispatcher_opts */
+    bool no_balance;            /* as mr__dispatcher_opts */
     size_t n_workers;
     mr__loop_kind loop;
     mr_cancel *cancel; /* triggered: drains and ends */

@@ -64,6 +64,7 @@ static mr_code open_all(mr_service_dispatcher *d, const mr_service_dispatcher_op
                                          .token = d->token,
                                          .workers = o->workers,
                                          .n_workers = o->n_workers,
+                                         .no_balance = o->no_balance,
                                          .loop = o->no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,
                                          .cancel = d->thread.stop,
                                          .draining = o->draining,

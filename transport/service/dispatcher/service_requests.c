@@ -139,6 +139,18 @@ mr_code mr_service_drain(const char *service, const char *worker,
     return order(service, "drain", worker, opts, st);
 }
 
+mr_code mr_service_rebalance(const char *service, const char *job,
+                             const mr_service_request_opts *opts, int64_t *n_moves, mr_status *st)
+{
+    mr__message *m;
+    MR_TRY(request(service, "rebalance", job, NULL, opts, &m, st));
+    json_t *report = json_loads(m->report->json, 0, NULL);
+    *n_moves = json_integer_value(json_object_get(report, "moves"));
+    json_decref(report);
+    mr__message_free(m);
+    return MR_OK;
+}
+
 /* Appends this process's directory to the graph: later, relative names mean the files that they
  * mean now. */
 static mr_code put_directory(void **graph, size_t *size, mr_status *st)

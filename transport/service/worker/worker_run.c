@@ -662,8 +662,8 @@ static mr_code open_all(mr__worker_run *r, mr_status *st)
     r->status.started = now_of(r);
     MR_TRY(mr__daemon_show(&r->base, r->o.status, "worker", r->address, mr__worker_view, report, r,
                            st));
-    MR_TRY(mr__worker_streams_new(&r->streams, r->address, r->random | 1, r->o.tags, r->o.n_tags,
-                                  &out, r, st));
+    MR_TRY(mr__worker_streams_new(&r->streams, r->address, r->random | 1, r->o.weight, r->o.tags,
+                                  r->o.n_tags, &out, r, st));
     MR_TRY(mr__daemon_heed(&r->base, r->o.cancel, st));
     r->tick.fire = ticked;
     r->retry.fire = retried;

@@ -39,6 +39,7 @@ struct mr__worker_streams {
     void *ctx;
     char *address;
     uint64_t instance;
+    uint32_t weight;
     char **tags;
     size_t n_tags;
     hosted *streams;
@@ -428,6 +429,7 @@ void mr__worker_streams_dispatcher_opened(mr__worker_streams *ws, int64_t now)
     Mr__Wire__Register r = MR__WIRE__REGISTER__INIT;
     r.address = ws->address;
     r.instance = ws->instance;
+    r.weight = ws->weight;
     r.n_tags = ws->n_tags;
     r.tags = ws->tags;
     r.n_hosted = n;
@@ -566,7 +568,7 @@ int64_t mr__worker_streams_tick(mr__worker_streams *ws, int64_t now)
 }
 
 mr_code mr__worker_streams_new(mr__worker_streams **out, const char *address, uint64_t instance,
-                               const char *const *tags, size_t n_tags,
+                               uint32_t weight, const char *const *tags, size_t n_tags,
                                const mr__worker_streams_out *to, void *ctx, mr_status *st)
 {
     mr__worker_streams *ws = mr_calloc(1, sizeof *ws);
@@ -575,6 +577,7 @@ mr_code mr__worker_streams_new(mr__worker_streams **out, const char *address, ui
     ws->out = *to;
     ws->ctx = ctx;
     ws->instance = instance;
+    ws->weight = weight;
     ws->address = mr_strdup(address);
     ws->tags = mr_calloc(n_tags + 1, sizeof *ws->tags);
     bool full = ws->address && ws->tags;

@@ -64,9 +64,10 @@ typedef struct mr__worker_streams_out {
     void (*note)(void *ctx, mr_log_level level, const char *line);
 } mr__worker_streams_out;
 
-/* instance: differs for each worker that starts, also at the same address. */
+/* instance: differs for each worker that starts, also at the same address. weight: its share of the
+ * streams, in thousandths of a core. */
 mr_code mr__worker_streams_new(mr__worker_streams **out, const char *address, uint64_t instance,
-                               const char *const *tags, size_t n_tags,
+                               uint32_t weight, const char *const *tags, size_t n_tags,
                                const mr__worker_streams_out *to, void *ctx,
                                mr_status *st) MR_NODISCARD;
 void mr__worker_streams_free(mr__worker_streams *ws); /* drops blocks that were not sent */
