@@ -56,7 +56,7 @@ static int64_t resident(bool anonymous)
     return good ? pages * sysconf(_SC_PAGESIZE) : -1;
 }
 
-int64_t mr__memory_resident(void)
+MR_API int64_t mr__memory_resident(void)
 {
     return resident(false);
 }

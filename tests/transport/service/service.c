@@ -92,6 +92,20 @@ MR_TEST_SLOW(loads_become_even_and_stay_so)
         mr_fail_test("%" PRIu64 " moves in %d runs", mr__simulation_happened[MR__SIM_MOVED], n);
 }
 
+/* Workers come and go as the dispatcher says: it settles within one of the right number. */
+MR_TEST_SLOW(a_load_of_known_cost_gets_its_workers)
+{
+    const char *one = getenv("MR_SIMULATION");
+    uint64_t first = one ? strtoull(one, NULL, 10) : mr_test_seed() % 1000000 * 20000;
+    int n = one ? 1 : mr_test_long() ? 400 : 20;
+    for (int i = 0; i < n; i++) {
+        mr__simulation_opts o;
+        mr__simulation_draw_load(first + (uint64_t)i, &o);
+        o.history = one != NULL;
+        run(&o);
+    }
+}
+
 MR_TEST_SLOW(every_element_as_promised_whatever_fails)
 {
     const char *one = getenv("MR_SIMULATION");

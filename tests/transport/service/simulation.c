@@ -143,6 +143,7 @@ void sim_tick(node_kind kind, int node)
         S->begun = 0;
         next = mr__dispatcher_tick(S->d, S->now);
         sim_watch_balance();
+        sim_scale();
     } else if (kind == WORKER && S->w[node])
         next = mr__worker_streams_tick(S->w[node], S->now);
     else if (kind == CLIENT && S->c[node].reader)
@@ -663,13 +664,14 @@ const char *mr__simulation_run(const mr__simulation_opts *o)
     S->o = *o;
     S->random = o->seed;
     for (int i = 0; i < MOST_STREAMS; i++)
-        S->length[i] = o->balance    ? 100 + sim_draw(300)
+        S->length[i] = o->own_ms     ? UINT64_MAX / 4
+                       : o->balance  ? 100 + sim_draw(300)
                        : sim_draw(4) ? sim_draw(MOST_ELEMENTS)
                                      : sim_draw(3);
     if (sim_shared())
         sim_draw_shared();
     sim_push((event){.kind = START, .node_kind = DISPATCHER, .at = (int64_t)sim_draw(500) * MS});
-    for (int i = 0; i < o->workers; i++)
+    for (int i = 0; i < (o->own_ms ? 1 : o->workers); i++)
         sim_push((event){.kind = START,
                          .node_kind = WORKER,
                          .node = i,
@@ -682,7 +684,7 @@ const char *mr__simulation_run(const mr__simulation_opts *o)
     for (int i = 0; i < o->faults; i++)
         sim_push((event){.kind = FAULT, .at = (int64_t)sim_draw(o->balance ? 30000 : 8000) * MS});
     int64_t most = 1800 * SECOND;
-    while (S->n_events && !S->broken && !all_done()) {
+    while (S->n_events && !S->broken && !S->settled && !all_done()) {
         event e = pop();
         S->now = e.at > S->now ? e.at : S->now; /* it is late where the clock has jumped */
         if (S->now > most) {
@@ -693,7 +695,7 @@ const char *mr__simulation_run(const mr__simulation_opts *o)
         }
         let_go(&e);
     }
-    if (!S->broken && !all_done())
+    if (!S->broken && !S->settled && !all_done())
         sim_broken("nothing happens any more");
     if (!S->broken && sim_shared())
         sim_check_shared();

@@ -37,8 +37,12 @@ typedef struct mr__simulation_opts {
     bool tool;       /* drains workers too */
     bool balance;    /* longer streams; workers come one after the other */
     bool calm;       /* balance: only workers fail */
-    int restore_ms;  /* balance: how long a producer takes before its first block */
-    bool history;    /* print what happens */
+    /* load: elements of endless streams take a worker cost_ms each, one after the other, and the
+     * consumer own_ms; workers are started and drained as the dispatcher says, at first there is
+     * one. It has to say `right`. 0: not so. */
+    int cost_ms, own_ms, right;
+    int restore_ms; /* balance: how long a producer takes before its first block */
+    bool history;   /* print what happens */
 } mr__simulation_opts;
 
 /* What happened in all runs so far, by MR__SIM_ number. */
@@ -74,6 +78,8 @@ void mr__simulation_draw(uint64_t seed, mr__simulation_opts *o);
 void mr__simulation_draw_newcomers(uint64_t seed, mr__simulation_opts *o);
 /* Drawn too: workers that come and go, and streams that move. */
 void mr__simulation_draw_balance(uint64_t seed, mr__simulation_opts *o);
+/* Drawn too: loads of known cost. */
+void mr__simulation_draw_load(uint64_t seed, mr__simulation_opts *o);
 /* NULL: all held; else what did not, static text. */
 const char *mr__simulation_run(const mr__simulation_opts *o);
 #endif

@@ -3,6 +3,7 @@
 #include "tests/transport/service/simulation_state.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #include "tests/harness.h"
 #include "transport/service/dispatcher/dispatcher_state.h"
@@ -35,6 +36,81 @@ void mr__simulation_draw_balance(uint64_t seed, mr__simulation_opts *o)
     else if (!is_calm && mr_test_random(&r) % 5 == 0)
         o->memory = o->restores = true;
     o->tool = !is_calm && mr_test_random(&r) % 2;
+}
+
+enum { SCALE_S = 5, RIGHT_S = 60, MOST_S = 600 };
+
+void mr__simulation_draw_load(uint64_t seed, mr__simulation_opts *o)
+{
+    uint64_t r = seed * 0x9e3779b97f4a7c15u + 4;
+    *o = (mr__simulation_opts){.seed = seed,
+                               .mode = MR__WIRE__MODE__EXACTLY_ONCE,
+                               .workers = MOST_WORKERS,
+                               .streams = MOST_STREAMS,
+                               .block_length = 1,
+                               .consumers = 1,
+                               .repetitions = 1,
+                               .calm = true,
+                               .balance = true,
+                               .own_ms = 20 + (int)(mr_test_random(&r) % 60)};
+    /* between 0.2 and 5.2 workers */
+    o->cost_ms = (int)((uint64_t)o->own_ms * (2 + mr_test_random(&r) % 50) / 10);
+    o->right = (o->cost_ms + o->own_ms - 1) / o->own_ms;
+}
+
+void sim_note_pace(int i, bool waits)
+{
+    int64_t passed = S->pace_at ? S->now - S->pace_at : 0;
+    if (!S->o.own_ms)
+        return;
+    S->wait_ns += S->pace_waits ? passed : 0;
+    S->own_ns += S->pace_waits ? 0 : passed;
+    S->pace_at = S->now;
+    S->pace_waits = waits;
+    mr__job_reader_pace(S->c[i].reader, S->wait_ns, S->own_ns);
+}
+
+int64_t sim_made_at(int worker, uint64_t rows)
+{
+    int64_t begins = S->w_free_at[worker] > S->now ? S->w_free_at[worker] : S->now;
+    return S->w_free_at[worker] = begins + (int64_t)rows * S->o.cost_ms * MS;
+}
+
+/* Starts or drains one worker every five seconds; ends the run when the dispatcher was within one
+ * of the right number for a minute. */
+void sim_scale(void)
+{
+    const mr__dispatcher *d = S->d;
+    int serving = 0;
+    if (!S->o.own_ms || !d || S->now - S->scaled_at < SCALE_S * SECOND)
+        return;
+    S->scaled_at = S->now;
+    for (int i = 0; i < S->o.workers; i++)
+        serving += S->w[i] != NULL && !mr__worker_streams_draining(S->w[i]);
+    int target = (int)d->target;
+    target = target > S->o.workers ? S->o.workers : target;
+    sim_say("%d workers, the target is %d (%s)", serving, target, d->jobs ? d->jobs->why : "");
+    bool is_right = abs(target - S->o.right) <= 1 && abs(serving - S->o.right) <= 1;
+    if (!is_right || !S->right_at)
+        S->right_at = is_right ? S->now : 0;
+    S->settled = S->right_at && S->now - S->right_at >= RIGHT_S * SECOND;
+    if (S->now > MOST_S * SECOND)
+        sim_broken("the target is %d (%s), where %d would be right", target,
+                   d->jobs ? d->jobs->why : "", S->o.right);
+    for (int i = 0; i < S->o.workers && serving != target; i++) {
+        bool is_there = S->w[i] != NULL;
+        if (is_there == (serving < target) || (is_there && mr__worker_streams_draining(S->w[i])))
+            continue;
+        if (!is_there)
+            sim_push((event){.at = S->now,
+                             .kind = START,
+                             .node_kind = WORKER,
+                             .node = i,
+                             .epoch = S->w_epoch[i]});
+        else
+            sim_drain_worker(i);
+        break;
+    }
 }
 
 /* Something about the workers or the number of streams has changed. */

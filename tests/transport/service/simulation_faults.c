@@ -65,7 +65,8 @@ void sim_end_worker(int i)
     mr__worker_streams_free(S->w[i]);
     S->w[i] = NULL;
     S->w_epoch[i]++;
-    start_later(WORKER, i);
+    if (!S->o.own_ms)
+        start_later(WORKER, i);
 }
 
 static void break_link(link *l)

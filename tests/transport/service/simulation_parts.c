@@ -479,6 +479,12 @@ static const mr__job_reader_out c_out = {c_connect_dispatcher,
 
 void sim_consume_later(int i)
 {
+    int64_t own = S->pace_waits ? 1 : S->o.own_ms;
+    if (S->o.own_ms) {
+        sim_push(
+            (event){.at = S->now + own * MS, .kind = CONSUME, .node = i, .epoch = S->c[i].epoch});
+        return;
+    }
     sim_push((event){.at = S->now + (int64_t)(1 + sim_draw(S->o.newcomers ? 200
                                                            : S->o.balance ? 40
                                                                           : 4)) *
@@ -586,7 +592,9 @@ void sim_consume(const event *e)
     client *c = &S->c[i];
     if (e->epoch != c->epoch || !c->reader || c->done)
         return;
-    sim_consume_later(i);
+    uint64_t before = c->total;
+    if (!S->o.own_ms || !c->joined)
+        sim_consume_later(i);
     if (!c->joined || c->leaving)
         return;
     if (sim_shared()) {
@@ -637,7 +645,11 @@ void sim_consume(const event *e)
         c->slot = (c->slot + 1) % c->n_mine;
     }
     const intake *next = &c->in[c->mine[c->slot]];
-    sim_watch_stall(next->handed > 0, !next->first && !next->ended);
+    sim_watch_stall(next->handed > 0 && !S->o.own_ms, !next->first && !next->ended);
+    if (S->o.own_ms) {
+        sim_note_pace(i, c->total == before);
+        sim_consume_later(i);
+    }
     mr__job_reader_waits(c->reader, !next->first, S->now);
     sim_tick(CLIENT, i);
 }

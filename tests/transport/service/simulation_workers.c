@@ -54,6 +54,15 @@ static void w_drop(void *ctx, void *block)
 static void produce_later(producer *p, int after_ms)
 {
     p->busy = true;
+    p->asked_at = S->now;
+    if (S->o.own_ms) {
+        sim_push((event){.at = sim_made_at(p->worker, 1),
+                         .kind = PRODUCE,
+                         .number = p->id,
+                         .node = p->worker,
+                         .epoch = S->w_epoch[p->worker]});
+        return;
+    }
     sim_push((event){.at = S->now +
                            (after_ms + 1 + (int64_t)sim_draw(S->w_slow[p->worker] ? 400 : 6)) * MS,
                      .kind = PRODUCE,
@@ -172,6 +181,14 @@ void sim_w_close_dispatcher(void *ctx)
                      .epoch = S->w_epoch[(intptr_t)ctx]});
 }
 
+/* No machine: producers say how long they are busy. */
+static void w_cpu(void *ctx, int64_t *cpu_ns, uint32_t *cpus)
+{
+    (void)ctx;
+    (void)cpu_ns;
+    (void)cpus;
+}
+
 static void w_note(void *ctx, mr_log_level level, const char *line)
 {
     (void)level;
@@ -189,6 +206,7 @@ static const mr__worker_streams_out w_out = {w_to_dispatcher,
                                              w_match,
                                              w_close_client,
                                              sim_w_close_dispatcher,
+                                             w_cpu,
                                              w_note};
 
 void sim_start_worker(int i)
@@ -220,6 +238,7 @@ void sim_produce(const event *e)
     if (!p || e->epoch != S->w_epoch[e->node] || !S->w[e->node])
         return;
     p->busy = false;
+    mr__worker_streams_busy(S->w[e->node], p->id, S->now - p->asked_at);
     char position[24];
     mr_status why;
     uint64_t end = S->o.mode == MR__WIRE__MODE__DYNAMIC ? sim_elements_of(p->splits, p->n_splits)
@@ -250,8 +269,8 @@ void sim_produce(const event *e)
     }
     element_block *b = malloc(sizeof *b);
     *b = (element_block){p->stream, p->repetition, p->at, 0};
-    for (uint64_t n = 1 + sim_draw(5); n && p->at < end && !sim_is_error(p->stream, p->at);
-         n--, p->at++)
+    for (uint64_t n = S->o.own_ms ? 1 : 1 + sim_draw(5);
+         n && p->at < end && !sim_is_error(p->stream, p->at); n--, p->at++)
         b->rows++;
     snprintf(position, sizeof position, "%" PRIu64, p->at);
     mr__made made = {.first = b->first,

@@ -314,9 +314,19 @@ static bool has_news(const mr__job_reader *r)
 static void say_pulse(mr__job_reader *r, const char *address)
 {
     Mr__Wire__Pulse p = MR__WIRE__PULSE__INIT;
+    Mr__Wire__Usage usage = MR__WIRE__USAGE__INIT, *list[1] = {&usage};
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
     m.pulse = &p;
+    if (!address && r->admitted) {
+        usage.job_id = r->job_id;
+        usage.bytes = r->usage.bytes - r->reported.bytes;
+        usage.wait_ns = r->usage.wait_ns - r->reported.wait_ns;
+        usage.own_ns = r->usage.own_ns - r->reported.own_ns;
+        r->reported = r->usage;
+        p.n_usage = 1;
+        p.usage = list;
+    }
     if (address)
         r->out.to_worker(r->ctx, address, &m);
     else
@@ -1225,6 +1235,7 @@ void mr__job_reader_worker_block(mr__job_reader *r, const char *address,
                      .position_bytes = head->position.len,
                      .block = block};
     s->received = end;
+    r->usage.bytes += bytes;
     s->held += bytes;
     if (!r->opts.most_bytes && s->window < (uint64_t)BLOCKS_AHEAD * bytes) {
         s->returned += (uint64_t)BLOCKS_AHEAD * bytes - s->window;
@@ -1259,6 +1270,12 @@ void mr__job_reader_consumed(mr__job_reader *r, uint32_t index, uint64_t element
     give_credit(r, s);
 }
 
+void mr__job_reader_pace(mr__job_reader *r, int64_t wait_ns, int64_t own_ns)
+{
+    r->usage.wait_ns = (uint64_t)wait_ns;
+    r->usage.own_ns = (uint64_t)own_ns;
+}
+
 void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now)
 {
     if (waits && !r->waits)
@@ -1277,6 +1294,7 @@ void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now)
 
 void mr__job_reader_flush(mr__job_reader *r, bool leave, int64_t now)
 {
+    (void)now;
     r->leaving |= leave;
     if (r->is_over || !r->is_joined) { /* nothing to acknowledge */
         r->out.flushed(r->ctx);
@@ -1287,7 +1305,6 @@ void mr__job_reader_flush(mr__job_reader *r, bool leave, int64_t now)
     if (r->admitted) {
         say_acknowledge(r);
         note_said(r);
-        r->tell_at = now + SECOND;
     }
 }
 
@@ -1316,9 +1333,8 @@ static void tick_dispatcher(mr__job_reader *r, int64_t now)
         if (r->admitted && has_news(r)) {
             say_acknowledge(r);
             note_said(r);
-        } else {
-            say_pulse(r, NULL);
         }
+        say_pulse(r, NULL);
         r->tell_at = now + SECOND;
     }
 }

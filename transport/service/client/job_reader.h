@@ -132,6 +132,8 @@ void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const 
 void mr__job_reader_consumed(mr__job_reader *r, uint32_t stream, uint64_t elements,
                              const void *position, size_t position_bytes, uint64_t skip,
                              size_t bytes, int64_t now);
+/* How long, since the start, the consumer waited for elements, and how long it had other work. */
+void mr__job_reader_pace(mr__job_reader *r, int64_t wait_ns, int64_t own_ns);
 /* The consumer starts or stops waiting for elements. */
 void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now);
 /* Acknowledges at once; `flushed` follows. leave: and leaves the job. */

@@ -7,6 +7,10 @@
 
 typedef enum mr__r_link { MR__DOWN, MR__CONNECTING, MR__UP } mr__r_link;
 
+typedef struct mr__r_usage {
+    uint64_t bytes, wait_ns, own_ns;
+} mr__r_usage;
+
 /* A worker that at least one stream is read from. */
 typedef struct mr__r_worker {
     struct mr__r_worker *next;
@@ -91,7 +95,8 @@ struct mr__job_reader {
     int64_t tell_at;  /* next acknowledgement or pulse */
     int64_t pulse_at; /* next pulse to the workers */
     bool flushing, leaving, has_left;
-    uint64_t flush_request; /* 0: not sent yet */
+    uint64_t flush_request;      /* 0: not sent yet */
+    mr__r_usage usage, reported; /* since the start; the part of it that the dispatcher has */
     bool waits, said_waits;
     int64_t waits_since;
 };

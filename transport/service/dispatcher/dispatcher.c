@@ -512,6 +512,7 @@ int64_t mr__dispatcher_tick(mr__dispatcher *d, int64_t now)
     mr__d_measure(d, now);
     mr__d_tick_awaiting(d, now);
     mr__d_tick_balance(d, now);
+    mr__d_tick_target(d, now);
     settle(d, now);
     return d->workers || d->jobs ? now + MR__SECOND : INT64_MAX;
 }

@@ -84,7 +84,8 @@ typedef struct mr__dispatcher_opts {
     const char *const *workers; /* static modes: their addresses, borrowed during new; NULL: the
                                  * first n_workers that register */
     size_t n_workers;           /* 0: no static modes */
-    bool no_balance;            /* streams move only when their worker is lost or drained */
+    double min_workers, max_workers; /* bounds of the target; max_workers 0: none */
+    bool no_balance;                 /* streams move only when their worker is lost or drained */
 } mr__dispatcher_opts;
 
 mr_code mr__dispatcher_new(mr__dispatcher **out, const mr__dispatcher_opts *opts,

@@ -106,6 +106,7 @@ void mr__d_job_free(mr__dispatcher *d, mr__d_job *j)
     }
     mr__id_map_reset(&j->rebuilt);
     mr_free(j->warning);
+    mr_free(j->pace);
     mr__wire_free(j->spec);
     mr_free(j->streams);
     mr_free(j->name);

@@ -9,6 +9,7 @@
  *     dispatcher_jobs.c     jobs, streams and clients: records, and messages about them
  *     dispatcher_streams.c  which worker hosts a stream, and which client reads it
  *     dispatcher_balance.c  streams that move to workers with less load
+ *     dispatcher_target.c   how many workers are needed
  *     dispatcher_workers.c  workers that register, drain and leave
  *     dispatcher_rebuild.c  jobs whose record was lost
  *     dispatcher_join.c     clients that join, and the preparation of their jobs
@@ -40,6 +41,7 @@ enum {
     MR__MOVE_S = 60,          /* time for a hand-over; and how long one that failed is not tried
                                * again, nor a stream moved again that took long to restore */
     MR__MOST_MOVES = 256,     /* at a time */
+    MR__PACE_SAMPLES = 31,    /* one a second: rates are measured over 30 s */
     MR__ROOM = 16,            /* workers with fewer streams are offered those of dynamic jobs */
     MR__MOST_STREAMS = 65536  /* of a job */
 };
@@ -54,6 +56,21 @@ typedef struct mr__d_queue {
     mr__d_stream *first, *last;
 } mr__d_queue;
 
+/* What was reported for a job, since it was first read. */
+typedef struct mr__d_usage {
+    uint64_t bytes, client_wait_ns, client_own_ns, worker_wait_ns;
+    double used_ns; /* of workers' time */
+} mr__d_usage;
+typedef struct mr__d_sample {
+    int64_t at;
+    mr__d_usage sum;
+} mr__d_sample;
+typedef struct mr__d_pace {
+    mr__d_usage sum;
+    mr__d_sample samples[MR__PACE_SAMPLES]; /* a ring: the next one is at n % MR__PACE_SAMPLES */
+    size_t n;
+} mr__d_pace;
+
 struct mr__d_worker {
     mr__d_worker *next, *prev; /* all known workers */
     uint64_t connection;       /* 0: lost */
@@ -67,6 +84,7 @@ struct mr__d_worker {
     mr__d_stream *streams; /* hosted here */
     size_t n_streams;
     size_t n_coming, n_going;  /* streams that move here, and from here */
+    int64_t used_at;           /* when it last reported its work */
     uint64_t weight;           /* its share of the streams, in thousandths of a core */
     bool stuck;                /* while moves are planned: none of its streams can move */
     Mr__Wire__Hosted *orphans; /* streams that it reports as hosted, of jobs not known (yet) */
@@ -148,6 +166,9 @@ struct mr__d_job {
     int64_t finished_at, left_at; /* left_at: when its last client left */
     uint64_t elements;            /* acknowledged, of all streams */
     mr__rate rate;                /* of `elements` */
+    mr__d_pace *pace;             /* NULL: nothing was reported */
+    double needs;                 /* workers */
+    char why[320];
     bool holding; /* shared, after a start: streams are kept for the clients that had them */
     int64_t hold_until;
     bool rebuilding;    /* dynamic: splits are kept too, for the clients that know theirs */
@@ -204,8 +225,10 @@ struct mr__dispatcher {
     mr__d_job *jobs;
     size_t n_jobs;
     mr__d_dataset *datasets;
-    size_t n_draining; /* connections of tools that wait for a worker to end */
-    char title[160];   /* the last result of mr__d_title */
+    double needs, target; /* workers: of all jobs, and within the bounds */
+    int64_t target_at;    /* when they were computed */
+    size_t n_draining;    /* connections of tools that wait for a worker to end */
+    char title[160];      /* the last result of mr__d_title */
 };
 
 /* dynamic, parallel_epochs: clients share the streams, and come and go while the job runs. */
@@ -219,6 +242,15 @@ static inline bool mr__d_shared(const mr__d_job *j)
 static inline bool mr__d_static(const mr__d_job *j)
 {
     return j->spec->mode >= MR__WIRE__MODE__FILE;
+}
+
+/* True if some client of j is connected. */
+static inline bool mr__d_is_read(const mr__d_job *j)
+{
+    for (const mr__d_client *c = j->clients; c; c = c->next)
+        if (c->connection)
+            return true;
+    return false;
 }
 
 /* True if all elements were acknowledged. */
@@ -365,6 +397,12 @@ void mr__d_take_want(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wir
 size_t mr__d_balance(mr__dispatcher *d, const mr__d_job *only, bool at_once);
 /* The same when loads were uneven for MR__UNEVEN_S; cancels moves that cannot end. */
 void mr__d_tick_balance(mr__dispatcher *d, int64_t now);
+
+/* ---- dispatcher_target.c ---- */
+/* Adds what a peer reports of its work. */
+void mr__d_take_usage(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Pulse *pulse);
+/* Computes the target, once a second. */
+void mr__d_tick_target(mr__dispatcher *d, int64_t now);
 
 /* ---- dispatcher_workers.c ---- */
 /* The worker with that address; NULL: none. */

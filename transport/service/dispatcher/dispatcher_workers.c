@@ -288,6 +288,7 @@ void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire_
     }
     w->connection = x->id;
     w->heard = now;
+    w->used_at = 0;
     w->back_until = 0;
     w->weight = r->weight ? r->weight : 1000;
     if (w->taken_out && (!r->instance || r->instance != w->instance))
@@ -335,6 +336,7 @@ void mr__d_take_pulse(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wi
         x->worker->draining = true;
         mr__d_rank(d, x->worker);
     }
+    mr__d_take_usage(d, x, p);
     Mr__Wire__Pulse back = MR__WIRE__PULSE__INIT;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;

@@ -156,8 +156,14 @@ static void producer_wants_split(void *ctx, uint64_t number, uint64_t index, uin
     mr__worker_streams_wants_split(r->streams, number, index, repetition, now_of(r));
 }
 
-static const mr__producer_out producer_out = {producer_made, producer_failed, producer_ended,
-                                              producer_wants_split, producer_gone};
+static void producer_busy(void *ctx, uint64_t number, int64_t ns)
+{
+    mr__worker_run *r = ctx;
+    mr__worker_streams_busy(r->streams, number, ns);
+}
+
+static const mr__producer_out producer_out = {producer_made, producer_failed,      producer_ended,
+                                              producer_busy, producer_wants_split, producer_gone};
 
 /* A stream that cannot be started fails, once mr__worker_streams can be called. */
 typedef struct apology {
@@ -349,6 +355,13 @@ static void out_note(void *ctx, mr_log_level level, const char *line)
     mr_log(level, "%s", line);
 }
 
+static void out_cpu(void *ctx, int64_t *cpu_ns, uint32_t *cpus)
+{
+    (void)ctx;
+    *cpu_ns = mr__clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    *cpus = (uint32_t)mr_usable_cpus();
+}
+
 /* ---- lists of files ---- */
 
 static void matched(void *ctx, uint64_t job_id, const Mr__Wire__Lists *lists)
@@ -382,6 +395,7 @@ static const mr__worker_streams_out out = {.to_dispatcher = out_to_dispatcher,
                                            .match = out_match,
                                            .close_client = out_close_client,
                                            .close_dispatcher = out_close_dispatcher,
+                                           .cpu = out_cpu,
                                            .note = out_note};
 
 /* ---- the dispatcher ---- */
@@ -633,6 +647,14 @@ static bool is_busy(mr__daemon *s)
 
 /* ---- beginning ---- */
 
+static size_t queued_bytes(const mr__worker_run *r)
+{
+    size_t n = 0;
+    for (const mr__guest *g = r->base.newest; g; g = g->next)
+        n += mr__connection_queued(&g->c);
+    return n;
+}
+
 static char *report(void *ctx)
 {
     mr__worker_run *r = ctx;
@@ -642,13 +664,16 @@ static char *report(void *ctx)
         if (!x->is_stopped)
             mr__worker_status_stream(streams, &x->stream, x->next_element, g ? g->g.from : "");
     }
-    return mr__worker_status_report(&r->status,
-                                    &(mr__worker_now){.dispatcher = r->o.dispatcher,
-                                                      .is_connected = r->link == READY,
-                                                      .is_draining = r->base.is_draining,
-                                                      .n_clients = r->base.n_guests,
-                                                      .now = now_of(r)},
-                                    streams);
+    return mr__worker_status_report(
+        &r->status,
+        &(mr__worker_now){.dispatcher = r->o.dispatcher,
+                          .is_connected = r->link == READY,
+                          .is_draining = r->base.is_draining,
+                          .n_clients = r->base.n_guests,
+                          .busy_ratio = mr__worker_streams_busy_ratio(r->streams),
+                          .queue_bytes = queued_bytes(r),
+                          .now = now_of(r)},
+        streams);
 }
 
 static mr_code open_all(mr__worker_run *r, mr_status *st)
