@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/cgroup.h"
 #include "pipeline/system/system.h"
 #include "transport/net/lookup.h"
 #include "transport/service/worker/worker_streams.h"
@@ -524,9 +525,10 @@ static void retried(mr__timer *t)
 /* Bytes to share with one more client; 0: its blocks are sent over the socket. */
 static size_t lendable(const mr__worker_run *r)
 {
-    size_t most = (size_t)r->o.memory_limit / LENT_PART;
-    if (!r->o.memory_limit)
+    int64_t limit = r->o.memory_limit, of_group = mr__cgroup_limits()->memory_max;
+    if (!limit && of_group == INT64_MAX)
         return MR__LENT_BYTES;
+    size_t most = (size_t)(limit ? limit : of_group) / LENT_PART;
     most = most > r->lent ? (most - r->lent) / 2 : 0; /* others may connect */
     most = most < MR__LENT_BYTES ? most / LEAST_LENT * LEAST_LENT : MR__LENT_BYTES;
     return most;
