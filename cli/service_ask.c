@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace service: requests reports from a dispatcher, and sends it commands. */
+#include <inttypes.h>
 #include <jansson.h>
 #include <poll.h>
 #include <string.h>
@@ -110,6 +111,14 @@ static mr_code drain_worker(const asked *a, const char *worker, mr_status *st)
     return mr_service_drain(a->dispatcher, worker, &a->opts, st);
 }
 
+static mr_code rebalance(const asked *a, const char *job, mr_status *st)
+{
+    int64_t n;
+    MR_TRY(mr_service_rebalance(a->dispatcher, job[0] ? job : NULL, &a->opts, &n, st));
+    printf(a->json ? "{\"moves\": %" PRId64 "}\n" : "%" PRId64 " streams move\n", n);
+    return MR_OK;
+}
+
 static const verb verbs[] = {
     {{.name = "status", .help = "shows the state of the dispatcher"}, NULL, NULL},
     {{.name = "jobs", .help = "shows the jobs"}, print_jobs, NULL},
@@ -119,6 +128,9 @@ static const verb verbs[] = {
     {{.name = "drain", .what = "WORKER", .help = "makes a worker return its streams and exit"},
      NULL,
      drain_worker},
+    {{.name = "rebalance", .what = "[JOB]", .help = "moves streams to workers with less load now"},
+     NULL,
+     rebalance},
     {{.name = "register", .what = "EXPR", .help = "registers a graph and prints its id"},
      NULL,
      NULL}};
@@ -216,7 +228,7 @@ static mr_code ask(asked *a, const verb *v, const char *operand, mr_status *st)
     if (!v->order)
         return show_report(a, v, operand, st);
     MR_TRY(v->order(a, operand, st));
-    if (a->json)
+    if (a->json && v->order != rebalance)
         puts("{}");
     return MR_OK;
 }
@@ -278,7 +290,8 @@ static int run_with(int argc, char **argv, const char **rest)
         v++;
     if (v == verbs + N_VERBS)
         return cli_usage(&cli_service, "unknown request '%s'", rest[0]);
-    if (n_rest != 1 + (v->word.what != NULL))
+    bool is_optional = v->word.what && v->word.what[0] == '[';
+    if (n_rest != 1 + (v->word.what != NULL) && !(is_optional && n_rest == 1))
         return cli_usage(&cli_service, "%s takes %s", v->word.name,
                          v->word.what ? v->word.what : "no operand");
     if (a.watch && v != &verbs[0])
@@ -289,7 +302,7 @@ static int run_with(int argc, char **argv, const char **rest)
         return rc;
     if (has_timeout && a.opts.timeout <= 0) /* one try; 0 would be the default */
         a.opts.timeout = 1e-9;
-    return ask_for(&a, v, v->word.what ? rest[1] : "");
+    return ask_for(&a, v, n_rest > 1 ? rest[1] : "");
 }
 
 static int run(int argc, char **argv)
@@ -306,6 +319,7 @@ const cli_command cli_service = {
     .usage = "status --dispatcher HOST:PORT [--watch] [OPTIONS]\n"
              "jobs | workers | streams JOB --dispatcher HOST:PORT [OPTIONS]\n"
              "cancel JOB | drain WORKER --dispatcher HOST:PORT [OPTIONS]\n"
+             "rebalance [JOB] --dispatcher HOST:PORT [OPTIONS]\n"
              "register EXPR --dispatcher HOST:PORT [OPTIONS]",
     .details = "JOB is a job's name, or its number, which `jobs` shows for a job without a name.\n"
                "WORKER is a worker's HOST:PORT. register prints the dataset's id, which\n"

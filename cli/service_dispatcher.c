@@ -73,8 +73,8 @@ static int run_with(int argc, char **argv, const char **rest)
     static const char *const forms[] = {"text", "json", NULL};
     const char *listen = "127.0.0.1:5050", *state = NULL, *status = NULL, *token_file = NULL,
                *log = "text", *list = NULL, **words = NULL;
-    int64_t num_workers = 0;
-    bool no_uring = false, any_user = false, insecure = false;
+    int64_t num_workers = 0, min_workers = 0, max_workers = 0;
+    bool no_uring = false, any_user = false, insecure = false, no_balance = false;
     const char *status_token_file = NULL;
     mr_tls_opts tls = {0};
     cli_flag tls_flags[CLI_TLS_FLAGS];
@@ -120,6 +120,23 @@ static int run_with(int argc, char **argv, const char **rest)
          .value = &any_user,
          .help = "without a token, serve every user that can connect; default: only your own "
                  "processes on this host"},
+        {.name = "min-workers",
+         .kind = CLI_INT,
+         .value = &min_workers,
+         .what = "N",
+         .max = MOST_WORKERS,
+         .help = "the least number of workers that it recommends; default: 0"},
+        {.name = "max-workers",
+         .kind = CLI_INT,
+         .value = &max_workers,
+         .what = "N",
+         .min = 1,
+         .max = MOST_WORKERS,
+         .help = "the greatest number of workers that it recommends; default: 65536"},
+        {.name = "no-balance",
+         .kind = CLI_SWITCH,
+         .value = &no_balance,
+         .help = "leave streams where they are; default: they move to workers with less load"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
          .value = &no_uring,
@@ -152,6 +169,8 @@ static int run_with(int argc, char **argv, const char **rest)
         return cli_usage(&cli_dispatcher, "unexpected '%s'; it takes options only", rest[0]);
     if (list && num_workers)
         return cli_usage(&cli_dispatcher, "--workers and --num-workers exclude each other");
+    if (max_workers && min_workers > max_workers)
+        return cli_usage(&cli_dispatcher, "--min-workers is greater than --max-workers");
     if ((rc = cli_address(&cli_dispatcher, "listen", listen, true)) >= 0 ||
         (rc = cli_address(&cli_dispatcher, "status", status, true)) >= 0 ||
         (list && (rc = split(list, &words, &n_words)) >= 0))
@@ -170,6 +189,9 @@ static int run_with(int argc, char **argv, const char **rest)
                                              .any_user = any_user,
                                              .workers = words,
                                              .n_workers = words ? n_words : (size_t)num_workers,
+                                             .min_workers = min_workers,
+                                             .max_workers = max_workers,
+                                             .no_balance = no_balance,
                                              .no_uring = no_uring,
                                              .cancel = cli_cancel(),
                                              .draining = draining});

@@ -18,7 +18,7 @@ typedef struct worker_opts {
     mr_tls_opts tls;
     cli_texts roots, tags;
     int64_t threads;
-    bool has_threads;
+    bool has_threads, has_weight;
     cli_run cache; /* of remote objects */
 } worker_opts;
 
@@ -93,10 +93,10 @@ static int start_python(worker_opts *o)
 {
     static char module[] = "millrace._service_program", dash_m[] = "-m";
     const char *python = getenv("MILLRACE_PYTHON");
-    char number[2][24], interpreter[] = "python3";
+    char number[3][32], interpreter[] = "python3";
     size_t n = 0;
     cli_tls_export(&o->tls);
-    char **words = mr_calloc(19 + o->roots.n + o->tags.n, sizeof *words);
+    char **words = mr_calloc(20 + o->roots.n + o->tags.n, sizeof *words);
     bool good = words;
     if (good) {
         words[n++] = python ? (char *)(uintptr_t)python : interpreter;
@@ -105,6 +105,7 @@ static int start_python(worker_opts *o)
         words[n++] = (char *)(uintptr_t)o->python;
         snprintf(number[0], sizeof number[0], "%" PRId64, o->threads);
         snprintf(number[1], sizeof number[1], "%" PRId64, o->run.memory_limit);
+        snprintf(number[2], sizeof number[2], "%.17g", o->run.weight);
         good = pass(words, &n, "dispatcher", o->run.dispatcher) &&
                pass(words, &n, "listen", o->run.listen) &&
                pass(words, &n, "status", o->run.status) &&
@@ -114,6 +115,7 @@ static int start_python(worker_opts *o)
                pass(words, &n, "status_token_file", o->run.status_token_file) &&
                pass(words, &n, "tls_client_ca", o->tls.client_ca) &&
                pass(words, &n, "insecure", o->run.insecure ? "1" : NULL) &&
+               pass(words, &n, "weight", o->has_weight ? number[2] : NULL) &&
                pass(words, &n, "any_user", o->run.any_user ? "1" : NULL) &&
                pass(words, &n, "no_uring", o->run.no_uring ? "1" : NULL);
         for (size_t i = 0; i < o->roots.n && good; i++)
@@ -171,6 +173,13 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .what = "SIZE",
          .help = "limit of resident memory, such as 512M or 2G: near it less is read ahead, and a "
                  "stream that does not fit is refused"},
+        {.name = "weight",
+         .kind = CLI_FLOAT,
+         .value = &o.run.weight,
+         .given = &o.has_weight,
+         .what = "X",
+         .help = "its share of the streams, compared with other workers; default: the number of "
+                 "usable CPUs"},
         {.name = "tag",
          .kind = CLI_TEXTS,
          .value = &o.tags,
@@ -235,6 +244,8 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
     if (o.run.memory_limit && o.run.memory_limit < 16 << 20)
         return cli_usage(&cli_worker, "--memory-limit must be at least 16M");
     cli_cache_start(&o.cache);
+    if (o.has_weight && !(o.run.weight >= 1e-3 && o.run.weight <= 1e6))
+        return cli_usage(&cli_worker, "--weight must be between 0.001 and 1000000");
     o.run.tags = o.tags.v;
     o.run.n_tags = o.tags.n;
     o.run.tls = &o.tls;

@@ -68,6 +68,8 @@ mr_code mr__status_from_bytes(const mr_buffer *bytes, mr_status *e, mr_status *s
  * part. */
 void mr__iter_set_goes_on(mr_iter *it);
 bool mr__iter_goes_on(const mr_iter *it);
+/* Resident bytes of this process. -1: not known. */
+int64_t mr__memory_resident(void);
 /* The executor of an iterator that rests, from its next pass on; borrowed. NULL: its own. */
 void mr__iterator_set_executor(mr_iterator *it, mr_executor *executor);
 #endif

@@ -56,7 +56,7 @@ static int64_t resident(bool anonymous)
     return good ? pages * sysconf(_SC_PAGESIZE) : -1;
 }
 
-int64_t mr__memory_resident(void)
+MR_API int64_t mr__memory_resident(void)
 {
     return resident(false);
 }
@@ -352,11 +352,12 @@ static void give_back_large(void)
     mallopt(M_TRIM_THRESHOLD, MIB);
 }
 
-/* Nine tenths of memory.max, which counts pages of the kernel too; 0: none. */
-static int64_t limit_of_group(void)
+/* Eight tenths of memory.max, which counts pages of the kernel too, and nine tenths if a limit was
+ * chosen; 0: none. */
+static int64_t limit_of_group(bool is_chosen)
 {
     int64_t most = mr__cgroup_limits()->memory_max;
-    return most == INT64_MAX ? 0 : most - most / 10;
+    return most == INT64_MAX ? 0 : most - most / 10 * (is_chosen ? 1 : 2);
 }
 
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
@@ -366,7 +367,7 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
     if (limit < 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "memory_limit must be 0 (none) or more bytes, not %" PRId64, limit);
-    int64_t most = limit_of_group();
+    int64_t most = limit_of_group(limit != 0);
     if (most && (limit == 0 || limit > most)) {
         if (limit)
             mr_log(MR_LOG_WARNING,

@@ -45,8 +45,6 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
                          int64_t limit_of_graph, mr_status *st) MR_NODISCARD;
 void mr__memory_stop(mr__memory *m);
 
-/* Resident bytes of this process. -1: not known. */
-int64_t mr__memory_resident(void);
 /* Maximum size of one allocation of an op. It is a multiple of the limit, because an element is not
  * divided and may exceed the limit; but a size claimed by a damaged file must not be allocated. */
 size_t mr__memory_most_of_one(const mr__memory *m);

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/watch.h"
 
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_SYSTEM_CGROUP_H
 #define MR_PIPELINE_SYSTEM_CGROUP_H
-/* The limits that the process's control group (version 2) sets, as a container does: cpu.max and
- * memory.max. Those of the groups above it count as well; the smallest applies.
+/* The limits that the process's control group sets, as a container does: cpu.max and memory.max of
+ * version 2, cpu.cfs_quota_us and memory.limit_in_bytes of version 1. Those of the groups above it
+ * count as well; the smallest applies.
  *
  * thread   any */
 #include <stdint.h>

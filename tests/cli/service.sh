@@ -27,7 +27,10 @@ grep -qs '^MR_SANITIZE:[^=]*=.' "${MR_BUILD:-}/CMakeCache.txt" || # whose own me
     expect worker_of_a_memory_with_a_unit 2 '' 'host:port' -- "$m" worker --dispatcher 127.0.0.1:1 --memory-limit 512M --listen nonsense
 expect worker_open_to_all_without_a_root 2 '' --root -- "$m" worker --dispatcher 127.0.0.1:1 --listen 0.0.0.0:0
 same requests_say_what_they_take "$("$m" service --help=options | grep -v '^-' | cut -f 1,2 | tr '\t\n' ':;')" \
-    'status:;jobs:;workers:;streams:JOB;cancel:JOB;drain:WORKER;register:EXPR;'
+    'status:;jobs:;workers:;streams:JOB;cancel:JOB;drain:WORKER;rebalance:[JOB];register:EXPR;'
+expect dispatcher_of_bounds_that_cross 2 "" "--min-workers is greater" -- "$m" dispatcher --min-workers 3 --max-workers 2
+expect worker_of_no_weight 2 '' "between 0.001 and 1000000" -- "$m" worker --dispatcher 127.0.0.1:1 --weight 0
+expect service_rebalances_one_job 2 '' "takes [JOB]" -- "$m" service rebalance a b --dispatcher 127.0.0.1:1
 expect service_asks_what 2 '' "expected a request" -- "$m" service --dispatcher 127.0.0.1:1
 expect service_asks_nonsense 2 '' nonsense -- "$m" service nonsense --dispatcher 127.0.0.1:1
 expect service_asks_whom 2 '' --dispatcher -- "$m" service status
@@ -41,7 +44,7 @@ start a "$m" dispatcher --listen 127.0.0.1:0
 result a_dispatcher_is_ready "$(grep -qxE 'ready 127\.0\.0\.1:[0-9]+' a; echo $?)" "$(cat a a.err)"
 result it_prints_one_line "$([ "$(wc -l <a)" = 1 ]; echo $?)" "$(cat a)"
 result it_says_that_it_keeps_nothing "$(grep -q 'kept in memory' a.err; echo $?)" "$(cat a.err)"
-json status_json 'list(x) == ["jobs", "workers", "streams", "uptime_seconds", "state"] and x["jobs"] == 0 and x["state"] == "memory" and x["uptime_seconds"] >= 0' \
+json status_json 'list(x) == ["jobs", "workers", "streams", "uptime_seconds", "target_workers", "target_reasons", "state"] and x["jobs"] == 0 and x["state"] == "memory" and x["uptime_seconds"] >= 0' \
     "$("$m" service status --dispatcher "$at" --json)"
 expect jobs_json 0 '[]' -- "$m" service jobs --dispatcher "$at" --json
 expect workers_json 0 '[]' -- "$m" service workers --dispatcher "$at" --json

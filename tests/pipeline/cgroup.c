@@ -109,6 +109,35 @@ MR_TEST(a_group_is_found_below_the_group_that_is_mounted)
     limits_are(INT64_MAX, 3);
 }
 
+#define OLD_MOUNTS                                                                                 \
+    "33 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"                                            \
+    "34 33 0:29 / /sys/fs/cgroup/a rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct\n"            \
+    "35 33 0:30 /pod/x /other rw,nosuid - cgroup cgroup rw,memory\n"
+
+MR_TEST(groups_of_version_1)
+{
+    use_files("12:memory:/pod/x/c\n4:cpu,cpuacct:/b\n1:name=systemd:/b\n0::/\n", OLD_MOUNTS);
+    limits_are(INT64_MAX, INT_MAX);
+    mr_test_file("fs/cgroup/a/b/cpu.cfs_period_us", "100000\n");
+    mr_test_file("fs/cgroup/a/b/cpu.cfs_quota_us", "-1\n");
+    mr_test_file("other/c/memory.limit_in_bytes", "9223372036854771712\n");
+    limits_are(INT64_MAX, INT_MAX);
+    mr_test_file("fs/cgroup/a/b/cpu.cfs_quota_us", "150000\n");
+    mr_test_file("other/c/memory.limit_in_bytes", "5000\n");
+    limits_are(5000, 2);
+    mr_test_file("other/memory.limit_in_bytes", "4000\n"); /* the group above */
+    mr_test_file("fs/cgroup/a/cpu.cfs_quota_us", "100000\n");
+    mr_test_file("fs/cgroup/a/cpu.cfs_period_us", "100000\n");
+    limits_are(4000, 1);
+    mr_test_file("other/cpu.cfs_quota_us", "10000\n"); /* of another controller's mount */
+    mr_test_file("other/cpu.cfs_period_us", "100000\n");
+    use_files("12:memory:/pod/x/c\n4:cpuset:/b\n", OLD_MOUNTS); /* not cpu */
+    unlink(mr_test_path("other/cpu.cfs_quota_us"));
+    limits_are(4000, INT_MAX);
+    use_files("4:cpu:/b\n", "34 33 0:29 / /sys/fs/cgroup/a rw - cgroup cgroup rw,cpuset\n");
+    limits_are(INT64_MAX, INT_MAX);
+}
+
 MR_TEST(the_pool_has_a_thread_for_each_processor_of_the_group)
 {
     use_files("0::/a\n", MOUNT);
@@ -181,6 +210,6 @@ MR_TEST(what_the_memory_of_the_group_cannot_hold_is_an_error)
     mr_code_is(run_all(parse("range(1000000).map(x => format(\"{:01000d}\", x)).shuffle(1000000)"),
                        0, &rows, &st),
                MR_RESOURCE_EXHAUSTED, &st);
-    mr_has_str(st.message, "90000000 bytes that the control group sets is reached");
+    mr_has_str(st.message, "80000000 bytes that the control group sets is reached");
     mr_has_str(st.message, "raise the group's memory.max");
 }

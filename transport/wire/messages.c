@@ -156,6 +156,10 @@ static bool sound(const mr__message *m)
         return status(m->failed->status);
     case MR__WIRE__MESSAGE__BODY_LOST:
         return m->lost->stream < MOST_STREAMS;
+    case MR__WIRE__MESSAGE__BODY_PREPARE:
+        return m->prepare->stream < MOST_STREAMS && text(m->prepare->worker, MOST_TEXT);
+    case MR__WIRE__MESSAGE__BODY_PREPARED:
+        return m->prepared->stream < MOST_STREAMS;
     case MR__WIRE__MESSAGE__BODY_WARNING:
         return text(m->warning->text, MOST_TEXT);
     case MR__WIRE__MESSAGE__BODY_REGISTER_WORKER:
@@ -194,11 +198,12 @@ static bool sound(const mr__message *m)
         return text(m->ask->what, MOST_TEXT) && text(m->ask->name, MOST_TEXT);
     case MR__WIRE__MESSAGE__BODY_REPORT:
         return !m->report->status || status(m->report->status);
+    case MR__WIRE__MESSAGE__BODY_PULSE:
+        return m->pulse->n_usage <= MOST_STREAMS;
     case MR__WIRE__MESSAGE__BODY_ACKNOWLEDGED:
     case MR__WIRE__MESSAGE__BODY_LEAVE:
     case MR__WIRE__MESSAGE__BODY_FINISHED:
     case MR__WIRE__MESSAGE__BODY_REGISTERED:
-    case MR__WIRE__MESSAGE__BODY_PULSE:
     case MR__WIRE__MESSAGE__BODY_GIVE_BACK:
     case MR__WIRE__MESSAGE__BODY_RECEIVED:
         return true;

@@ -32,7 +32,7 @@ void mr_executor_free(mr_executor *ex);
 typedef struct mr_service_worker mr_service_worker;
 typedef struct mr_service_worker_opts { const char *dispatcher, *listen, *status, *token_file,
     *status_token_file; const mr_tls_opts *tls; bool insecure, any_user;
-    const char *const *tags; size_t n_tags; mr_executor *executor; int64_t memory_limit; bool watch, no_uring;
+    const char *const *tags; size_t n_tags; mr_executor *executor; int64_t memory_limit; double weight; bool watch, no_uring;
     void (*ready)(void *ctx); ...; } mr_service_worker_opts;
 const char *mr_service_worker_status_address(const mr_service_worker *w);
 extern "Python" void mrpy_worker_ready(void *ctx);

@@ -58,6 +58,7 @@ def _serve(settings: dict[str, list[str]]) -> None:
         kept.append(tls)
         tls.client_ca = _array(settings["tls_client_ca"], kept)[0]
         opts.tls = tls
+    opts.weight = float(settings.get("weight", ["0"])[0])
     opts.any_user, opts.no_uring, opts.watch = "any_user" in settings, "no_uring" in settings, True
     opts.ready = lib.mrpy_worker_ready
     executor = ffi.new("mr_executor **")

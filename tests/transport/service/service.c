@@ -74,6 +74,38 @@ MR_TEST_SLOW(a_lost_account_is_never_silent)
         run_newcomers(first + (uint64_t)i, one != NULL, false);
 }
 
+/* Workers come, crash and drain: loads become even in at most 10 s, no stream moves without a
+ * reason, and the sequence neither changes nor stalls. */
+MR_TEST_SLOW(loads_become_even_and_stay_so)
+{
+    const char *one = getenv("MR_SIMULATION");
+    uint64_t first = one ? strtoull(one, NULL, 10) : mr_test_seed() % 1000000 * 20000;
+    int n = one ? 1 : mr_test_long() ? 20000 : 1000;
+    uint64_t before = mr__simulation_happened[MR__SIM_MOVED];
+    for (int i = 0; i < n; i++) {
+        mr__simulation_opts o;
+        mr__simulation_draw_balance(first + (uint64_t)i, &o);
+        o.history = one != NULL;
+        run(&o);
+    }
+    if (!one && mr__simulation_happened[MR__SIM_MOVED] < before + (uint64_t)n)
+        mr_fail_test("%" PRIu64 " moves in %d runs", mr__simulation_happened[MR__SIM_MOVED], n);
+}
+
+/* Workers come and go as the dispatcher says: it settles within one of the right number. */
+MR_TEST_SLOW(a_load_of_known_cost_gets_its_workers)
+{
+    const char *one = getenv("MR_SIMULATION");
+    uint64_t first = one ? strtoull(one, NULL, 10) : mr_test_seed() % 1000000 * 20000;
+    int n = one ? 1 : mr_test_long() ? 400 : 20;
+    for (int i = 0; i < n; i++) {
+        mr__simulation_opts o;
+        mr__simulation_draw_load(first + (uint64_t)i, &o);
+        o.history = one != NULL;
+        run(&o);
+    }
+}
+
 MR_TEST_SLOW(every_element_as_promised_whatever_fails)
 {
     const char *one = getenv("MR_SIMULATION");
@@ -81,7 +113,7 @@ MR_TEST_SLOW(every_element_as_promised_whatever_fails)
     int n = one ? 1 : mr_test_long() ? 20000 : 2000;
     for (int i = 0; i < n; i++)
         run_seed(first + (uint64_t)i, one != NULL);
-    for (int k = 0; !one && k < MR__SIM_KINDS; k++) /* what the seeds are to show did happen */
+    for (int k = 0; !one && k < MR__SIM_MOVED; k++) /* what the seeds are to show did happen */
         if (mr__simulation_happened[k] == 0)
             mr_fail_test("there were no %s in %d runs", mr__simulation_kinds[k], n);
     for (int k = 0; getenv("MR_SIMULATION_COUNTS") && k < MR__SIM_KINDS; k++)

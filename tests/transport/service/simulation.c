@@ -19,7 +19,7 @@ const char *const mr__simulation_kinds[MR__SIM_KINDS] = {
     "drains by a tool",   "connections broken",   "connections silent",  "half-open links",
     "messages lost",      "messages late",        "messages said twice", "messages overtaken",
     "slow workers",       "commits on slow disk", "full disks",          "last transactions lost",
-    "last ones whole",    "jumps of the clock",   "files unseen"};
+    "last ones whole",    "jumps of the clock",   "files unseen",        "streams moved"};
 
 void sim_happened(int kind)
 {
@@ -142,11 +142,21 @@ void sim_tick(node_kind kind, int node)
         S->repeats += S->begun;
         S->begun = 0;
         next = mr__dispatcher_tick(S->d, S->now);
+        sim_watch_balance();
+        sim_scale();
     } else if (kind == WORKER && S->w[node])
         next = mr__worker_streams_tick(S->w[node], S->now);
     else if (kind == CLIENT && S->c[node].reader)
         next = mr__job_reader_tick(S->c[node].reader, S->now);
     tick_at(kind, node, next);
+}
+
+bool sim_has_moved(uint64_t job_id, uint32_t stream, uint64_t generation)
+{
+    for (const mr__d_job *j = S->d ? S->d->jobs : NULL; j; j = j->next)
+        if (j->id == job_id && stream < j->n_streams)
+            return j->streams[stream]->generation >= generation;
+    return true;
 }
 
 /* ---- connections ---- */
@@ -228,7 +238,8 @@ static bool may_come_twice(const event *e)
     mr__message_free(m);
     return kind == MR__WIRE__MESSAGE__BODY_ACKNOWLEDGE || kind == MR__WIRE__MESSAGE__BODY_LOST ||
            kind == MR__WIRE__MESSAGE__BODY_HOST || kind == MR__WIRE__MESSAGE__BODY_UNHOST ||
-           kind == MR__WIRE__MESSAGE__BODY_PLACED || kind == MR__WIRE__MESSAGE__BODY_RETURNED ||
+           kind == MR__WIRE__MESSAGE__BODY_PLACED || kind == MR__WIRE__MESSAGE__BODY_PREPARE ||
+           kind == MR__WIRE__MESSAGE__BODY_PREPARED || kind == MR__WIRE__MESSAGE__BODY_RETURNED ||
            kind == MR__WIRE__MESSAGE__BODY_WANT_SPLIT || kind == MR__WIRE__MESSAGE__BODY_SPLIT ||
            kind == MR__WIRE__MESSAGE__BODY_FINISHED || kind == MR__WIRE__MESSAGE__BODY_STREAM_END;
 }
@@ -653,22 +664,27 @@ const char *mr__simulation_run(const mr__simulation_opts *o)
     S->o = *o;
     S->random = o->seed;
     for (int i = 0; i < MOST_STREAMS; i++)
-        S->length[i] = sim_draw(4) ? sim_draw(MOST_ELEMENTS) : sim_draw(3);
+        S->length[i] = o->own_ms     ? UINT64_MAX / 4
+                       : o->balance  ? 100 + sim_draw(300)
+                       : sim_draw(4) ? sim_draw(MOST_ELEMENTS)
+                                     : sim_draw(3);
     if (sim_shared())
         sim_draw_shared();
     sim_push((event){.kind = START, .node_kind = DISPATCHER, .at = (int64_t)sim_draw(500) * MS});
-    for (int i = 0; i < o->workers; i++)
-        sim_push((event){
-            .kind = START, .node_kind = WORKER, .node = i, .at = (int64_t)sim_draw(500) * MS});
+    for (int i = 0; i < (o->own_ms ? 1 : o->workers); i++)
+        sim_push((event){.kind = START,
+                         .node_kind = WORKER,
+                         .node = i,
+                         .at = (int64_t)sim_draw(o->balance && i ? 15000 : 500) * MS});
     for (int i = 0; i < o->consumers; i++)
         sim_push((event){.kind = START,
                          .node_kind = CLIENT,
                          .node = i,
                          .at = (int64_t)sim_draw(o->newcomers && i ? 6000 : 500) * MS});
     for (int i = 0; i < o->faults; i++)
-        sim_push((event){.kind = FAULT, .at = (int64_t)sim_draw(8000) * MS});
+        sim_push((event){.kind = FAULT, .at = (int64_t)sim_draw(o->balance ? 30000 : 8000) * MS});
     int64_t most = 1800 * SECOND;
-    while (S->n_events && !S->broken && !all_done()) {
+    while (S->n_events && !S->broken && !S->settled && !all_done()) {
         event e = pop();
         S->now = e.at > S->now ? e.at : S->now; /* it is late where the clock has jumped */
         if (S->now > most) {
@@ -679,7 +695,7 @@ const char *mr__simulation_run(const mr__simulation_opts *o)
         }
         let_go(&e);
     }
-    if (!S->broken && !all_done())
+    if (!S->broken && !S->settled && !all_done())
         sim_broken("nothing happens any more");
     if (!S->broken && sim_shared())
         sim_check_shared();

@@ -35,7 +35,14 @@ typedef struct mr__simulation_opts {
     bool newcomers;  /* dynamic, no account: clients begin at any time, and none crashes */
     bool loses;      /* an account is kept, and lost as the dispatcher ends the first time */
     bool tool;       /* drains workers too */
-    bool history;    /* print what happens */
+    bool balance;    /* longer streams; workers come one after the other */
+    bool calm;       /* balance: only workers fail */
+    /* load: elements of endless streams take a worker cost_ms each, one after the other, and the
+     * consumer own_ms; workers are started and drained as the dispatcher says, at first there is
+     * one. It has to say `right`. 0: not so. */
+    int cost_ms, own_ms, right;
+    int restore_ms; /* balance: how long a producer takes before its first block */
+    bool history;   /* print what happens */
 } mr__simulation_opts;
 
 /* What happened in all runs so far, by MR__SIM_ number. */
@@ -59,6 +66,7 @@ enum {
     MR__SIM_TRANSACTION_WHOLE,
     MR__SIM_CLOCK_JUMP,
     MR__SIM_FILE_UNSEEN,
+    MR__SIM_MOVED,
     MR__SIM_KINDS
 };
 extern uint64_t mr__simulation_happened[MR__SIM_KINDS];
@@ -68,6 +76,10 @@ extern const char *const mr__simulation_kinds[MR__SIM_KINDS];
 void mr__simulation_draw(uint64_t seed, mr__simulation_opts *o);
 /* Drawn too, with newcomers. */
 void mr__simulation_draw_newcomers(uint64_t seed, mr__simulation_opts *o);
+/* Drawn too: workers that come and go, and streams that move. */
+void mr__simulation_draw_balance(uint64_t seed, mr__simulation_opts *o);
+/* Drawn too: loads of known cost. */
+void mr__simulation_draw_load(uint64_t seed, mr__simulation_opts *o);
 /* NULL: all held; else what did not, static text. */
 const char *mr__simulation_run(const mr__simulation_opts *o);
 #endif

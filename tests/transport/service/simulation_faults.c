@@ -65,7 +65,8 @@ void sim_end_worker(int i)
     mr__worker_streams_free(S->w[i]);
     S->w[i] = NULL;
     S->w_epoch[i]++;
-    start_later(WORKER, i);
+    if (!S->o.own_ms)
+        start_later(WORKER, i);
 }
 
 static void break_link(link *l)
@@ -108,6 +109,7 @@ static void crash_dispatcher(void)
     sim_happened(MR__SIM_DISPATCHER_CRASH);
     sim_cut_links(DISPATCHER, 0, sim_draw(4) == 0);
     mr__dispatcher_free(S->d);
+    S->moves_seen = 0;
     S->d = NULL;
     S->d_epoch++;
     S->warns = false;
@@ -165,6 +167,14 @@ void sim_crash_client(int i)
 void sim_fault(void)
 {
     size_t n = 0;
+    if (S->o.calm) {
+        int i = (int)sim_draw((uint64_t)S->o.workers);
+        if (sim_draw(2))
+            crash_worker(i);
+        else
+            sim_drain_worker(i);
+        return;
+    }
     switch (sim_draw(12)) {
     case 0:
     case 1:

@@ -479,7 +479,16 @@ static const mr__job_reader_out c_out = {c_connect_dispatcher,
 
 void sim_consume_later(int i)
 {
-    sim_push((event){.at = S->now + (int64_t)(1 + sim_draw(S->o.newcomers ? 200 : 4)) * MS,
+    int64_t own = S->pace_waits ? 1 : S->o.own_ms;
+    if (S->o.own_ms) {
+        sim_push(
+            (event){.at = S->now + own * MS, .kind = CONSUME, .node = i, .epoch = S->c[i].epoch});
+        return;
+    }
+    sim_push((event){.at = S->now + (int64_t)(1 + sim_draw(S->o.newcomers ? 200
+                                                           : S->o.balance ? 40
+                                                                          : 4)) *
+                                        MS,
                      .kind = CONSUME,
                      .node = i,
                      .epoch = S->c[i].epoch});
@@ -583,7 +592,9 @@ void sim_consume(const event *e)
     client *c = &S->c[i];
     if (e->epoch != c->epoch || !c->reader || c->done)
         return;
-    sim_consume_later(i);
+    uint64_t before = c->total;
+    if (!S->o.own_ms || !c->joined)
+        sim_consume_later(i);
     if (!c->joined || c->leaving)
         return;
     if (sim_shared()) {
@@ -633,6 +644,12 @@ void sim_consume(const event *e)
         c->turn = 0;
         c->slot = (c->slot + 1) % c->n_mine;
     }
-    mr__job_reader_waits(c->reader, !c->in[c->mine[c->slot]].first, S->now);
+    const intake *next = &c->in[c->mine[c->slot]];
+    sim_watch_stall(next->handed > 0 && !S->o.own_ms, !next->first && !next->ended);
+    if (S->o.own_ms) {
+        sim_note_pace(i, c->total == before);
+        sim_consume_later(i);
+    }
+    mr__job_reader_waits(c->reader, !next->first, S->now);
     sim_tick(CLIENT, i);
 }

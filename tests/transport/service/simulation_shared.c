@@ -76,7 +76,8 @@ void sim_told_split(uint64_t job_id, uint32_t stream, uint64_t generation, size_
         if (!is_of_the_last_job(job_id) || generation < S->generation[stream] ||
             k > S->n_tickets[stream])
             return;
-        S->generation[stream] = generation;
+        if (sim_has_moved(job_id, stream, generation))
+            S->generation[stream] = generation;
     }
     if (stream >= MOST_INTAKES || k >= MOST_TICKETS || split >= MOST_TICKETS ||
         k > S->n_tickets[stream]) {

@@ -83,6 +83,7 @@ typedef struct producer {
     uint64_t job_id, generation;
     uint64_t repetition;
     uint64_t at;
+    int64_t asked_at;
     bool busy, blind;
     /* dynamic: the splits it has, and which pass over the source it is in */
     uint64_t splits[MOST_TICKETS];
@@ -198,6 +199,13 @@ typedef struct simulation {
     bool warns, warned;
     uint64_t heard[3][MOST_WORKERS];  /* order of the latest message that came */
     int64_t tick_at[3][MOST_WORKERS]; /* the one TICK that counts for each part; 0: none */
+    /* balance: the last change, how many streams moved and may move, those of this dispatcher */
+    uint64_t balance_key, n_moved, moves_seen, moves_allowed;
+    int64_t changed_at, uneven_at, stalled_at;
+    /* load: when each worker has made what it was asked for, what the consumer does, and since when
+     * the number of workers is right */
+    int64_t w_free_at[MOST_WORKERS], pace_at, wait_ns, own_ns, right_at, scaled_at;
+    bool pace_waits, settled;
     const char *broken;
     char text[256];
 } simulation;
@@ -218,6 +226,9 @@ void sim_connect_to(node_kind a, int i, node_kind b, int j);
 void sim_end_link(link *l, int by);
 void sim_deliver_bytes(link *l, int from, event e);
 void sim_send_message(link *l, int from, const mr__message *m);
+
+/* False if a stream only moves to the worker of that generation, and another one serves it. */
+bool sim_has_moved(uint64_t job_id, uint32_t stream, uint64_t generation);
 
 /* One end learns that the connection is over. */
 void sim_hear_end(link *l, int end, mr_code code);
@@ -247,6 +258,17 @@ void sim_start_worker(int i);
 void sim_w_close_dispatcher(void *ctx);
 void sim_produce(const event *e);
 bool sim_is_error(uint32_t stream, uint64_t i);
+
+/* ---- simulation_balance.c ---- */
+void sim_count_join(void); /* a worker starts */
+void sim_watch_balance(void);
+/* load: the dispatcher ticked; the consumer got an element, or waits. */
+void sim_scale(void);
+void sim_note_pace(int i, bool waits);
+/* When a worker that begins now has made rows elements. */
+int64_t sim_made_at(int worker, uint64_t rows);
+/* has_begun: an element of the stream that is read was handed out; waits: none is there now */
+void sim_watch_stall(bool has_begun, bool waits);
 
 /* ---- simulation_shared.c ---- */
 bool sim_shared(void);

@@ -51,10 +51,20 @@ static void w_drop(void *ctx, void *block)
     free(block);
 }
 
-static void produce_later(producer *p)
+static void produce_later(producer *p, int after_ms)
 {
     p->busy = true;
-    sim_push((event){.at = S->now + (int64_t)(1 + sim_draw(S->w_slow[p->worker] ? 400 : 6)) * MS,
+    p->asked_at = S->now;
+    if (S->o.own_ms) {
+        sim_push((event){.at = sim_made_at(p->worker, 1),
+                         .kind = PRODUCE,
+                         .number = p->id,
+                         .node = p->worker,
+                         .epoch = S->w_epoch[p->worker]});
+        return;
+    }
+    sim_push((event){.at = S->now +
+                           (after_ms + 1 + (int64_t)sim_draw(S->w_slow[p->worker] ? 400 : 6)) * MS,
                      .kind = PRODUCE,
                      .number = p->id,
                      .node = p->worker,
@@ -95,7 +105,7 @@ static void w_start(void *ctx, uint64_t id, uint64_t by, const Mr__Wire__Host *w
     sim_told_home(p->stream, place->home);
     p->next = S->producers;
     S->producers = p;
-    produce_later(p);
+    produce_later(p, S->o.restore_ms);
 }
 
 static producer *find_producer(int worker, uint64_t id)
@@ -112,7 +122,7 @@ static void w_go(void *ctx, uint64_t id)
     if (p && p->busy)
         sim_broken("a producer is asked for two blocks at once");
     else if (p)
-        produce_later(p);
+        produce_later(p, 0);
 }
 
 static void w_stop(void *ctx, uint64_t id)
@@ -139,7 +149,7 @@ static void w_split(void *ctx, uint64_t id, uint64_t index, uint64_t split, bool
         sim_told_split(p->job_id, p->stream, p->generation, p->n_splits, split);
         p->splits[p->n_splits++] = split;
     }
-    produce_later(p);
+    produce_later(p, 0);
 }
 
 static void w_match(void *ctx, uint64_t job_id, const Mr__Wire__Job *job)
@@ -171,6 +181,14 @@ void sim_w_close_dispatcher(void *ctx)
                      .epoch = S->w_epoch[(intptr_t)ctx]});
 }
 
+/* No machine: producers say how long they are busy. */
+static void w_cpu(void *ctx, int64_t *cpu_ns, uint32_t *cpus)
+{
+    (void)ctx;
+    (void)cpu_ns;
+    (void)cpus;
+}
+
 static void w_note(void *ctx, mr_log_level level, const char *line)
 {
     (void)level;
@@ -188,6 +206,7 @@ static const mr__worker_streams_out w_out = {w_to_dispatcher,
                                              w_match,
                                              w_close_client,
                                              sim_w_close_dispatcher,
+                                             w_cpu,
                                              w_note};
 
 void sim_start_worker(int i)
@@ -196,10 +215,11 @@ void sim_start_worker(int i)
     char address[16];
     if (!S->w[i]) {
         snprintf(address, sizeof address, "w%d", i);
-        mr_ok(mr__worker_streams_new(&S->w[i], address, (uint64_t)S->w_epoch[i] + 1, NULL, 0,
+        mr_ok(mr__worker_streams_new(&S->w[i], address, (uint64_t)S->w_epoch[i] + 1, 1000, NULL, 0,
                                      &w_out, (void *)(intptr_t)i, &st),
               &st);
-        S->w_slow[i] = sim_draw(5) == 0;
+        S->w_slow[i] = !S->o.calm && sim_draw(5) == 0;
+        sim_count_join();
         if (S->w_slow[i])
             sim_happened(MR__SIM_SLOW_WORKER);
         sim_say("worker %d starts", i);
@@ -218,6 +238,7 @@ void sim_produce(const event *e)
     if (!p || e->epoch != S->w_epoch[e->node] || !S->w[e->node])
         return;
     p->busy = false;
+    mr__worker_streams_busy(S->w[e->node], p->id, S->now - p->asked_at);
     char position[24];
     mr_status why;
     uint64_t end = S->o.mode == MR__WIRE__MODE__DYNAMIC ? sim_elements_of(p->splits, p->n_splits)
@@ -248,8 +269,8 @@ void sim_produce(const event *e)
     }
     element_block *b = malloc(sizeof *b);
     *b = (element_block){p->stream, p->repetition, p->at, 0};
-    for (uint64_t n = 1 + sim_draw(5); n && p->at < end && !sim_is_error(p->stream, p->at);
-         n--, p->at++)
+    for (uint64_t n = S->o.own_ms ? 1 : 1 + sim_draw(5);
+         n && p->at < end && !sim_is_error(p->stream, p->at); n--, p->at++)
         b->rows++;
     snprintf(position, sizeof position, "%" PRIu64, p->at);
     mr__made made = {.first = b->first,

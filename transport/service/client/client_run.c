@@ -88,7 +88,9 @@ typedef struct mr__remote {
     bool joined, is_failed, flushed, over;
     bool all_ended; /* shared: all streams have ended, also those of other clients */
     mr_status failed;
-    bool sleeps; /* the consumer waits for the event */
+    bool sleeps;                     /* the consumer waits for the event */
+    enum { AWAY, ASKS, WAITS } pace; /* what the consumer does, since pace_since */
+    int64_t pace_since, wait_ns, own_ns;
     remote_stream *news_first, *news_last;
     size_t news_bytes; /* released, not yet known to the loop */
     bool news_posted, wants_flush, wants_leave, wants_stop, waits;
@@ -147,6 +149,16 @@ static bool is_shared(const mr__remote *r)
 }
 
 /* ---- news from the consumer; call with the lock held ---- */
+
+/* The consumer begins to do something else, or the same: adds the time that has passed. */
+static void set_pace(mr__remote *r, int pace)
+{
+    int64_t now = mr__clock_ns(CLOCK_MONOTONIC), passed = now - r->pace_since;
+    r->wait_ns += r->pace == WAITS ? passed : 0;
+    r->own_ns += r->pace == AWAY ? passed : 0;
+    r->pace = pace;
+    r->pace_since = now;
+}
 
 /* Call with the lock held. */
 static void post_news(mr__remote *r)
@@ -659,6 +671,8 @@ static void take_news(mr__remote *r, bool all)
         mr_buffer_unref(position);
         pthread_mutex_lock(&r->lock);
     }
+    set_pace(r, r->pace);
+    mr__job_reader_pace(r->reader, r->wait_ns, r->own_ns);
     bool flush = r->wants_flush, leave = r->wants_leave, waits = r->waits;
     r->wants_flush = r->wants_leave = false;
     r->stops |= r->wants_stop;
@@ -764,12 +778,14 @@ static mr_code sleep_until_event(mr__remote *r, int timeout_ms, bool cancellable
         MR_TRY(mr_cancel_fd(r->cancel, &p[1].fd, st));
     }
     r->sleeps = true;
+    set_pace(r, WAITS);
     pthread_mutex_unlock(&r->lock);
     int n = mr__sys->poll(p, 2, timeout_ms);
     if (p[0].revents && mr__sys->read(r->event, &count, sizeof count) < 0)
         n = 1; /* it was read already: check again */
     pthread_mutex_lock(&r->lock);
     r->sleeps = false;
+    set_pace(r, ASKS);
     if (cancellable)
         mr_iter_add_wait(r->o.it, mr_iter_now() - began);
     if (cancellable && mr_cancel_is_cancelled(r->cancel))
@@ -853,11 +869,13 @@ static mr_code next(mr__stream_source *src, uint32_t index, size_t want, mr_bloc
     if (s->ended)
         return MR_END;
     pthread_mutex_lock(&r->lock);
+    set_pace(r, ASKS);
     s->back = 0;
     release(r, s);
     while (rc == MR_OK && !s->first && !r->is_failed)
         rc = sleep_until_news(r, st);
     set_waits(r, false);
+    set_pace(r, AWAY);
     bool failed = !s->first && r->is_failed;
     pthread_mutex_unlock(&r->lock);
     if (rc != MR_OK)
@@ -871,6 +889,7 @@ static mr_code any(mr__stream_source *src, uint32_t *out, mr_status *st)
     uint32_t step = r->job->consumers ? r->job->consumers : 1, found = UINT32_MAX;
     mr_code rc = MR_OK;
     pthread_mutex_lock(&r->lock);
+    set_pace(r, ASKS);
     while (rc == MR_OK && found == UINT32_MAX) {
         for (uint32_t i = r->o.consumer; i < r->job->streams; i += step)
             if (!r->streams[i]->ended && (r->streams[i]->first || r->is_failed)) {
@@ -882,6 +901,7 @@ static mr_code any(mr__stream_source *src, uint32_t *out, mr_status *st)
         rc = sleep_until_news(r, st);
     }
     set_waits(r, false);
+    set_pace(r, AWAY);
     pthread_mutex_unlock(&r->lock);
     *out = found;
     return rc;
@@ -1043,6 +1063,7 @@ static mr_code next_of_all(mr__stream_source *src, size_t want, mr_block *b, mr_
     mr_code rc = MR_OK;
     mr_block_clear(b);
     pthread_mutex_lock(&r->lock);
+    set_pace(r, ASKS);
     consume_last(r);
     drop_gone(r);
     while (rc == MR_OK && !(s = find_ready(r)) && !r->is_failed && !r->all_ended) {
@@ -1050,6 +1071,7 @@ static mr_code next_of_all(mr__stream_source *src, size_t want, mr_block *b, mr_
         drop_gone(r);
     }
     set_waits(r, false);
+    set_pace(r, AWAY);
     bool failed = !s && r->is_failed;
     pthread_mutex_unlock(&r->lock);
     if (rc != MR_OK)
@@ -1132,6 +1154,7 @@ static mr_code join(mr__remote *r, mr_status *st)
     while (rc == MR_OK && !r->joined && !r->is_failed)
         rc = sleep_until_news(r, st);
     set_waits(r, false);
+    set_pace(r, AWAY);
     if (rc == MR_OK && r->is_failed) {
         if (st)
             *st = r->failed;
@@ -1174,6 +1197,7 @@ mr_code mr__remote_source_open(mr__stream_source **out, Mr__Wire__Job *job,
     r->spec = opts->it->spec;
     r->cancel = mr_cancel_ref(mr_iter_cancel(opts->it));
     mr_status_init(&r->failed);
+    r->pace_since = mr__clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_init(&r->lock, NULL);
     mr_code rc = start(r, places, n_places, st);
     if (rc != MR_OK) {

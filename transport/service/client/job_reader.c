@@ -21,7 +21,8 @@ enum {
     SAY_AFTER_S = 10,
     LEFT_OUT_S = 15,
     REFUSED_S = 60,
-    BLOCKS_AHEAD = 4
+    BLOCKS_AHEAD = 4,
+    CATCH_UP_S = 5
 };
 
 static void fail(mr__job_reader *r, const mr_status *why)
@@ -88,6 +89,8 @@ static mr_code add_splits(mr__r_stream *s, uint64_t first, const uint64_t *v, si
     return MR_OK;
 }
 
+static void drop_next(mr__job_reader *r, mr__r_stream *s);
+
 /* Starts or restarts s at p. */
 static mr_code set_stream(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Place *p,
                           mr_status *st)
@@ -100,6 +103,7 @@ static mr_code set_stream(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__Pl
         mr_free(home);
         return mr_fail_memory(st, p->position.len, "a position");
     }
+    drop_next(r, s);
     mr_free(s->position);
     mr_free(s->home);
     mr_free(s->end_position);
@@ -154,6 +158,7 @@ static void deliver_end(mr__job_reader *r, const mr__r_stream *s, const void *po
 static void give_up(mr__job_reader *r, mr__r_stream *s)
 {
     mr__arrival gone = {.kind = MR__ARRIVED_GONE, .stream = s->index};
+    drop_next(r, s);
     s->gone = s->ended = s->end_said = true;
     s->opened = s->lost = false;
     s->acknowledged = s->consumed = s->received;
@@ -309,9 +314,19 @@ static bool has_news(const mr__job_reader *r)
 static void say_pulse(mr__job_reader *r, const char *address)
 {
     Mr__Wire__Pulse p = MR__WIRE__PULSE__INIT;
+    Mr__Wire__Usage usage = MR__WIRE__USAGE__INIT, *list[1] = {&usage};
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
     m.pulse = &p;
+    if (!address && r->admitted) {
+        usage.job_id = r->job_id;
+        usage.bytes = r->usage.bytes - r->reported.bytes;
+        usage.wait_ns = r->usage.wait_ns - r->reported.wait_ns;
+        usage.own_ns = r->usage.own_ns - r->reported.own_ns;
+        r->reported = r->usage;
+        p.n_usage = 1;
+        p.usage = list;
+    }
     if (address)
         r->out.to_worker(r->ctx, address, &m);
     else
@@ -404,23 +419,29 @@ static mr__r_worker *need_worker(mr__job_reader *r, const char *address)
     return w;
 }
 
-static void open_stream(mr__job_reader *r, mr__r_stream *s)
+static void say_open(mr__job_reader *r, const mr__r_stream *s, const mr__r_worker *w,
+                     uint64_t generation, uint64_t credit)
 {
     Mr__Wire__Open o = MR__WIRE__OPEN__INIT;
     o.job_id = r->job_id;
     o.stream = s->index;
-    o.generation = s->generation;
+    o.generation = generation;
     o.first = s->received;
-    o.credit = s->window > s->held ? s->window - s->held : 1;
+    o.credit = credit;
     o.compression = r->opts.compression;
     o.measured = r->opts.measured;
     o.missing_moves = r->opts.missing_moves && s->misses < MOST_MISSES;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_OPEN;
     m.open = &o;
+    r->out.to_worker(r->ctx, w->address, &m);
+}
+
+static void open_stream(mr__job_reader *r, mr__r_stream *s)
+{
     s->opened = s->begun = true;
     s->returned = 0;
-    r->out.to_worker(r->ctx, s->worker->address, &m);
+    say_open(r, s, s->worker, s->generation, s->window > s->held ? s->window - s->held : 1);
 }
 
 /* Reads s from its worker; connects first if necessary. */
@@ -458,7 +479,8 @@ static void drop_idle_workers(mr__job_reader *r)
         mr__r_worker *w = *at;
         bool used = false;
         for (size_t i = 0; i < r->n_streams; i++)
-            used |= r->streams[i].worker == w && !r->streams[i].ended;
+            used |= (r->streams[i].worker == w && !r->streams[i].ended) ||
+                    (r->streams[i].next && r->streams[i].next->worker == w);
         if (used) {
             at = &w->next;
             continue;
@@ -472,6 +494,203 @@ static void drop_idle_workers(mr__job_reader *r)
         mr_free(w->address);
         mr_free(w);
     }
+}
+
+/* ---- moving a stream to another worker ---- */
+
+static void say_shut(mr__job_reader *r, const mr__r_stream *s, const mr__r_worker *w)
+{
+    Mr__Wire__Shut shut = MR__WIRE__SHUT__INIT;
+    shut.job_id = r->job_id;
+    shut.stream = s->index;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_SHUT;
+    m.shut = &shut;
+    if (w->state == MR__UP)
+        r->out.to_worker(r->ctx, w->address, &m);
+}
+
+static void say_credit(mr__job_reader *r, const mr__r_stream *s, const mr__r_worker *w,
+                       uint64_t bytes)
+{
+    Mr__Wire__Credit c = MR__WIRE__CREDIT__INIT;
+    c.job_id = r->job_id;
+    c.stream = s->index;
+    c.bytes = bytes;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_CREDIT;
+    m.credit = &c;
+    r->out.to_worker(r->ctx, w->address, &m);
+}
+
+static void say_prepared(mr__job_reader *r, uint32_t stream, uint64_t generation, bool failed)
+{
+    Mr__Wire__Prepared p = MR__WIRE__PREPARED__INIT;
+    p.job_id = r->job_id;
+    p.stream = stream;
+    p.generation = generation;
+    p.failed = failed;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_PREPARED;
+    m.prepared = &p;
+    if (r->admitted)
+        r->out.to_dispatcher(r->ctx, &m);
+}
+
+static void free_next(mr__r_next *n)
+{
+    mr__message_free(n->said);
+    mr__wire_free(n->head);
+    mr_free(n);
+}
+
+/* s does not move (any more). */
+static void drop_next(mr__job_reader *r, mr__r_stream *s)
+{
+    mr__r_next *n = s->next;
+    if (!n)
+        return;
+    s->next = NULL;
+    if (n->opened)
+        say_shut(r, s, n->worker);
+    if (n->head)
+        r->out.drop(r->ctx, n->block);
+    free_next(n);
+}
+
+/* s cannot be read from the worker that it is to move to: it stays. */
+static void fail_next(mr__job_reader *r, mr__r_stream *s)
+{
+    if (!s->next)
+        return;
+    say_prepared(r, s->index, s->next->generation, true);
+    drop_next(r, s);
+}
+
+/* Opens s at its new worker, with credit for one block; connects first if necessary. */
+static void go_next(mr__job_reader *r, mr__r_stream *s, int64_t now)
+{
+    mr__r_next *n = s->next;
+    if (!n || n->opened || now < n->open_at)
+        return;
+    if (n->worker->state == MR__UP) {
+        n->opened = true;
+        n->granted = 1;
+        n->got = 0;
+        say_open(r, s, n->worker, n->generation, 1);
+    } else if (n->worker->state == MR__DOWN) {
+        n->worker->state = MR__CONNECTING;
+        r->out.connect_worker(r->ctx, n->worker->address);
+    }
+}
+
+static void take_prepare(mr__job_reader *r, const Mr__Wire__Prepare *p, int64_t now)
+{
+    mr__r_stream *s = p->job_id == r->job_id ? stream_of(r, p->stream) : NULL;
+    if (!s || s->gone || s->ended || p->generation <= s->generation || !r->admitted ||
+        (s->next && s->next->generation >= p->generation))
+        return;
+    drop_next(r, s);
+    mr__r_worker *w = p->worker[0] ? need_worker(r, p->worker) : NULL;
+    if (!w || !(s->next = mr_calloc(1, sizeof *s->next))) {
+        say_prepared(r, p->stream, p->generation, true);
+        return;
+    }
+    s->next->worker = w;
+    s->next->generation = p->generation;
+    go_next(r, s, now);
+}
+
+/* The stream that a worker's message is about, if it is to move there. */
+static mr__r_stream *mover(mr__job_reader *r, const char *address, uint64_t job, uint32_t index,
+                           uint64_t generation)
+{
+    mr__r_stream *s = job == r->job_id ? stream_of(r, index) : NULL;
+    bool counts = s && s->next && s->next->opened && s->next->generation == generation &&
+                  strcmp(s->next->worker->address, address) == 0;
+    return counts ? s : NULL;
+}
+
+/* Something of the new worker has arrived, which took that much credit and ends at element `end`.
+ * Returns true if it is to be kept: the stream can move. Else the next one may come. */
+static bool reaches(mr__job_reader *r, mr__r_stream *s, uint64_t end, size_t bytes, int64_t now)
+{
+    mr__r_next *n = s->next;
+    if (!n->come_at)
+        n->come_at = now;
+    n->got += bytes;
+    if (end <= s->received && now - n->come_at < CATCH_UP_S * SECOND) {
+        n->granted += bytes;
+        say_credit(r, s, n->worker, bytes);
+        return false;
+    }
+    return true;
+}
+
+static void say_ready(mr__job_reader *r, mr__r_stream *s)
+{
+    s->next->is_said = true;
+    say_prepared(r, s->index, s->next->generation, false);
+}
+
+/* A message of the new worker; kept as it is until the stream moves. */
+static void keep_message(mr__job_reader *r, mr__r_stream *s, const mr__message *m)
+{
+    mr_status st;
+    if (s->next->is_said || mr__wire_copy(&m->base, &s->next->said, &st) != MR_OK)
+        fail_next(r, s);
+    else
+        say_ready(r, s);
+}
+
+static void keep_block(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__BlockHead *head,
+                       size_t bytes, void *block, int64_t now)
+{
+    mr_status st;
+    mr__r_next *n = s->next;
+    uint64_t end;
+    bool good = !n->is_said && head->first <= s->received &&
+                !__builtin_add_overflow(head->first, head->rows, &end);
+    n->worker->heard = now;
+    if (!good || !reaches(r, s, end, bytes, now)) {
+        r->out.drop(r->ctx, block);
+        if (!good)
+            fail_next(r, s);
+        return;
+    }
+    if (mr__wire_copy(&head->base, &n->head, &st) != MR_OK) {
+        r->out.drop(r->ctx, block);
+        fail_next(r, s);
+        return;
+    }
+    n->block = block;
+    n->bytes = bytes;
+    say_ready(r, s);
+}
+
+/* The dispatcher has put it on record that s moves: it continues at its new worker, which gets the
+ * credit that the window leaves. What it has sent so far arrives now. */
+static void take_over(mr__job_reader *r, mr__r_stream *s, int64_t now)
+{
+    mr__r_next *n = s->next;
+    s->next = NULL;
+    if (s->worker && s->opened)
+        say_shut(r, s, s->worker);
+    s->worker = n->worker;
+    s->generation = n->generation;
+    s->opened = s->begun = true;
+    s->lost = s->anew = false;
+    s->backoff = 0;
+    s->returned = 0;
+    uint64_t used = s->held + (n->head ? n->bytes : n->said ? (size_t)MR__ERROR_CREDIT : 0);
+    uint64_t room = s->window > used ? s->window - used : 0;
+    if (room + n->got > n->granted)
+        say_credit(r, s, n->worker, room + n->got - n->granted);
+    if (n->head)
+        mr__job_reader_worker_block(r, n->worker->address, n->head, n->bytes, n->block, now);
+    else if (n->said)
+        mr__job_reader_worker_message(r, n->worker->address, n->said, now);
+    free_next(n);
 }
 
 static void take_place(mr__job_reader *r, const Mr__Wire__Place *p, int64_t now)
@@ -488,6 +707,12 @@ static void take_place(mr__job_reader *r, const Mr__Wire__Place *p, int64_t now)
         s->acknowledged = 0;
         s->end_said = false;
         s->elsewhere = false; /* it was about the previous worker */
+        if (s->next && s->next->opened && s->next->generation == p->generation &&
+            strcmp(s->next->worker->address, p->worker) == 0) {
+            take_over(r, s, now);
+            return;
+        }
+        drop_next(r, s);
     }
     if (s->ended) {
         s->generation = p->generation;
@@ -532,6 +757,8 @@ void mr__job_reader_dispatcher_opened(mr__job_reader *r, int64_t now)
 
 static void retry_dispatcher(mr__job_reader *r, int64_t now)
 {
+    for (size_t i = 0; i < r->n_streams; i++)
+        drop_next(r, &r->streams[i]);
     r->dispatcher = MR__DOWN;
     r->admitted = false;
     r->backoff = next_backoff(r->backoff);
@@ -663,6 +890,9 @@ void mr__job_reader_dispatcher_message(mr__job_reader *r, const mr__message *m, 
             note_said(r);
         }
         break;
+    case MR__WIRE__MESSAGE__BODY_PREPARE:
+        take_prepare(r, m->prepare, now);
+        break;
     case MR__WIRE__MESSAGE__BODY_FINISHED:
         if (r->shared && !r->finished) {
             mr__arrival over = {.kind = MR__ARRIVED_OVER};
@@ -699,9 +929,12 @@ void mr__job_reader_worker_opened(mr__job_reader *r, const char *address, int64_
         return;
     w->state = MR__UP;
     w->heard = now;
-    for (size_t i = 0; i < r->n_streams; i++)
+    for (size_t i = 0; i < r->n_streams; i++) {
         if (r->streams[i].worker == w)
             go_on(r, &r->streams[i]);
+        if (r->streams[i].next && r->streams[i].next->worker == w)
+            go_next(r, &r->streams[i], now);
+    }
 }
 
 /* Something of this worker could not be decoded: counts for the streams read from it. Returns one
@@ -735,6 +968,15 @@ void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const 
         mr__note(r->out.note, r->ctx, MR_LOG_WARNING, "worker %s is lost: %s", address,
                  why->code == MR_END ? "it closed the connection" : why->message);
     w->state = MR__DOWN;
+    bool is_read = false;
+    for (size_t i = 0; i < r->n_streams; i++) {
+        mr__r_stream *s = &r->streams[i];
+        is_read |= s->worker == w && !s->ended;
+        if (s->next && s->next->worker == w)
+            fail_next(r, s);
+    }
+    if (!is_read)
+        return;
     /* A worker that is shutting down may look once as if it did not satisfy the options. */
     bool refused = why->code == MR_FAILED_PRECONDITION || why->code == MR_INVALID_ARGUMENT;
     bool again = false;
@@ -833,6 +1075,38 @@ static void arrived(mr__job_reader *r, mr__r_stream *s, int64_t now)
     r->said_waits = false;
 }
 
+/* An error of the worker that s is to move to: of an element, or it does not serve the stream. It
+ * may have heard of it later than this client; other errors do not matter while the old worker
+ * serves. */
+static void take_next_error(mr__job_reader *r, mr__r_stream *s, const mr__message *m, int64_t now)
+{
+    const Mr__Wire__StreamError *e = m->stream_error;
+    mr__r_next *n = s->next;
+    if (!e->fatal) {
+        if (n->is_said || e->first > s->received)
+            fail_next(r, s);
+        else if (reaches(r, s, e->first + 1, MR__ERROR_CREDIT, now))
+            keep_message(r, s, m);
+    } else if (e->status->code == MR_UNAVAILABLE && !n->come_at && n->backoff < BACKOFF_MOST) {
+        n->opened = false;
+        n->backoff = next_backoff(n->backoff);
+        n->open_at = now + n->backoff;
+    } else {
+        fail_next(r, s);
+    }
+}
+
+/* dynamic: the new worker may be ahead of the old one; the splits are on record. */
+static void take_next_splits(mr__job_reader *r, mr__r_stream *s, const Mr__Wire__StreamSplits *x)
+{
+    mr_status st;
+    bool more = false;
+    if (add_splits(s, x->first, x->splits, x->n_splits, &more, &st) != MR_OK)
+        fail_next(r, s);
+    if (more)
+        deliver_splits(r, s);
+}
+
 void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const mr__message *m,
                                    int64_t now)
 {
@@ -842,6 +1116,11 @@ void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const
     w->heard = now;
     if (m->body_case == MR__WIRE__MESSAGE__BODY_STREAM_ERROR) {
         const Mr__Wire__StreamError *e = m->stream_error;
+        mr__r_stream *moves = mover(r, address, e->job_id, e->stream, e->generation);
+        if (moves) {
+            take_next_error(r, moves, m, now);
+            return;
+        }
         mr__r_stream *s = speaker(r, address, e->job_id, e->stream, e->generation);
         mr_status why;
         if (!s || (s->anew && !e->fatal))
@@ -879,16 +1158,27 @@ void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const
             s->held += MR__ERROR_CREDIT;
             arrived(r, s, now);
             r->out.deliver(r->ctx, &a);
+        } else { /* its worker takes over, and the old one has sent it already */
+            s->returned += MR__ERROR_CREDIT;
+            give_credit(r, s);
         }
     } else if (m->body_case == MR__WIRE__MESSAGE__BODY_STREAM_SPLITS) {
         const Mr__Wire__StreamSplits *x = m->stream_splits;
         mr__r_stream *s = speaker(r, address, x->job_id, x->stream, x->generation);
+        mr__r_stream *moves = mover(r, address, x->job_id, x->stream, x->generation);
+        if (moves)
+            take_next_splits(r, moves, x);
         if (s && (!s->anew || x->first == 0)) {
             s->anew = false;
             take_splits(r, s, x, now);
         }
     } else if (m->body_case == MR__WIRE__MESSAGE__BODY_STREAM_END) {
         const Mr__Wire__StreamEnd *e = m->stream_end;
+        mr__r_stream *moves = mover(r, address, e->job_id, e->stream, e->generation);
+        if (moves) {
+            keep_message(r, moves, m);
+            return;
+        }
         mr__r_stream *s = teller(r, address, e->job_id, e->stream, e->generation);
         if (!s)
             return;
@@ -898,6 +1188,7 @@ void mr__job_reader_worker_message(mr__job_reader *r, const char *address, const
         }
         if (e->position.len && (s->end_position = copy_bytes(e->position.data, e->position.len)))
             s->end_position_bytes = e->position.len;
+        drop_next(r, s);
         s->ended = true;
         s->opened = false;
         arrived(r, s, now);
@@ -914,6 +1205,11 @@ void mr__job_reader_worker_block(mr__job_reader *r, const char *address,
     uint64_t end;
     if (s)
         s->worker->heard = now;
+    mr__r_stream *moves = mover(r, address, head->job_id, head->stream, head->generation);
+    if (moves && !r->is_over) {
+        keep_block(r, moves, head, bytes, block, now);
+        return;
+    }
     if (!s || r->is_over) {
         r->out.drop(r->ctx, block);
         return;
@@ -939,6 +1235,7 @@ void mr__job_reader_worker_block(mr__job_reader *r, const char *address,
                      .position_bytes = head->position.len,
                      .block = block};
     s->received = end;
+    r->usage.bytes += bytes;
     s->held += bytes;
     if (!r->opts.most_bytes && s->window < (uint64_t)BLOCKS_AHEAD * bytes) {
         s->returned += (uint64_t)BLOCKS_AHEAD * bytes - s->window;
@@ -973,6 +1270,12 @@ void mr__job_reader_consumed(mr__job_reader *r, uint32_t index, uint64_t element
     give_credit(r, s);
 }
 
+void mr__job_reader_pace(mr__job_reader *r, int64_t wait_ns, int64_t own_ns)
+{
+    r->usage.wait_ns = (uint64_t)wait_ns;
+    r->usage.own_ns = (uint64_t)own_ns;
+}
+
 void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now)
 {
     if (waits && !r->waits)
@@ -991,6 +1294,7 @@ void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now)
 
 void mr__job_reader_flush(mr__job_reader *r, bool leave, int64_t now)
 {
+    (void)now;
     r->leaving |= leave;
     if (r->is_over || !r->is_joined) { /* nothing to acknowledge */
         r->out.flushed(r->ctx);
@@ -1001,7 +1305,6 @@ void mr__job_reader_flush(mr__job_reader *r, bool leave, int64_t now)
     if (r->admitted) {
         say_acknowledge(r);
         note_said(r);
-        r->tell_at = now + SECOND;
     }
 }
 
@@ -1030,9 +1333,8 @@ static void tick_dispatcher(mr__job_reader *r, int64_t now)
         if (r->admitted && has_news(r)) {
             say_acknowledge(r);
             note_said(r);
-        } else {
-            say_pulse(r, NULL);
         }
+        say_pulse(r, NULL);
         r->tell_at = now + SECOND;
     }
 }
@@ -1101,6 +1403,14 @@ int64_t mr__job_reader_tick(mr__job_reader *r, int64_t now)
         else if (s->lost_at < next)
             next = s->lost_at;
     }
+    for (size_t i = 0; i < r->n_streams; i++) {
+        const mr__r_next *n = r->streams[i].next;
+        if (!n || n->opened || !n->open_at)
+            continue;
+        go_next(r, &r->streams[i], now);
+        if (!n->opened && n->open_at > now && n->open_at < next)
+            next = n->open_at;
+    }
     if (r->workers && r->pulse_at < next)
         next = r->pulse_at > now ? r->pulse_at : now;
     tick_workers(r, now);
@@ -1136,6 +1446,11 @@ void mr__job_reader_free(mr__job_reader *r)
     if (!r)
         return;
     for (size_t i = 0; i < r->n_streams; i++) {
+        mr__r_next *n = r->streams[i].next;
+        if (n && n->head)
+            r->out.drop(r->ctx, n->block);
+        if (n)
+            free_next(n);
         mr_free(r->streams[i].position);
         mr_free(r->streams[i].home);
         mr_free(r->streams[i].end_position);

@@ -23,13 +23,16 @@
  *     stream continues where Placed says, from the element after the last one received.
  *     If three connections in a row end because what a worker sent cannot be decoded, and no
  *     element of the stream arrived meanwhile, the job fails.
- *  4. Credit is in bytes: `most_bytes` over all streams, at least one block of each stream; what
+ *  4. A stream that is to move (Prepare) is opened at its new worker while the old one serves. Once
+ *     the new one has the element that follows those received, or after 5 s, Prepared says so;
+ *     with Placed the stream continues there, and what the old one sent stays valid.
+ *  5. Credit is in bytes: `most_bytes` over all streams, at least one block of each stream; what
  *     the consumer has taken is granted again.
- *  5. While the dispatcher is unreachable, the reader reconnects after 50 ms to 5 s, with jitter;
+ *  6. While the dispatcher is unreachable, the reader reconnects after 50 ms to 5 s, with jitter;
  *     streams continue.
- *  6. Shared modes (dynamic, parallel_epochs): streams are added while the job runs, and removed if
+ *  7. Shared modes (dynamic, parallel_epochs): streams are added while the job runs, and removed if
  *     this client was considered dead; the job is over when the dispatcher says so.
- *  7. dynamic: a dispatcher that lost its account learns from Join which splits the streams have.
+ *  8. dynamic: a dispatcher that lost its account learns from Join which splits the streams have.
  *     Until it answers, a stream that reaches a further split waits, because that split may be
  *     assigned again.
  *
@@ -129,6 +132,8 @@ void mr__job_reader_worker_closed(mr__job_reader *r, const char *address, const 
 void mr__job_reader_consumed(mr__job_reader *r, uint32_t stream, uint64_t elements,
                              const void *position, size_t position_bytes, uint64_t skip,
                              size_t bytes, int64_t now);
+/* How long, since the start, the consumer waited for elements, and how long it had other work. */
+void mr__job_reader_pace(mr__job_reader *r, int64_t wait_ns, int64_t own_ns);
 /* The consumer starts or stops waiting for elements. */
 void mr__job_reader_waits(mr__job_reader *r, bool waits, int64_t now);
 /* Acknowledges at once; `flushed` follows. leave: and leaves the job. */

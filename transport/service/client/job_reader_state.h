@@ -7,6 +7,10 @@
 
 typedef enum mr__r_link { MR__DOWN, MR__CONNECTING, MR__UP } mr__r_link;
 
+typedef struct mr__r_usage {
+    uint64_t bytes, wait_ns, own_ns;
+} mr__r_usage;
+
 /* A worker that at least one stream is read from. */
 typedef struct mr__r_worker {
     struct mr__r_worker *next;
@@ -15,10 +19,28 @@ typedef struct mr__r_worker {
     int64_t heard; /* time of the last message; valid if UP */
 } mr__r_worker;
 
+/* The worker that a stream moves to: it is opened there while the old worker serves. Blocks that
+ * the old worker has sent already are dropped, until one goes beyond them. That one is kept until
+ * the dispatcher has put the change on record. */
+typedef struct mr__r_next {
+    mr__r_worker *worker;
+    uint64_t generation;
+    bool opened, is_said; /* is_said: Prepared was sent */
+    int64_t open_at;      /* it did not know the stream yet: when Open is sent again */
+    int64_t backoff;
+    int64_t come_at;           /* when something of it arrived first; 0: nothing did */
+    uint64_t granted, got;     /* bytes of credit, and those that arrived */
+    mr__message *said;         /* what arrived last: StreamError or StreamEnd; NULL: */
+    Mr__Wire__BlockHead *head; /* a block; NULL: nothing */
+    size_t bytes;
+    void *block;
+} mr__r_next;
+
 typedef struct mr__r_stream {
     uint32_t index;
     uint64_t generation;
     mr__r_worker *worker; /* NULL: no worker hosts it at present */
+    mr__r_next *next;     /* NULL: it does not move */
     bool begun;           /* Open was sent to some worker */
     bool has_come;        /* something of it has arrived */
     bool opened;          /* Open was sent to `worker`, on its current connection */
@@ -73,7 +95,8 @@ struct mr__job_reader {
     int64_t tell_at;  /* next acknowledgement or pulse */
     int64_t pulse_at; /* next pulse to the workers */
     bool flushing, leaving, has_left;
-    uint64_t flush_request; /* 0: not sent yet */
+    uint64_t flush_request;      /* 0: not sent yet */
+    mr__r_usage usage, reported; /* since the start; the part of it that the dispatcher has */
     bool waits, said_waits;
     int64_t waits_since;
 };

@@ -215,6 +215,9 @@ void mr__dispatcher_message(mr__dispatcher *d, uint64_t connection, const mr__me
     case MR__WIRE__MESSAGE__BODY_LOST:
         take_lost(d, x, m->lost);
         break;
+    case MR__WIRE__MESSAGE__BODY_PREPARED:
+        mr__d_take_prepared(d, x, m->prepared);
+        break;
     case MR__WIRE__MESSAGE__BODY_REGISTER_WORKER:
         mr__d_take_register(d, x, m->register_worker, now);
         break;
@@ -254,6 +257,7 @@ void mr__dispatcher_closed(mr__dispatcher *d, uint64_t connection, int64_t now)
     if (x->worker)
         mr__d_lose_worker(d, x->worker, "closed its connection", now);
     if (x->client) {
+        mr__d_cancel_moves_of(d, x->client); /* the client forgets them as well */
         x->client->connection = 0;
         x->client->heard = now;
     }
@@ -507,6 +511,8 @@ int64_t mr__dispatcher_tick(mr__dispatcher *d, int64_t now)
             w->back_until = 0;
     mr__d_measure(d, now);
     mr__d_tick_awaiting(d, now);
+    mr__d_tick_balance(d, now);
+    mr__d_tick_target(d, now);
     settle(d, now);
     return d->workers || d->jobs ? now + MR__SECOND : INT64_MAX;
 }

@@ -27,7 +27,10 @@
  *     of clients that leave or fall silent. In these modes, streams are made while the job runs,
  *     and Finished ends it.
  *  6. dynamic: a split belongs to one stream forever, from WantSplit on.
- *  7. A worker that a tool drains is asked to end each time it connects, until it has ended; a new
+ *  7. Streams of exactly_once and dynamic move to workers with less load, at most as loaded as the
+ *     old one is after it. The new worker restores the stream, in the next generation, while the
+ *     old one serves it; the generation changes when the client says that it can continue there.
+ *  8. A worker that a tool drains is asked to end each time it connects, until it has ended; a new
  *     worker at its address serves normally.
  *
  * thread   one at a time per object */
@@ -81,6 +84,8 @@ typedef struct mr__dispatcher_opts {
     const char *const *workers; /* static modes: their addresses, borrowed during new; NULL: the
                                  * first n_workers that register */
     size_t n_workers;           /* 0: no static modes */
+    double min_workers, max_workers; /* bounds of the target; max_workers 0: none */
+    bool no_balance;                 /* streams move only when their worker is lost or drained */
 } mr__dispatcher_opts;
 
 mr_code mr__dispatcher_new(mr__dispatcher **out, const mr__dispatcher_opts *opts,

@@ -106,6 +106,7 @@ void mr__d_job_free(mr__dispatcher *d, mr__d_job *j)
     }
     mr__id_map_reset(&j->rebuilt);
     mr_free(j->warning);
+    mr_free(j->pace);
     mr__wire_free(j->spec);
     mr_free(j->streams);
     mr_free(j->name);
@@ -246,8 +247,51 @@ uint64_t mr__d_record_stream(mr__dispatcher *d, const mr__d_stream *s)
     return s->job->recorded = d->out.record(d->ctx, &r);
 }
 
+void mr__d_end_move(mr__d_stream *s)
+{
+    mr__dispatcher *d = s->job->d;
+    mr__d_worker *to = s->next_host;
+    if (!to)
+        return;
+    if (s->move_prev)
+        s->move_prev->move_next = s->move_next;
+    else
+        d->moves = s->move_next;
+    if (s->move_next)
+        s->move_next->move_prev = s->move_prev;
+    d->n_moves--;
+    to->n_coming--;
+    s->worker->n_going--;
+    s->next_host = NULL;
+    mr__d_rank(d, to);
+    mr__d_rank(d, s->worker);
+}
+
+void mr__d_cancel_move(mr__d_stream *s)
+{
+    const mr__d_worker *to = s->next_host;
+    if (!to)
+        return;
+    Mr__Wire__Hosted h = MR__WIRE__HOSTED__INIT;
+    h.job_id = s->job->id;
+    h.stream = s->index;
+    h.generation = s->used;
+    mr__d_end_move(s);
+    mr__d_unhost(s->job->d, to, &h);
+}
+
+void mr__d_cancel_moves_of(mr__dispatcher *d, const mr__d_client *c)
+{
+    for (mr__d_stream *s = d->moves, *next; s; s = next) {
+        next = s->move_next;
+        if (s->reader == c)
+            mr__d_cancel_move(s);
+    }
+}
+
 void mr__d_put(mr__d_stream *s, mr__d_worker *w)
 {
+    mr__d_cancel_move(s);
     if (s->worker) {
         if (s->prev)
             s->prev->next = s->next;
@@ -285,6 +329,8 @@ void mr__d_set_home(mr__d_stream *s, mr__d_worker *w)
 
 void mr__d_set_reader(mr__d_stream *s, mr__d_client *c)
 {
+    if (s->reader != c)
+        mr__d_cancel_move(s);
     if (s->reader)
         s->reader->n_streams--;
     s->reader = c;

@@ -241,6 +241,7 @@ static mr_code new_client(mr__d_job *j, mr__d_connection *x, const Mr__Wire__Joi
 {
     for (mr__d_client *c = j->clients; c; c = c->next)
         if (c->id == join->client_id) {
+            mr__d_cancel_moves_of(j->d, c);
             c->connection = x->id;
             c->heard = now;
             c->let_in = false;

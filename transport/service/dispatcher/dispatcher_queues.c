@@ -6,10 +6,12 @@
 
 /* ---- workers by load: a heap, the lightest first ---- */
 
-/* Equal loads: the worker whose last assignment is the oldest. */
+/* By their loads with one more stream, divided by their weights. Equal loads: the worker whose last
+ * assignment is the oldest. */
 static bool is_lighter(const mr__d_worker *a, const mr__d_worker *b)
 {
-    return a->n_streams != b->n_streams ? a->n_streams < b->n_streams : a->given < b->given;
+    uint64_t of_a = (mr__d_load(a) + 1) * b->weight, of_b = (mr__d_load(b) + 1) * a->weight;
+    return of_a != of_b ? of_a < of_b : a->given < b->given;
 }
 
 static void set_place(mr__dispatcher *d, size_t i, mr__d_worker *w)

@@ -8,7 +8,31 @@
 #include "pipeline/version.h"
 #include "transport/service/dispatcher/dispatcher_state.h"
 
-enum { MOST_ROWS = 1000 }; /* of a table of the page */
+enum {
+    MOST_ROWS = 1000, /* of a table of the page */
+    MOST_REASONS = 10
+};
+
+static json_t *target_reasons(const mr__dispatcher *d)
+{
+    json_t *list = json_array();
+    size_t left_out = 0;
+    for (const mr__d_job *j = d->jobs; j; j = j->next) {
+        if (j->why[0] && json_array_size(list) < MOST_REASONS)
+            json_array_append_new(list, mr__json_text(j->why));
+        else
+            left_out += j->why[0] != 0;
+    }
+    if (left_out)
+        json_array_append_new(list, json_sprintf("%zu more jobs", left_out));
+    if (!json_array_size(list))
+        json_array_append_new(list, json_string("no job is read"));
+    if (d->target < d->needs - 1)
+        json_array_append_new(list, json_sprintf("not more than --max-workers %.0f", d->target));
+    else if (d->target > d->needs + 1 || (d->target > 0 && d->needs <= 0))
+        json_array_append_new(list, json_sprintf("not less than --min-workers %.0f", d->target));
+    return list;
+}
 
 static json_t *report_status(const mr__dispatcher *d, int64_t now)
 {
@@ -18,9 +42,11 @@ static json_t *report_status(const mr__dispatcher *d, int64_t now)
     for (const mr__d_job *j = d->jobs; j; j = j->next)
         streams += j->n_streams;
     double uptime = d->started == INT64_MIN ? 0 : (double)(now - d->started) * 1e-9;
-    json_t *status = json_pack("{s:I, s:I, s:I, s:f, s:o}", "jobs", (json_int_t)d->n_jobs,
-                               "workers", (json_int_t)workers, "streams", (json_int_t)streams,
-                               "uptime_seconds", uptime, "state", mr__json_text(d->opts.state));
+    json_t *status =
+        json_pack("{s:I, s:I, s:I, s:f, s:I, s:o, s:o}", "jobs", (json_int_t)d->n_jobs, "workers",
+                  (json_int_t)workers, "streams", (json_int_t)streams, "uptime_seconds", uptime,
+                  "target_workers", (json_int_t)d->target, "target_reasons", target_reasons(d),
+                  "state", mr__json_text(d->opts.state));
     if (d->disk_full)
         json_object_set_new(status, "disk_full", json_true());
     return status;
@@ -94,26 +120,23 @@ void mr__d_measure(mr__dispatcher *d, int64_t now)
     }
 }
 
-static bool is_read(const mr__d_job *j)
-{
-    for (const mr__d_client *c = j->clients; c; c = c->next)
-        if (c->connection)
-            return true;
-    return false;
-}
-
 static json_t *page_job(const mr__d_job *j)
 {
     char id[32];
-    const char *state = mr__d_finished(j) ? "finished"
-                        : !j->prepared    ? "waits for its files"
-                        : is_read(j)      ? "running"
-                                          : "waits for a client";
-    return json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:b}", "job", mr__json_text(j->name),
-                     "id", id_of(j, id), "state", state, "mode", mr__d_modes[j->spec->mode],
-                     "streams", (json_int_t)j->n_streams, "streams_ended", (json_int_t)j->n_ended,
-                     "elements", (json_int_t)j->elements, "elements_per_second", j->rate.per_second,
-                     "finished", mr__d_finished(j));
+    const char *state = mr__d_finished(j)  ? "finished"
+                        : !j->prepared     ? "waits for its files"
+                        : mr__d_is_read(j) ? "running"
+                                           : "waits for a client";
+    static const mr__d_usage none;
+    const mr__d_usage *u = j->pace ? &j->pace->sum : &none;
+    return json_pack("{s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:b, s:I, s:f, s:f}", "job",
+                     mr__json_text(j->name), "id", id_of(j, id), "state", state, "mode",
+                     mr__d_modes[j->spec->mode], "streams", (json_int_t)j->n_streams,
+                     "streams_ended", (json_int_t)j->n_ended, "elements", (json_int_t)j->elements,
+                     "elements_per_second", j->rate.per_second, "finished", mr__d_finished(j),
+                     "bytes", (json_int_t)u->bytes, "client_wait_seconds",
+                     (double)u->client_wait_ns * 1e-9, "worker_wait_seconds",
+                     (double)u->worker_wait_ns * 1e-9);
 }
 
 /* Jobs and their streams, unfinished ones first. */
@@ -162,6 +185,7 @@ static json_t *report_page(const mr__dispatcher *d, int64_t now)
     json_object_set_new(status, "elements", json_integer((json_int_t)d->acknowledged));
     json_object_set_new(status, "elements_per_second", json_real(rate));
     json_object_set_new(status, "disk_full", json_boolean(d->disk_full));
+    json_object_set_new(status, "moves", json_integer((json_int_t)d->n_moved));
     if (d->disk_full)
         json_object_set_new(
             status, "alarm",
@@ -212,6 +236,16 @@ static const mr__status_field figures[] = {
      .kind = MR__STATUS_NUMBER,
      .metric = NAME "workers",
      .help = "Connected workers."},
+    {.key = "target_workers",
+     .title = "Workers needed",
+     .kind = MR__STATUS_NUMBER,
+     .metric = "millrace_target_workers",
+     .help = "The number of workers at which clients would not wait, by the rates of the last 30 "
+             "seconds, within --min-workers and --max-workers."},
+    {.key = "moves",
+     .kind = MR__STATUS_NUMBER,
+     .metric = NAME "moved_streams_total",
+     .help = "Streams that moved to a worker with less load since the start."},
     {.key = "elements_per_second", .title = "Elements", .kind = MR__STATUS_RATE},
     {.key = "elements",
      .title = "Elements since the start",
@@ -251,6 +285,22 @@ static const mr__status_field jobs[] = {
      .kind = MR__STATUS_NUMBER,
      .metric = NAME "job_elements_total",
      .help = "Elements of a job that were acknowledged."},
+    {.key = "elements",
+     .kind = MR__STATUS_NUMBER,
+     .metric = "millrace_job_elements_total",
+     .help = "Elements of a job that were acknowledged."},
+    {.key = "bytes",
+     .kind = MR__STATUS_BYTES,
+     .metric = "millrace_job_bytes_total",
+     .help = "Bytes of a job's blocks that clients received from this dispatcher's workers."},
+    {.key = "client_wait_seconds",
+     .kind = MR__STATUS_DURATION,
+     .metric = "millrace_job_client_wait_seconds_total",
+     .help = "Seconds in which clients of a job had nothing to read."},
+    {.key = "worker_wait_seconds",
+     .kind = MR__STATUS_DURATION,
+     .metric = "millrace_job_worker_wait_seconds_total",
+     .help = "Seconds in which streams of a job had a block ready and no credit to send it."},
     {.key = "elements_per_second", .title = "Rate", .kind = MR__STATUS_RATE},
     {0}};
 

@@ -320,7 +320,10 @@ static mr_code open_all(mr__dispatcher_run *r, mr_status *st)
                                 .streams_ctx = r->o.ctx,
                                 .state = r->o.state ? r->o.state : "memory",
                                 .workers = r->o.workers,
-                                .n_workers = r->o.n_workers};
+                                .n_workers = r->o.n_workers,
+                                .min_workers = r->o.min_workers,
+                                .max_workers = r->o.max_workers,
+                                .no_balance = r->o.no_balance};
     MR_TRY(mr__daemon_open(&r->base, r->o.loop, st));
     if (mr__sys->getrandom(&opts.seed, sizeof opts.seed, 0) != (ssize_t)sizeof opts.seed)
         return mr_fail(st, MR_INTERNAL, "cannot read random bytes for the numbers of jobs");

@@ -21,13 +21,15 @@
 typedef struct mr__dispatcher_run mr__dispatcher_run;
 
 typedef struct mr__dispatcher_run_opts {
-    const char *listen;         /* "127.0.0.1:5050"; port 0: a free one */
-    const char *state;          /* the account's directory; NULL: in memory */
-    const char *status;         /* HOST:PORT of the status page; NULL: no page */
-    mr__token token;            /* borrowed */
-    mr__token status_token;     /* of the page; borrowed */
-    bool insecure;              /* as mr__check_secure */
-    const char *const *workers; /* static modes, as in mr__dispatcher_opts */
+    const char *listen;              /* "127.0.0.1:5050"; port 0: a free one */
+    const char *state;               /* the account's directory; NULL: in memory */
+    const char *status;              /* HOST:PORT of the status page; NULL: no page */
+    mr__token token;                 /* borrowed */
+    mr__token status_token;          /* of the page; borrowed */
+    bool insecure;                   /* as mr__check_secure */
+    const char *const *workers;      /* static modes, as in mr__dispatcher_opts */
+    double min_workers, max_workers; /* as mr__dispatcher_opts */
+    bool no_balance;                 /* as mr__dispatcher_opts */
     size_t n_workers;
     mr__loop_kind loop;
     mr_cancel *cancel; /* triggered: drains and ends */

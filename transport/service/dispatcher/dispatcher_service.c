@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/service/dispatcher/dispatcher_service.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,6 +45,12 @@ static mr_code check(const mr_service_dispatcher_opts *o, mr_status *st)
     MR_TRY(mr__option_address("status", o->status, true, st));
     for (size_t i = 0; o->workers && i < o->n_workers; i++)
         MR_TRY(mr__option_address("workers", o->workers[i], false, st));
+    if (o->min_workers < 0 || o->max_workers < 0 || o->max_workers > MOST_WORKERS ||
+        o->min_workers > (o->max_workers ? o->max_workers : MOST_WORKERS))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "min_workers %" PRId64 " and max_workers %" PRId64
+                       " must be 0 to %d, and the first not greater",
+                       o->min_workers, o->max_workers, MOST_WORKERS);
     if (o->n_workers > MOST_WORKERS || (o->workers && !o->n_workers))
         return mr_fail(st, MR_INVALID_ARGUMENT, "n_workers must be 1 to %d, not %zu", MOST_WORKERS,
                        o->n_workers);
@@ -68,6 +75,9 @@ static mr_code open_all(mr_service_dispatcher *d, const mr_service_dispatcher_op
                                          .insecure = o->insecure,
                                          .workers = o->workers,
                                          .n_workers = o->n_workers,
+                                         .min_workers = (double)o->min_workers,
+                                         .max_workers = (double)o->max_workers,
+                                         .no_balance = o->no_balance,
                                          .loop = o->no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,
                                          .cancel = d->thread.stop,
                                          .draining = o->draining,

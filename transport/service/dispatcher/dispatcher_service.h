@@ -53,8 +53,12 @@ typedef struct mr_service_dispatcher_opts {
     size_t n_workers;           /* of `workers`; if that is NULL, 1 to 65536: the static modes use
                                    the first n_workers that register, in that order; 0: no static
                                    modes */
-    bool no_uring;              /* wait for connections without io_uring */
-    mr_cancel *cancel;          /* stops it when triggered; NULL: none. Borrowed until close */
+    int64_t min_workers, max_workers; /* bounds of the number of workers that it recommends
+                                         (millrace_target_workers); max_workers 0: none */
+    bool no_balance;             /* streams stay where they are until their worker is lost, drained,
+                                   or mr_service_rebalance is called */
+    bool no_uring;               /* wait for connections without io_uring */
+    mr_cancel *cancel;           /* stops it when triggered; NULL: none. Borrowed until close */
     void (*draining)(void *ctx); /* called once when it begins to stop, in the thread that runs it;
                                     NULL: none */
     void *ctx;                   /* for draining */

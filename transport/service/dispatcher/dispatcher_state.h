@@ -8,6 +8,8 @@
  *     dispatcher_queues.c   workers by load; streams that need a worker
  *     dispatcher_jobs.c     jobs, streams and clients: records, and messages about them
  *     dispatcher_streams.c  which worker hosts a stream, and which client reads it
+ *     dispatcher_balance.c  streams that move to workers with less load
+ *     dispatcher_target.c   how many workers are needed
  *     dispatcher_workers.c  workers that register, drain and leave
  *     dispatcher_rebuild.c  jobs whose record was lost
  *     dispatcher_join.c     clients that join, and the preparation of their jobs
@@ -35,6 +37,11 @@ enum {
     MR__CLIENT_SILENT_S = 30, /* default of client_timeout */
     MR__SLEPT_S = 3,          /* a longer gap between ticks means that the process was suspended */
     MR__COME_BACK_S = 10,     /* how long peers may take to find a restarted dispatcher */
+    MR__UNEVEN_S = 2,         /* how long loads differ before streams move */
+    MR__MOVE_S = 60,          /* time for a hand-over; and how long one that failed is not tried
+                               * again, nor a stream moved again that took long to restore */
+    MR__MOST_MOVES = 256,     /* at a time */
+    MR__PACE_SAMPLES = 31,    /* one a second: rates are measured over 30 s */
     MR__ROOM = 16,            /* workers with fewer streams are offered those of dynamic jobs */
     MR__MOST_STREAMS = 65536  /* of a job */
 };
@@ -49,6 +56,21 @@ typedef struct mr__d_queue {
     mr__d_stream *first, *last;
 } mr__d_queue;
 
+/* What was reported for a job, since it was first read. */
+typedef struct mr__d_usage {
+    uint64_t bytes, client_wait_ns, client_own_ns, worker_wait_ns;
+    double used_ns; /* of workers' time */
+} mr__d_usage;
+typedef struct mr__d_sample {
+    int64_t at;
+    mr__d_usage sum;
+} mr__d_sample;
+typedef struct mr__d_pace {
+    mr__d_usage sum;
+    mr__d_sample samples[MR__PACE_SAMPLES]; /* a ring: the next one is at n % MR__PACE_SAMPLES */
+    size_t n;
+} mr__d_pace;
+
 struct mr__d_worker {
     mr__d_worker *next, *prev; /* all known workers */
     uint64_t connection;       /* 0: lost */
@@ -61,6 +83,10 @@ struct mr__d_worker {
     int64_t back_until;    /* named by the account or a client: it may return until then; 0: no */
     mr__d_stream *streams; /* hosted here */
     size_t n_streams;
+    size_t n_coming, n_going;  /* streams that move here, and from here */
+    int64_t used_at;           /* when it last reported its work */
+    uint64_t weight;           /* its share of the streams, in thousandths of a core */
+    bool stuck;                /* while moves are planned: none of its streams can move */
     Mr__Wire__Hosted *orphans; /* streams that it reports as hosted, of jobs not known (yet) */
     size_t n_orphans;
     int64_t orphans_since;
@@ -76,7 +102,13 @@ struct mr__d_stream {
     uint64_t generation;
     mr__d_worker *worker;      /* that hosts it; NULL: none */
     mr__d_stream *next, *prev; /* of the worker */
-    mr__d_worker *home;        /* the only one that may host it; NULL: any may */
+    uint64_t used;             /* the last generation that was given to a worker, also for a move */
+    mr__d_worker *next_host;   /* it moves there; NULL: it does not */
+    mr__d_stream *move_next, *move_prev; /* of d->moves */
+    int64_t move_since;
+    int64_t moved_at, restore_ns; /* the last move: when it ended, and how long it took */
+    int64_t barred_until;         /* a move failed */
+    mr__d_worker *home;           /* the only one that may host it; NULL: any may */
     mr__d_stream *own_next, *own_prev;
     mr__d_client *reader; /* NULL: no client reads it now */
     uint64_t owner;       /* the client that it was last assigned to */
@@ -134,6 +166,9 @@ struct mr__d_job {
     int64_t finished_at, left_at; /* left_at: when its last client left */
     uint64_t elements;            /* acknowledged, of all streams */
     mr__rate rate;                /* of `elements` */
+    mr__d_pace *pace;             /* NULL: nothing was reported */
+    double needs;                 /* workers */
+    char why[320];
     bool holding; /* shared, after a start: streams are kept for the clients that had them */
     int64_t hold_until;
     bool rebuilding;    /* dynamic: splits are kept too, for the clients that know theirs */
@@ -174,10 +209,15 @@ struct mr__dispatcher {
     mr__d_worker **heap; /* serving workers, by load */
     size_t n_heap, n_workers, heap_capacity;
     uint64_t n_given;
-    size_t n_with_orphans;  /* workers */
-    mr__d_worker **listed;  /* static modes: by index */
-    bool lists_addresses;   /* opts.workers named them; else they are the first to register */
-    size_t n_listed;        /* that are known */
+    size_t n_with_orphans; /* workers */
+    mr__d_worker **listed; /* static modes: by index */
+    bool lists_addresses;  /* opts.workers named them; else they are the first to register */
+    size_t n_listed;       /* that are known */
+    mr__d_stream *moves;   /* streams that move */
+    size_t n_moves;
+    uint64_t n_moved;       /* moves that ended, since the start */
+    int64_t uneven_since;   /* 0: loads are even */
+    int64_t balanced_at;    /* when loads were compared last */
     mr__d_queue to_assign;  /* streams that can be assigned to a worker */
     mr__d_queue awaiting;   /* streams whose former worker may return first */
     bool wants_lists;       /* a job needs its lists of files, and no worker makes them */
@@ -185,8 +225,10 @@ struct mr__dispatcher {
     mr__d_job *jobs;
     size_t n_jobs;
     mr__d_dataset *datasets;
-    size_t n_draining; /* connections of tools that wait for a worker to end */
-    char title[160];   /* the last result of mr__d_title */
+    double needs, target; /* workers: of all jobs, and within the bounds */
+    int64_t target_at;    /* when they were computed */
+    size_t n_draining;    /* connections of tools that wait for a worker to end */
+    char title[160];      /* the last result of mr__d_title */
 };
 
 /* dynamic, parallel_epochs: clients share the streams, and come and go while the job runs. */
@@ -202,6 +244,15 @@ static inline bool mr__d_static(const mr__d_job *j)
     return j->spec->mode >= MR__WIRE__MODE__FILE;
 }
 
+/* True if some client of j is connected. */
+static inline bool mr__d_is_read(const mr__d_job *j)
+{
+    for (const mr__d_client *c = j->clients; c; c = c->next)
+        if (c->connection)
+            return true;
+    return false;
+}
+
 /* True if all elements were acknowledged. */
 static inline bool mr__d_finished(const mr__d_job *j)
 {
@@ -213,6 +264,12 @@ static inline bool mr__d_finished(const mr__d_job *j)
 static inline bool mr__d_is_away(const mr__dispatcher *d, const mr__d_worker *w, int64_t seconds)
 {
     return !w->connection && d->now - w->lost_at >= seconds * MR__SECOND;
+}
+
+/* The streams that w hosts, and those that move to it, without those that leave it. */
+static inline uint64_t mr__d_load(const mr__d_worker *w)
+{
+    return w->n_streams + w->n_coming - w->n_going;
 }
 
 /* True if w may be assigned streams. */
@@ -271,7 +328,13 @@ Mr__Wire__Place mr__d_place(const mr__d_stream *s); /* borrows from s */
 /* The same with the splits that a client of a dynamic job must know. */
 Mr__Wire__Place mr__d_place_with_splits(const mr__d_stream *s);
 uint64_t mr__d_record_stream(mr__dispatcher *d, const mr__d_stream *s);
-/* Makes w (NULL: none) the host of s. */
+/* Ends the move of s, which stays where it is; the new worker drops it. */
+void mr__d_cancel_move(mr__d_stream *s);
+/* The same for all streams that c reads. */
+void mr__d_cancel_moves_of(mr__dispatcher *d, const mr__d_client *c);
+/* Takes s out of the list of moves. */
+void mr__d_end_move(mr__d_stream *s);
+/* Makes w (NULL: none) the host of s; a move of s is cancelled. */
 void mr__d_put(mr__d_stream *s, mr__d_worker *w);
 /* From now on only w may host s. */
 void mr__d_set_home(mr__d_stream *s, mr__d_worker *w);
@@ -298,8 +361,12 @@ void mr__d_release_streams(mr__dispatcher *d, mr__d_job *j);
 void mr__d_await(mr__d_stream *s, const char *address, int64_t until);
 void mr__d_forget_awaited(mr__d_stream *s);
 void mr__d_tick_awaiting(mr__dispatcher *d, int64_t now);
-/* Assigns s to its home, or to the worker that hosts the fewest streams, avoiding `not_to` if there
- * is another one, and notifies its client. Without a worker it waits. */
+/* Lets s begin to move to w. */
+void mr__d_move(mr__dispatcher *d, mr__d_stream *s, mr__d_worker *w);
+/* The client can continue s at its new worker, or cannot read from it. */
+void mr__d_take_prepared(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Prepared *p);
+/* Assigns s to its home, or to the worker that it moves to, or to the one with the least load,
+ * avoiding `not_to` if there is another one, and notifies its client. Without a worker it waits. */
 void mr__d_assign(mr__dispatcher *d, mr__d_stream *s, const mr__d_worker *not_to);
 /* Assigns the streams in to_assign. */
 void mr__d_assign_all(mr__dispatcher *d);
@@ -323,6 +390,19 @@ bool mr__d_awaits_workers(const mr__dispatcher *d, int64_t now);
 /* Warns about those of these workers that have no stream of j. */
 void mr__d_go_on_without(mr__dispatcher *d, mr__d_job *j);
 void mr__d_take_want(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__WantSplit *want);
+
+/* ---- dispatcher_balance.c ---- */
+/* Lets streams move while some worker has at least two more than another; only: of this job (NULL:
+ * of all). at_once: also those that were moved lately. Returns the number of moves that begin. */
+size_t mr__d_balance(mr__dispatcher *d, const mr__d_job *only, bool at_once);
+/* The same when loads were uneven for MR__UNEVEN_S; cancels moves that cannot end. */
+void mr__d_tick_balance(mr__dispatcher *d, int64_t now);
+
+/* ---- dispatcher_target.c ---- */
+/* Adds what a peer reports of its work. */
+void mr__d_take_usage(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Pulse *pulse);
+/* Computes the target, once a second. */
+void mr__d_tick_target(mr__dispatcher *d, int64_t now);
 
 /* ---- dispatcher_workers.c ---- */
 /* The worker with that address; NULL: none. */

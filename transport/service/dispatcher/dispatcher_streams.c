@@ -31,9 +31,12 @@ void mr__d_tick_awaiting(mr__dispatcher *d, int64_t now)
     }
 }
 
-static void say_host(mr__dispatcher *d, const mr__d_stream *s, uint64_t after)
+static void say_host(mr__dispatcher *d, const mr__d_stream *s, const mr__d_worker *w,
+                     uint64_t generation, uint64_t after)
 {
     Mr__Wire__Place place = mr__d_place_with_splits(s);
+    place.generation = generation;
+    place.worker = w->address;
     Mr__Wire__Host host = MR__WIRE__HOST__INIT;
     host.job_id = s->job->id;
     host.job = s->job->spec;
@@ -41,7 +44,14 @@ static void say_host(mr__dispatcher *d, const mr__d_stream *s, uint64_t after)
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_HOST;
     m.host = &host;
-    d->out.send(d->ctx, s->worker->connection, &m, after);
+    d->out.send(d->ctx, w->connection, &m, after);
+}
+
+/* A generation of s that no worker had. */
+static uint64_t new_generation(mr__d_stream *s)
+{
+    s->used = (s->used > s->generation ? s->used : s->generation) + 1;
+    return s->used;
 }
 
 /* Assigns s to w (NULL: it waits), in a new generation. */
@@ -49,19 +59,85 @@ static void give(mr__dispatcher *d, mr__d_stream *s, mr__d_worker *w)
 {
     mr__d_take_off(d, s);
     mr__d_forget_awaited(s);
-    s->generation++;
+    s->generation = new_generation(s);
     if (w && !s->end)
         w->given = ++d->n_given;
     mr__d_put(s, s->end ? NULL : w);
     uint64_t after = mr__d_record_stream(d, s);
     if (s->worker)
-        say_host(d, s, after);
+        say_host(d, s, s->worker, s->generation, after);
     mr__d_tell_reader(d, s, after);
+}
+
+/* ---- moving a stream while its worker serves it ---- */
+
+void mr__d_move(mr__dispatcher *d, mr__d_stream *s, mr__d_worker *w)
+{
+    s->next_host = w;
+    s->move_since = d->now;
+    s->move_prev = NULL;
+    s->move_next = d->moves;
+    if (d->moves)
+        d->moves->move_prev = s;
+    d->moves = s;
+    d->n_moves++;
+    w->n_coming++;
+    s->worker->n_going++;
+    w->given = ++d->n_given;
+    mr__d_rank(d, w);
+    mr__d_rank(d, s->worker);
+    say_host(d, s, w, new_generation(s), s->job->recorded);
+    Mr__Wire__Prepare prepare = MR__WIRE__PREPARE__INIT;
+    prepare.job_id = s->job->id;
+    prepare.stream = s->index;
+    prepare.generation = s->used;
+    prepare.worker = w->address;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_PREPARE;
+    m.prepare = &prepare;
+    d->out.send(d->ctx, s->reader->connection, &m, s->job->recorded);
+}
+
+/* The worker that s moves to has it from now on; the old one drops it. */
+static void commit_move(mr__dispatcher *d, mr__d_stream *s)
+{
+    mr__d_worker *w = s->next_host;
+    uint64_t generation = s->used;
+    mr__d_note(d, MR_LOG_INFO, "stream %" PRIu32 " of %s moved from worker %s to %s", s->index,
+               mr__d_title(s->job), s->worker->address, w->address);
+    s->moved_at = d->now;
+    s->restore_ns = d->now - s->move_since;
+    mr__d_end_move(s);
+    mr__d_take_off(d, s);
+    s->generation = generation;
+    d->n_moved++;
+    mr__d_put(s, w);
+    mr__d_tell_reader(d, s, mr__d_record_stream(d, s));
+}
+
+void mr__d_take_prepared(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Prepared *p)
+{
+    mr__d_job *j = mr__id_map_get(&d->jobs_by_id, p->job_id);
+    mr__d_stream *s = j && p->stream < j->n_streams ? j->streams[p->stream] : NULL;
+    if (!s || !s->next_host || s->used != p->generation || !x->client || s->reader != x->client)
+        return;
+    if (!p->failed && mr__d_serves(s->next_host)) {
+        commit_move(d, s);
+        return;
+    }
+    s->barred_until = d->now + MR__MOVE_S * MR__SECOND;
+    mr__d_note(d, MR_LOG_INFO, "stream %" PRIu32 " of %s stays at worker %s", s->index,
+               mr__d_title(j), s->worker->address);
+    mr__d_cancel_move(s);
 }
 
 void mr__d_assign(mr__dispatcher *d, mr__d_stream *s, const mr__d_worker *not_to)
 {
     mr__d_worker *w;
+    if (s->next_host && mr__d_serves(s->next_host)) { /* which is restoring it already */
+        commit_move(d, s);
+        return;
+    }
     if (s->home)
         w = mr__d_serves(s->home) ? s->home : NULL;
     else if (s->missed)
@@ -264,13 +340,15 @@ void mr__d_take_want(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wir
 {
     mr__d_job *j = mr__id_map_get(&d->jobs_by_id, want->job_id);
     mr__d_stream *s = j && want->stream < j->n_streams ? j->streams[want->stream] : NULL;
-    if (!s || !s->worker || s->worker != x->worker || s->generation != want->generation ||
-        j->spec->mode != MR__WIRE__MODE__DYNAMIC || want->index > s->n_splits)
+    bool hosts = s && s->worker && s->worker == x->worker && s->generation == want->generation;
+    bool restores = s && s->next_host && s->next_host == x->worker && s->used == want->generation;
+    if ((!hosts && !restores) || j->spec->mode != MR__WIRE__MODE__DYNAMIC ||
+        want->index > s->n_splits)
         return;
     Mr__Wire__Split split = MR__WIRE__SPLIT__INIT;
     split.job_id = j->id;
     split.stream = s->index;
-    split.generation = s->generation;
+    split.generation = want->generation;
     split.index = want->index;
     split.repetition = want->repetition;
     split.end = want->index == s->n_splits && !hand_out(d, s, want->repetition);

@@ -103,13 +103,23 @@ static mr_code register_dataset(mr__dispatcher *d, const ProtobufCBinaryData *gr
     return MR_OK;
 }
 
+/* name "": all jobs. *n = the number of streams that begin to move. */
+static mr_code rebalance(mr__dispatcher *d, const char *name, size_t *n, mr_status *st)
+{
+    const mr__d_job *j = name[0] ? mr__d_job_called(d, name) : NULL;
+    if (name[0] && !j)
+        return mr_fail(st, MR_NOT_FOUND, "there is no job \"%.100s\"", name);
+    *n = mr__d_balance(d, j, true);
+    return MR_OK;
+}
+
 void mr__d_take_ask(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask *ask, int64_t now)
 {
     mr_status st;
     mr_code rc = MR_OK;
     uint64_t after = 0;
     bool waits = false;
-    char *json = NULL, id_json[64];
+    char *json = NULL, answer[64];
     Mr__Wire__Report report = MR__WIRE__REPORT__INIT;
     report.request = ask->request;
     if (strcmp(ask->what, "cancel") == 0) {
@@ -118,11 +128,16 @@ void mr__d_take_ask(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask 
         rc = drain_worker(d, x, ask, &waits, &after, &st);
         if (waits)
             return;
+    } else if (strcmp(ask->what, "rebalance") == 0) {
+        size_t n = 0;
+        rc = rebalance(d, ask->name, &n, &st);
+        snprintf(answer, sizeof answer, "{\"moves\": %zu}", n);
+        report.json = answer;
     } else if (strcmp(ask->what, "register") == 0) {
         const char *id = "";
         rc = register_dataset(d, &ask->graph, &id, &after, &st);
-        snprintf(id_json, sizeof id_json, "{\"id\": \"%s\"}", id);
-        report.json = id_json;
+        snprintf(answer, sizeof answer, "{\"id\": \"%s\"}", id);
+        report.json = answer;
     } else if (strcmp(ask->what, "dataset") == 0) {
         mr__d_dataset *found = d->datasets;
         while (found && strcmp(found->id, ask->name) != 0)

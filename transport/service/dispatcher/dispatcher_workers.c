@@ -38,6 +38,7 @@ static mr_code new_worker(mr__dispatcher *d, const char *address, mr__d_worker *
         mr_free(w);
         return rc;
     }
+    w->weight = 1000;
     w->next = d->workers;
     if (d->workers)
         d->workers->prev = w;
@@ -142,7 +143,8 @@ void mr__d_adopt_orphans(mr__dispatcher *d, mr__d_worker *w)
             mr__d_tell_reader(d, s, 0);
             continue;
         }
-        if (s && h->generation >= s->generation)
+        bool was_moving = s && h->generation > s->generation && h->generation <= s->used;
+        if (s && h->generation >= s->generation && !was_moving)
             outdo(d, s, h->generation);
         mr__d_unhost(d, w, h);
     }
@@ -249,6 +251,11 @@ void mr__d_lose_worker(mr__dispatcher *d, mr__d_worker *w, const char *how, int6
     else
         mr__d_note(d, MR_LOG_WARNING, "worker %s %s; its %zu streams move", w->address, how,
                    w->n_streams);
+    for (mr__d_stream *s = d->moves, *next; s; s = next) {
+        next = s->move_next;
+        if (s->next_host == w)
+            mr__d_cancel_move(s);
+    }
     for (mr__d_job *j = d->jobs; j; j = j->next)
         if (j->matching == connection) {
             j->matching = 0;
@@ -281,7 +288,9 @@ void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire_
     }
     w->connection = x->id;
     w->heard = now;
+    w->used_at = 0;
     w->back_until = 0;
+    w->weight = r->weight ? r->weight : 1000;
     if (w->taken_out && (!r->instance || r->instance != w->instance))
         mr__d_take_out(d, w, false); /* the drained instance has ended: this is another one */
     w->instance = r->instance;
@@ -327,6 +336,7 @@ void mr__d_take_pulse(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wi
         x->worker->draining = true;
         mr__d_rank(d, x->worker);
     }
+    mr__d_take_usage(d, x, p);
     Mr__Wire__Pulse back = MR__WIRE__PULSE__INIT;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;

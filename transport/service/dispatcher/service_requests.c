@@ -18,8 +18,6 @@
 #define DRAIN_TIMEOUT 30.0 /* a worker takes up to 5 s to end */
 #define MOST_TIMEOUT  1e6
 
-enum { HEAD_LINES = 4 }; /* of mr_service_status_text, before the tables */
-
 /* Sends {what, name, graph}; *report is owned, mr__message_free. */
 static mr_code request(const char *service, const char *what, const char *name,
                        const ProtobufCBinaryData *graph, const mr_service_request_opts *opts,
@@ -67,7 +65,37 @@ mr_code mr_service_report(const char *service, const char *what, const char *nam
 
 /* ---- the page as text ---- */
 
-static void put_head(mr__text *t, const char *service, const json_t *status)
+/* How many workers are needed, and why: in few lines of a terminal. */
+static void put_target(mr__text *t, const json_t *status, size_t lines, size_t columns)
+{
+    const json_t *reason;
+    size_t i, most = !lines ? SIZE_MAX : lines < 30 ? 0 : lines / 10;
+    mr__put_format(t, ", workers needed: %lld\n",
+                   (long long)json_integer_value(json_object_get(status, "target_workers")));
+    json_array_foreach(json_object_get(status, "target_reasons"), i, reason)
+    {
+        char line[512];
+        if (i >= most)
+            break;
+        mr_text_visible(json_string_value(reason), false, line, sizeof line);
+        size_t n = strlen(line), room = columns > 2 ? columns - 2 : SIZE_MAX;
+        while (n > room || (n && ((unsigned char)line[n] & 0xc0) == 0x80))
+            n--;
+        line[n] = '\0';
+        mr__put_format(t, "  %s\n", line);
+    }
+}
+
+static size_t lines_in(const mr__text *t)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->n; i++)
+        n += t->data[i] == '\n';
+    return n;
+}
+
+static void put_head(mr__text *t, const char *service, const json_t *status, size_t lines,
+                     size_t columns)
 {
     static const mr__status_field state = {.key = "state", .kind = MR__STATUS_TEXT},
                                   elements = {.key = "elements", .kind = MR__STATUS_NUMBER},
@@ -88,7 +116,7 @@ static void put_head(mr__text *t, const char *service, const json_t *status)
     mr__put_value(t, &elements, status, 0, false);
     mr__put(t, " elements acknowledged, ");
     mr__put_value(t, &rate, status, 0, false);
-    mr__put(t, "\n");
+    put_target(t, status, lines, columns);
 }
 
 mr_code mr_service_status_text(const char *service, size_t lines, size_t columns,
@@ -104,9 +132,10 @@ mr_code mr_service_status_text(const char *service, size_t lines, size_t columns
     mr_free(json);
     if (rc != MR_OK)
         return rc;
-    put_head(&t, service, json_object_get(page, "status"));
-    mr__status_text(&t, mr__dispatcher_view, page, lines > HEAD_LINES ? lines - HEAD_LINES : lines,
-                    columns, time(NULL));
+    put_head(&t, service, json_object_get(page, "status"), lines, columns);
+    size_t head = lines_in(&t) + 1;
+    mr__status_text(&t, mr__dispatcher_view, page, lines > head ? lines - head : lines, columns,
+                    time(NULL));
     json_decref(page);
     if (t.failed) {
         mr_free(t.data);
@@ -137,6 +166,18 @@ mr_code mr_service_drain(const char *service, const char *worker,
                          const mr_service_request_opts *opts, mr_status *st)
 {
     return order(service, "drain", worker, opts, st);
+}
+
+mr_code mr_service_rebalance(const char *service, const char *job,
+                             const mr_service_request_opts *opts, int64_t *n_moves, mr_status *st)
+{
+    mr__message *m;
+    MR_TRY(request(service, "rebalance", job, NULL, opts, &m, st));
+    json_t *report = json_loads(m->report->json, 0, NULL);
+    *n_moves = json_integer_value(json_object_get(report, "moves"));
+    json_decref(report);
+    mr__message_free(m);
+    return MR_OK;
 }
 
 /* Appends this process's directory to the graph: later, relative names mean the files that they

@@ -60,6 +60,13 @@ MR_API mr_code mr_service_cancel(const char *service, const char *job,
  * errors   MR_NOT_FOUND: no such worker; those above */
 MR_API mr_code mr_service_drain(const char *service, const char *worker,
                                 const mr_service_request_opts *opts, mr_status *st) MR_NODISCARD;
+/* Makes streams of exactly_once and dynamic move to workers with less load at once, also those that
+ * were moved lately; job NULL: of all jobs. *n_moves = how many begin to move.
+ *
+ * errors   MR_NOT_FOUND: no such job; those above */
+MR_API mr_code mr_service_rebalance(const char *service, const char *job,
+                                    const mr_service_request_opts *opts, int64_t *n_moves,
+                                    mr_status *st) MR_NODISCARD;
 /* *id = the id by which mr_service_dataset reads ds (borrowed); owned, mr_free. Relative names of
  * files in it belong to this process's working directory, also for those who read it elsewhere. An
  * equal graph from the same directory has the same id.

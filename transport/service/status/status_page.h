@@ -28,6 +28,7 @@ typedef enum mr__status_kind {
     MR__STATUS_TEXT,
     MR__STATUS_NUMBER,
     MR__STATUS_RATE,     /* per second */
+    MR__STATUS_RATIO,    /* in per cent */
     MR__STATUS_BYTES,    /* in units of 1,024 */
     MR__STATUS_DURATION, /* in seconds */
     MR__STATUS_AGO,      /* a point in time, as seconds ago */

@@ -155,6 +155,9 @@ void mr__put_value(mr__text *t, const mr__status_field *f, const json_t *row, ti
             put_grouped(t, n);
         mr__put(t, "/s");
         break;
+    case MR__STATUS_RATIO:
+        mr__put_format(t, "%.0f %%", n * 100);
+        break;
     case MR__STATUS_BYTES:
         put_bytes_value(t, n);
         break;

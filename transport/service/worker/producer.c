@@ -37,6 +37,7 @@ typedef struct item {
     uint8_t *position;
     size_t position_bytes;
     mr_status status;
+    int64_t busy_ns; /* that it took to make it */
 } item;
 
 struct mr__producer {
@@ -274,6 +275,7 @@ static void produce(mr__producer *p, item *x)
 done:
     if (x->brought == ERROR || x->brought == FATAL)
         sign(p, st);
+    x->busy_ns = mr__clock_ns(CLOCK_MONOTONIC) - began;
     mr_block_reset(&b);
 }
 
@@ -384,6 +386,8 @@ static void *work(void *arg)
 static void deliver(mr__producer *p, item *x)
 {
     const mr__producer_out *out = p->o.out;
+    if (out->busy)
+        out->busy(p->o.ctx, p->number, x->busy_ns);
     if (x->brought == BLOCK) {
         const mr__made made = {.first = x->first,
                                .rows = x->rows,

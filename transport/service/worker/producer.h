@@ -33,6 +33,8 @@ typedef struct mr__producer_out {
                    const void *position, size_t position_bytes, bool fatal);
     void (*ended)(void *ctx, uint64_t number, uint64_t elements, const void *position,
                   size_t position_bytes);
+    /* Before one of these: how long the thread took to make it. NULL: not of interest. */
+    void (*busy)(void *ctx, uint64_t number, int64_t ns);
     /* As mr__worker_streams_wants_split; mr__producer_split answers. */
     void (*wants_split)(void *ctx, uint64_t number, uint64_t index, uint64_t repetition);
     /* After mr__producer_stop, the last call: its thread is joined and its memory is freed. */

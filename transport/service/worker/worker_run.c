@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/cgroup.h"
 #include "pipeline/system/system.h"
 #include "transport/net/lookup.h"
 #include "transport/service/worker/worker_streams.h"
@@ -156,8 +157,14 @@ static void producer_wants_split(void *ctx, uint64_t number, uint64_t index, uin
     mr__worker_streams_wants_split(r->streams, number, index, repetition, now_of(r));
 }
 
-static const mr__producer_out producer_out = {producer_made, producer_failed, producer_ended,
-                                              producer_wants_split, producer_gone};
+static void producer_busy(void *ctx, uint64_t number, int64_t ns)
+{
+    mr__worker_run *r = ctx;
+    mr__worker_streams_busy(r->streams, number, ns);
+}
+
+static const mr__producer_out producer_out = {producer_made, producer_failed,      producer_ended,
+                                              producer_busy, producer_wants_split, producer_gone};
 
 /* A stream that cannot be started fails, once mr__worker_streams can be called. */
 typedef struct apology {
@@ -349,6 +356,13 @@ static void out_note(void *ctx, mr_log_level level, const char *line)
     mr_log(level, "%s", line);
 }
 
+static void out_cpu(void *ctx, int64_t *cpu_ns, uint32_t *cpus)
+{
+    (void)ctx;
+    *cpu_ns = mr__clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    *cpus = (uint32_t)mr_usable_cpus();
+}
+
 /* ---- lists of files ---- */
 
 static void matched(void *ctx, uint64_t job_id, const Mr__Wire__Lists *lists)
@@ -382,6 +396,7 @@ static const mr__worker_streams_out out = {.to_dispatcher = out_to_dispatcher,
                                            .match = out_match,
                                            .close_client = out_close_client,
                                            .close_dispatcher = out_close_dispatcher,
+                                           .cpu = out_cpu,
                                            .note = out_note};
 
 /* ---- the dispatcher ---- */
@@ -510,9 +525,10 @@ static void retried(mr__timer *t)
 /* Bytes to share with one more client; 0: its blocks are sent over the socket. */
 static size_t lendable(const mr__worker_run *r)
 {
-    size_t most = (size_t)r->o.memory_limit / LENT_PART;
-    if (!r->o.memory_limit)
+    int64_t limit = r->o.memory_limit, of_group = mr__cgroup_limits()->memory_max;
+    if (!limit && of_group == INT64_MAX)
         return MR__LENT_BYTES;
+    size_t most = (size_t)(limit ? limit : of_group) / LENT_PART;
     most = most > r->lent ? (most - r->lent) / 2 : 0; /* others may connect */
     most = most < MR__LENT_BYTES ? most / LEAST_LENT * LEAST_LENT : MR__LENT_BYTES;
     return most;
@@ -633,6 +649,14 @@ static bool is_busy(mr__daemon *s)
 
 /* ---- beginning ---- */
 
+static size_t queued_bytes(const mr__worker_run *r)
+{
+    size_t n = 0;
+    for (const mr__guest *g = r->base.newest; g; g = g->next)
+        n += mr__connection_queued(&g->c);
+    return n;
+}
+
 static char *report(void *ctx)
 {
     mr__worker_run *r = ctx;
@@ -642,13 +666,16 @@ static char *report(void *ctx)
         if (!x->is_stopped)
             mr__worker_status_stream(streams, &x->stream, x->next_element, g ? g->g.from : "");
     }
-    return mr__worker_status_report(&r->status,
-                                    &(mr__worker_now){.dispatcher = r->o.dispatcher,
-                                                      .is_connected = r->link == READY,
-                                                      .is_draining = r->base.is_draining,
-                                                      .n_clients = r->base.n_guests,
-                                                      .now = now_of(r)},
-                                    streams);
+    return mr__worker_status_report(
+        &r->status,
+        &(mr__worker_now){.dispatcher = r->o.dispatcher,
+                          .is_connected = r->link == READY,
+                          .is_draining = r->base.is_draining,
+                          .n_clients = r->base.n_guests,
+                          .busy_ratio = mr__worker_streams_busy_ratio(r->streams),
+                          .queue_bytes = queued_bytes(r),
+                          .now = now_of(r)},
+        streams);
 }
 
 static mr_code open_all(mr__worker_run *r, mr_status *st)
@@ -662,8 +689,8 @@ static mr_code open_all(mr__worker_run *r, mr_status *st)
     r->status.started = now_of(r);
     MR_TRY(mr__daemon_show(&r->base, r->o.status, "worker", r->address, mr__worker_view, report, r,
                            st));
-    MR_TRY(mr__worker_streams_new(&r->streams, r->address, r->random | 1, r->o.tags, r->o.n_tags,
-                                  &out, r, st));
+    MR_TRY(mr__worker_streams_new(&r->streams, r->address, r->random | 1, r->o.weight, r->o.tags,
+                                  r->o.n_tags, &out, r, st));
     MR_TRY(mr__daemon_heed(&r->base, r->o.cancel, st));
     r->tick.fire = ticked;
     r->retry.fire = retried;

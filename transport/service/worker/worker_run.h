@@ -27,6 +27,7 @@ typedef struct mr__worker_run_opts {
     const char *status;     /* HOST:PORT of the status page; NULL: no page */
     mr__token token;        /* borrowed */
     mr__token status_token; /* of the page; borrowed */
+    uint32_t weight;        /* its share of the streams, in thousandths of a core */
     const char *const *tags;
     size_t n_tags;
     mr_executor *executor; /* that streams run on; borrowed */

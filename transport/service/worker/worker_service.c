@@ -40,6 +40,9 @@ static mr_code check(const mr_service_worker_opts *o, mr_status *st)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "memory_limit: %lld bytes are too few; at least %lld",
                        (long long)o->memory_limit, (long long)LEAST_MEMORY);
+    if (o->weight != 0 && !(o->weight >= 1e-3 && o->weight <= 1e6))
+        return mr_fail(st, MR_INVALID_ARGUMENT, "weight: %g is not between 0.001 and 1000000",
+                       o->weight);
     return MR_OK;
 }
 
@@ -69,21 +72,23 @@ static mr_code open_all(mr_service_worker *w, const mr_service_worker_opts *o, m
     if (!o->executor)
         MR_TRY(mr_executor_new(mr_usable_cpus(), &w->executor, st));
     MR_TRY(mr__daemon_thread_init(&w->thread, o->cancel, st));
-    const mr__worker_run_opts run = {.dispatcher = w->dispatcher,
-                                     .listen = o->listen ? o->listen : "127.0.0.1:0",
-                                     .status = o->status,
-                                     .token = w->token,
-                                     .status_token = w->status_token,
-                                     .tags = o->tags,
-                                     .n_tags = o->n_tags,
-                                     .executor = o->executor ? o->executor : w->executor,
-                                     .memory_limit = o->memory_limit,
-                                     .watch = o->watch,
-                                     .loop = o->no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,
-                                     .cancel = w->thread.stop,
-                                     .draining = o->draining,
-                                     .ready = o->ready,
-                                     .ctx = o->ctx};
+    const mr__worker_run_opts run = {
+        .dispatcher = w->dispatcher,
+        .listen = o->listen ? o->listen : "127.0.0.1:0",
+        .status = o->status,
+        .token = w->token,
+        .status_token = w->status_token,
+        .weight = (uint32_t)((o->weight != 0 ? o->weight : mr_usable_cpus()) * 1000),
+        .tags = o->tags,
+        .n_tags = o->n_tags,
+        .executor = o->executor ? o->executor : w->executor,
+        .memory_limit = o->memory_limit,
+        .watch = o->watch,
+        .loop = o->no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,
+        .cancel = w->thread.stop,
+        .draining = o->draining,
+        .ready = o->ready,
+        .ctx = o->ctx};
     MR_TRY(mr__worker_run_open(&w->run, &run, st));
     if (o->status)
         snprintf(w->status, sizeof w->status, "%s", mr__worker_run_status_address(w->run));

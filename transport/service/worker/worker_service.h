@@ -52,6 +52,8 @@ typedef struct mr_service_worker_opts {
     bool any_user; /* without a token: serve every user and host that can connect, with this
                       process's rights, and trust any dispatcher; else only processes of the same
                       user on this host */
+    double weight; /* its share of the streams, compared with other workers: 0.001 to 1e6; 0: the
+                      number of CPUs that it may use */
     const char *const *tags; /* names of this worker, besides its address */
     size_t n_tags;
     mr_executor *executor; /* runs the streams' tasks, besides a thread for each stream; borrowed

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "pipeline/engine/iterator_internal.h"
+#include "pipeline/system/system.h"
 #include "pipeline/version.h"
 
 #define NAME "millrace_worker_"
@@ -32,6 +34,25 @@ static const mr__status_field figures[] = {
      .kind = MR__STATUS_BYTES,
      .metric = NAME "sent_bytes_total",
      .help = "Bytes of blocks sent to clients since the start."},
+    {.key = "busy_ratio",
+     .kind = MR__STATUS_RATIO,
+     .title = "Busy",
+     .metric = NAME "busy_ratio",
+     .help = "The share of time in which streams that are read were being made, not waiting."},
+    {.key = "cpu_seconds",
+     .kind = MR__STATUS_RATIO,
+     .metric = NAME "cpu_seconds_total",
+     .help = "Processor time of this process in seconds."},
+    {.key = "resident_bytes",
+     .title = "Memory",
+     .kind = MR__STATUS_BYTES,
+     .metric = NAME "resident_bytes",
+     .help = "Resident memory of this process in bytes."},
+    {.key = "queue_bytes",
+     .title = "Queued",
+     .kind = MR__STATUS_BYTES,
+     .metric = NAME "queue_bytes",
+     .help = "Bytes that are queued for clients."},
     {.key = "dispatcher", .title = "Dispatcher", .kind = MR__STATUS_TEXT},
     {.key = "connected",
      .title = "Connected to it",
@@ -92,6 +113,12 @@ char *mr__worker_status_report(mr__worker_status *s, const mr__worker_now *now, 
                                   mr__json_text(now->dispatcher), "connected", now->is_connected,
                                   "draining", now->is_draining, "uptime_seconds",
                                   (double)(now->now - s->started) * 1e-9, "version", mr_version()));
+    json_t *status = json_object_get(page, "status");
+    json_object_set_new(status, "busy_ratio", json_real(now->busy_ratio));
+    json_object_set_new(status, "cpu_seconds",
+                        json_real((double)mr__clock_ns(CLOCK_PROCESS_CPUTIME_ID) * 1e-9));
+    json_object_set_new(status, "resident_bytes", json_integer((json_int_t)mr__memory_resident()));
+    json_object_set_new(status, "queue_bytes", json_integer((json_int_t)now->queue_bytes));
     json_object_set_new(page, "left_out", json_pack("{s:I}", "streams", (json_int_t)left_out));
     while (json_array_size(streams) > MOST_ROWS)
         json_array_remove(streams, json_array_size(streams) - 1);

@@ -21,6 +21,8 @@ typedef struct mr__worker_now {
     const char *dispatcher; /* its address */
     bool is_connected, is_draining;
     size_t n_clients;
+    double busy_ratio;
+    size_t queue_bytes;
     int64_t now;
 } mr__worker_now;
 

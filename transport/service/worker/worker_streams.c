@@ -23,8 +23,10 @@ typedef struct hosted {
     uint32_t compression;
     /* the producer's last result, if the client may not receive it yet */
     waiting waiting;
-    mr__made made;  /* BLOCK; ERROR: first; END: first is the number of elements */
-    void *position; /* of made */
+    int64_t blocked_at; /* since when it may not be sent; 0: it was sent, or no client reads */
+    uint64_t busy_ns, wait_ns; /* since the last Pulse */
+    mr__made made;             /* BLOCK; ERROR: first; END: first is the number of elements */
+    void *position;            /* of made */
     mr_status status;
     bool fatal;
     /* the split that its producer requests */
@@ -39,19 +41,30 @@ struct mr__worker_streams {
     void *ctx;
     char *address;
     uint64_t instance;
+    uint32_t weight;
     char **tags;
     size_t n_tags;
     hosted *streams;
     mr__id_map producers; /* to hosted */
     uint64_t last_producer;
     bool connected, draining;
-    int64_t heard, pulse_at;
+    int64_t now, heard, pulse_at, pulsed_at, cpu_ns;
+    double busy_ratio;
 };
 
 /* ---- one stream ---- */
 
+/* Its result waits for credit no longer. */
+static void unblock(const mr__worker_streams *ws, hosted *s)
+{
+    if (s->blocked_at && ws->now > s->blocked_at)
+        s->wait_ns += (uint64_t)(ws->now - s->blocked_at);
+    s->blocked_at = 0;
+}
+
 static void drop_waiting(mr__worker_streams *ws, hosted *s)
 {
+    unblock(ws, s);
     if (s->waiting == BLOCK)
         ws->out.drop(ws->ctx, s->made.block);
     mr_free(s->position);
@@ -160,8 +173,12 @@ static void say_splits(mr__worker_streams *ws, hosted *s)
 static void send_waiting(mr__worker_streams *ws, hosted *s)
 {
     Mr__Wire__Hosted name = name_of(s);
-    if (s->waiting == NOTHING || !s->client || s->credit <= 0)
+    if (s->waiting == NOTHING || !s->client || s->credit <= 0) {
+        if (s->waiting != NOTHING && s->client && !s->blocked_at)
+            s->blocked_at = ws->now;
         return;
+    }
+    unblock(ws, s);
     waiting what = s->waiting;
     s->waiting = NOTHING;
     say_splits(ws, s);
@@ -215,7 +232,7 @@ static void keep(mr__worker_streams *ws, hosted *s, waiting what, const mr__made
 void mr__worker_streams_made(mr__worker_streams *ws, uint64_t producer, const mr__made *made,
                              int64_t now)
 {
-    (void)now;
+    ws->now = now;
     hosted *s = of_producer(ws, producer);
     if (s)
         keep(ws, s, BLOCK, made);
@@ -227,7 +244,7 @@ void mr__worker_streams_failed(mr__worker_streams *ws, uint64_t producer, uint64
                                const mr_status *why, const void *position, size_t position_bytes,
                                bool fatal, int64_t now)
 {
-    (void)now;
+    ws->now = now;
     hosted *s = of_producer(ws, producer);
     if (!s)
         return;
@@ -235,6 +252,13 @@ void mr__worker_streams_failed(mr__worker_streams *ws, uint64_t producer, uint64
     s->status = *why;
     s->fatal = fatal;
     keep(ws, s, ERROR, &made);
+}
+
+void mr__worker_streams_busy(mr__worker_streams *ws, uint64_t producer, int64_t ns)
+{
+    hosted *s = of_producer(ws, producer);
+    if (s && ns > 0)
+        s->busy_ns += (uint64_t)ns;
 }
 
 static void say_want(mr__worker_streams *ws, hosted *s, int64_t now)
@@ -299,7 +323,7 @@ static void take_split(mr__worker_streams *ws, const Mr__Wire__Split *x)
 void mr__worker_streams_ended(mr__worker_streams *ws, uint64_t producer, uint64_t elements,
                               const void *position, size_t position_bytes, int64_t now)
 {
-    (void)now;
+    ws->now = now;
     hosted *s = of_producer(ws, producer);
     if (s)
         keep(
@@ -371,7 +395,7 @@ static void take_open(mr__worker_streams *ws, uint64_t client, const Mr__Wire__O
 void mr__worker_streams_client_message(mr__worker_streams *ws, uint64_t client,
                                        const mr__message *m, int64_t now)
 {
-    (void)now;
+    ws->now = now;
     hosted *s = NULL;
     mr_status why;
     switch (m->body_case) {
@@ -403,7 +427,7 @@ void mr__worker_streams_client_message(mr__worker_streams *ws, uint64_t client,
 
 void mr__worker_streams_client_closed(mr__worker_streams *ws, uint64_t client, int64_t now)
 {
-    (void)now;
+    ws->now = now;
     for (hosted *s = ws->streams; s; s = s->next)
         if (s->client == client) {
             stop_producer(ws, s);
@@ -428,6 +452,7 @@ void mr__worker_streams_dispatcher_opened(mr__worker_streams *ws, int64_t now)
     Mr__Wire__Register r = MR__WIRE__REGISTER__INIT;
     r.address = ws->address;
     r.instance = ws->instance;
+    r.weight = ws->weight;
     r.n_tags = ws->n_tags;
     r.tags = ws->tags;
     r.n_hosted = n;
@@ -543,8 +568,75 @@ bool mr__worker_streams_draining(const mr__worker_streams *ws)
     return ws->draining;
 }
 
+/* Adds what its streams did since the last Pulse: an entry for each series of streams of one job.
+ * Returns their number. */
+static size_t take_usage(mr__worker_streams *ws, Mr__Wire__Usage *v, Mr__Wire__Usage **list)
+{
+    size_t n = 0;
+    for (hosted *s = ws->streams; s; s = s->next) {
+        if (s->blocked_at) {
+            unblock(ws, s);
+            s->blocked_at = ws->now;
+        }
+        if (!n || v[n - 1].job_id != s->what->job_id) {
+            mr__wire__usage__init(&v[n]);
+            v[n].job_id = s->what->job_id;
+            list[n] = &v[n];
+            n++;
+        }
+        v[n - 1].busy_ns += s->busy_ns;
+        v[n - 1].wait_ns += s->wait_ns;
+        v[n - 1].streams += s->producer != 0;
+        s->busy_ns = s->wait_ns = 0;
+    }
+    return n;
+}
+
+double mr__worker_streams_busy_ratio(const mr__worker_streams *ws)
+{
+    return ws->busy_ratio;
+}
+
+/* Averages the share of time over about five seconds: a block may be reported late. */
+static void note_busy(mr__worker_streams *ws, const Mr__Wire__Usage *v, size_t n)
+{
+    double busy = 0, most = 0, passed = (double)(ws->now - ws->pulsed_at);
+    for (size_t i = 0; i < n; i++) {
+        busy += (double)v[i].busy_ns;
+        most += passed * v[i].streams;
+    }
+    double share = most > 0 ? busy / most : 0;
+    ws->busy_ratio += ((share < 1 ? share : 1) - ws->busy_ratio) / 5;
+    ws->pulsed_at = ws->now;
+}
+
+static void say_pulse(mr__worker_streams *ws)
+{
+    size_t n = 0;
+    for (const hosted *s = ws->streams; s; s = s->next)
+        n++;
+    Mr__Wire__Usage *v = mr_calloc(n + 1, sizeof *v), **list = mr_calloc(n + 1, sizeof *list);
+    Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
+    pulse.draining = ws->draining;
+    if (v && list)
+        pulse.n_usage = take_usage(ws, v, list);
+    pulse.usage = list;
+    note_busy(ws, v, pulse.n_usage);
+    int64_t cpu_ns = ws->cpu_ns;
+    ws->out.cpu(ws->ctx, &cpu_ns, &pulse.cpus);
+    pulse.cpu_ns = cpu_ns > ws->cpu_ns ? (uint64_t)(cpu_ns - ws->cpu_ns) : 0;
+    ws->cpu_ns = cpu_ns;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
+    m.pulse = &pulse;
+    ws->out.to_dispatcher(ws->ctx, &m);
+    mr_free(v);
+    mr_free(list);
+}
+
 int64_t mr__worker_streams_tick(mr__worker_streams *ws, int64_t now)
 {
+    ws->now = now;
     if (!ws->connected)
         return INT64_MAX;
     if (now - ws->heard >= SILENT_S * SECOND) {
@@ -553,12 +645,7 @@ int64_t mr__worker_streams_tick(mr__worker_streams *ws, int64_t now)
         return INT64_MAX;
     }
     if (now >= ws->pulse_at) {
-        Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
-        pulse.draining = ws->draining;
-        mr__message m = MR__WIRE__MESSAGE__INIT;
-        m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
-        m.pulse = &pulse;
-        ws->out.to_dispatcher(ws->ctx, &m);
+        say_pulse(ws);
         ws->pulse_at = now + SECOND;
         ask_again(ws, false, now);
     }
@@ -566,7 +653,7 @@ int64_t mr__worker_streams_tick(mr__worker_streams *ws, int64_t now)
 }
 
 mr_code mr__worker_streams_new(mr__worker_streams **out, const char *address, uint64_t instance,
-                               const char *const *tags, size_t n_tags,
+                               uint32_t weight, const char *const *tags, size_t n_tags,
                                const mr__worker_streams_out *to, void *ctx, mr_status *st)
 {
     mr__worker_streams *ws = mr_calloc(1, sizeof *ws);
@@ -575,6 +662,7 @@ mr_code mr__worker_streams_new(mr__worker_streams **out, const char *address, ui
     ws->out = *to;
     ws->ctx = ctx;
     ws->instance = instance;
+    ws->weight = weight;
     ws->address = mr_strdup(address);
     ws->tags = mr_calloc(n_tags + 1, sizeof *ws->tags);
     bool full = ws->address && ws->tags;

@@ -61,12 +61,15 @@ typedef struct mr__worker_streams_out {
     void (*match)(void *ctx, uint64_t job_id, const Mr__Wire__Job *job);
     void (*close_client)(void *ctx, uint64_t client, const mr_status *why);
     void (*close_dispatcher)(void *ctx); /* it is silent: connect again */
+    /* *cpu_ns = the processor time of this process so far, *cpus = how many it may use. */
+    void (*cpu)(void *ctx, int64_t *cpu_ns, uint32_t *cpus);
     void (*note)(void *ctx, mr_log_level level, const char *line);
 } mr__worker_streams_out;
 
-/* instance: differs for each worker that starts, also at the same address. */
+/* instance: differs for each worker that starts, also at the same address. weight: its share of the
+ * streams, in thousandths of a core. */
 mr_code mr__worker_streams_new(mr__worker_streams **out, const char *address, uint64_t instance,
-                               const char *const *tags, size_t n_tags,
+                               uint32_t weight, const char *const *tags, size_t n_tags,
                                const mr__worker_streams_out *to, void *ctx,
                                mr_status *st) MR_NODISCARD;
 void mr__worker_streams_free(mr__worker_streams *ws); /* drops blocks that were not sent */
@@ -88,6 +91,8 @@ void mr__worker_streams_made(mr__worker_streams *ws, uint64_t producer, const mr
 void mr__worker_streams_failed(mr__worker_streams *ws, uint64_t producer, uint64_t first,
                                const mr_status *why, const void *position, size_t position_bytes,
                                bool fatal, int64_t now);
+/* The producer was busy for that long, with what it brings next. */
+void mr__worker_streams_busy(mr__worker_streams *ws, uint64_t producer, int64_t ns);
 /* dynamic: the producer has used the first `index` splits of its stream and requests another one,
  * for this repetition of its source; mr__worker_streams_out.split follows, maybe during this
  * call. */
@@ -102,6 +107,8 @@ void mr__worker_streams_matched(mr__worker_streams *ws, uint64_t job_id,
 bool mr__worker_streams_drain(mr__worker_streams *ws, int64_t now);
 /* The dispatcher asked it to drain, or mr__worker_streams_drain did. */
 bool mr__worker_streams_draining(const mr__worker_streams *ws);
+/* The share of the last seconds in which the producers of streams that are read were busy. */
+double mr__worker_streams_busy_ratio(const mr__worker_streams *ws);
 /* Returns the time of the next call. */
 int64_t mr__worker_streams_tick(mr__worker_streams *ws, int64_t now);
 #endif

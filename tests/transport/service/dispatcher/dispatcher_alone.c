@@ -24,6 +24,16 @@ static void out_send(void *ctx, uint64_t to, const mr__message *m, uint64_t afte
         alone.elements = m->joined->n_places ? m->joined->places[0]->elements : 0;
         alone.joined = m->joined->n_places;
     }
+    if (m->body_case == MR__WIRE__MESSAGE__BODY_PREPARE) {
+        alone.n_prepares++;
+        alone.mover = m->prepare->stream;
+        alone.prepared = m->prepare->generation;
+    }
+    if (m->body_case == MR__WIRE__MESSAGE__BODY_PLACED) {
+        alone.placed_first = alone.placed;
+        alone.placed = m->placed->places[0]->generation;
+    }
+    alone.n_unhosts += m->body_case == MR__WIRE__MESSAGE__BODY_UNHOST;
     if (m->body_case == MR__WIRE__MESSAGE__BODY_MATCH)
         alone.matcher = to;
     alone.finished += m->body_case == MR__WIRE__MESSAGE__BODY_FINISHED;
@@ -86,8 +96,12 @@ static mr_code two(void *ctx, const Mr__Wire__Job *job, uint32_t *n, mr_status *
 void alone_begin(const char *const *workers, size_t n_workers)
 {
     static const mr__dispatcher_out out = {out_send, out_close, out_record, out_note};
-    const mr__dispatcher_opts o = {
-        .seed = 1, .streams = two, .state = "memory", .workers = workers, .n_workers = n_workers};
+    const mr__dispatcher_opts o = {.seed = 1,
+                                   .streams = two,
+                                   .state = "memory",
+                                   .workers = workers,
+                                   .n_workers = n_workers,
+                                   .no_balance = alone.no_balance};
     mr_status st;
     alone = (dispatcher_alone){.without_lists = alone.without_lists,
                                .splits = alone.splits,

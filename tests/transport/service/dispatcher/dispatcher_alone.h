@@ -28,11 +28,17 @@ typedef struct dispatcher_alone {
     uint64_t matcher;      /* connection of the worker that was last asked for lists of files */
     char drained[64];      /* the worker that is on record as to be drained last */
     uint64_t drained_instance;
+    int n_prepares;                /* how often a client heard that a stream moves */
+    uint32_t mover;                /* which one last */
+    uint64_t prepared;             /* in which generation */
+    uint64_t placed, placed_first; /* generations of the last two Placed */
+    uint64_t n_unhosts;
     uint64_t forgotten; /* the job that was last */
     int64_t now;
     int kind, code;
     char text[512];
     mr__record_kind last;
+    bool no_balance;    /* kept by alone_begin too */
     bool without_lists; /* jobs that clients join have patterns; kept by alone_begin too */
     /* What clients say that join with a place: its splits (with splits), and with is_set, what else
      * of that stream. These are kept by alone_begin. */
