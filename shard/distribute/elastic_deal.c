@@ -7,8 +7,10 @@
  *
  * A stream asks for the rows of an epoch of the whole from some row on: the epochs that it has
  * begun are counted in its position, and so are the rows. The hub reads on, and keeps for every
- * stream the rows that it has not asked for yet. It begins again where a stream asks for rows that
- * it has passed: after a restore, or if it has kept too much for a slow stream.
+ * stream the rows that it has not asked for yet. It goes back where a stream asks for rows that it
+ * has passed: after a restore, or if it has kept too much for a slow stream. So that it need not
+ * begin the epoch again, it remembers some of its positions, the anchors. The position of the job
+ * has a few of them.
  *
  * Streams run in several threads; the hub runs in the thread that asks first, without other
  * threads. */
@@ -22,15 +24,20 @@
 #include "shard/distribute/elastic_impl.h"
 
 #define MOST_KEPT ((size_t)64 << 20) /* bytes for all streams of a hub */
-enum { ROWS_FOR_EACH = 64 };         /* to read for every stream at once */
+enum {
+    ROWS_FOR_EACH = 64, /* to read for every stream at once */
+    FAR = 8,            /* times as much is not read if an anchor is closer */
+    ANCHOR_ROWS = 1024, /* between two anchors, at least */
+    MOST_ANCHORS = 128, /* then every other one is forgotten */
+    MOST_ANCHOR_BYTES = 1 << 16
+};
 
 /* ---- what is kept for a stream ---- */
 
 /* A place in what a stream gets: its row `row` of an epoch of the whole, after `errors` errors that
  * stood before that row. */
-typedef struct place {
-    uint64_t epoch, row, errors;
-} place;
+typedef mr__elastic_place place;
+typedef mr__elastic_anchor anchor;
 
 typedef enum item_kind { ROWS, FAULT, END } item_kind;
 typedef struct item {
@@ -58,7 +65,10 @@ struct mr__elastic_hub {
     mr_block block;
     int64_t streams;
     taker *takers;
-    size_t kept; /* bytes */
+    size_t kept;                  /* bytes */
+    anchor anchors[MOST_ANCHORS]; /* in their order, of one epoch */
+    size_t n_anchors;
+    mr__elastic_anchors restored; /* of the job's position; owned */
 };
 
 static bool is_before(place a, place b)
@@ -117,6 +127,75 @@ static item *keep(taker *t, item_kind kind, mr_status *st)
     return x;
 }
 
+/* ---- anchors ---- */
+
+static void forget_anchors(mr__elastic_hub *h)
+{
+    while (h->n_anchors)
+        mr_buffer_unref(h->anchors[--h->n_anchors].position);
+}
+
+static void thin_anchors(mr__elastic_hub *h)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < h->n_anchors; i++)
+        if (i % 2)
+            mr_buffer_unref(h->anchors[i].position);
+        else
+            h->anchors[n++] = h->anchors[i];
+    h->n_anchors = n;
+}
+
+/* Remembers where the hub is, if the last anchor is far away. Without memory or a position it
+ * does not. */
+static void drop_anchor(mr__elastic_hub *h)
+{
+    void *bytes = NULL;
+    size_t size = 0;
+    mr_status unused;
+    const place here = {h->epoch, h->row, h->errors};
+    if (h->n_anchors && h->anchors[h->n_anchors - 1].at.epoch != h->epoch)
+        forget_anchors(h);
+    const place *last = h->n_anchors ? &h->anchors[h->n_anchors - 1].at : NULL;
+    if (!h->run->positions || (last && h->row < last->row + ANCHOR_ROWS) ||
+        mr_iterator_save(h->it, &bytes, &size, &unused) != MR_OK)
+        return;
+    mr_buffer *position = NULL;
+    if (size <= MOST_ANCHOR_BYTES && mr_buffer_alloc(&position, size, NULL) == MR_OK) {
+        memcpy(mr_buffer_data(position), bytes, size);
+        if (h->n_anchors == MOST_ANCHORS)
+            thin_anchors(h);
+        h->anchors[h->n_anchors++] = (anchor){here, position};
+    }
+    mr_free(bytes);
+}
+
+/* Where stream s is in the whole, if its next row there is that of `at`. */
+static place in_whole(const mr__elastic_hub *h, int64_t s, place at)
+{
+    at.row = at.row * (uint64_t)h->streams + (uint64_t)s;
+    return at;
+}
+
+/* a, or *best, whichever is the later one of those in the epoch of `at` and not after it. */
+static void choose(const anchor **best, const anchor *a, place at)
+{
+    if (a->at.epoch == at.epoch && !is_before(at, a->at) &&
+        (!*best || is_before((*best)->at, a->at)))
+        *best = a;
+}
+
+/* NULL: none is before `at`. */
+static const anchor *anchor_before(const mr__elastic_hub *h, place at)
+{
+    const anchor *best = NULL;
+    for (size_t i = 0; i < h->n_anchors; i++)
+        choose(&best, &h->anchors[i], at);
+    for (size_t i = 0; i < h->restored.n; i++)
+        choose(&best, &h->restored.v[i], at);
+    return best;
+}
+
 /* ---- reading ---- */
 
 /* Reads an epoch whose rows no stream asks for: a cache in memory has those of the first one. */
@@ -141,7 +220,7 @@ static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
     mr_iterator_close(h->it);
     h->it = NULL;
     run.internal = &h->internal;
-    run.positions = false;
+    run.on_mismatch = MR_REFUSE_MISMATCH;
     run.has_threads = true;
     run.threads = 0;
     run.executor = NULL;
@@ -153,6 +232,31 @@ static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
         MR_TRY(mr_iterator_rewind(h->it, st));
     h->row = h->errors = 0;
     return MR_OK;
+}
+
+/* Goes to where stream s may get its next rows, and unless `alone` others in its epoch too. */
+static mr_code jump(mr__elastic_hub *h, int64_t s, bool alone, mr_status *st)
+{
+    uint64_t epoch = h->takers[s].next.epoch;
+    place first = in_whole(h, s, h->takers[s].next);
+    for (int64_t i = 0; i < h->streams && !alone; i++) {
+        const place at = in_whole(h, i, h->takers[i].next);
+        if (h->takers[i].runs && at.epoch == epoch && is_before(at, first))
+            first = at;
+    }
+    const anchor *from = anchor_before(h, first);
+    if (!from)
+        return start_over(h, epoch, st);
+    const place at = from->at;
+    mr_buffer *position = mr_buffer_ref(from->position);
+    mr_code rc = start_over(h, 0, st);
+    if (rc == MR_OK)
+        rc = mr_iterator_restore(h->it, mr_buffer_data(position), mr_buffer_size(position), st);
+    mr_buffer_unref(position);
+    h->epoch = at.epoch;
+    h->row = at.row;
+    h->errors = at.errors;
+    return rc;
 }
 
 /* The next epoch. What it draws must not depend on how far this one was read, which differs between
@@ -246,6 +350,7 @@ static mr_code read_on(mr__elastic_hub *h, mr_status *st)
 {
     mr_status why;
     mr_status_init(&why);
+    drop_anchor(h);
     mr_code rc = mr_iterator_next(h->it, (size_t)h->streams * ROWS_FOR_EACH, &h->block, &why);
     if (rc == MR_OK) {
         for (int64_t s = 0; s < h->streams && rc == MR_OK; s++)
@@ -279,6 +384,14 @@ static bool is_behind(const mr__elastic_hub *h, int64_t s)
     return is_before(t->next, here);
 }
 
+/* An anchor is much closer to what stream s wants next: after a restore. */
+static bool is_far(const mr__elastic_hub *h, int64_t s)
+{
+    const anchor *a = anchor_before(h, in_whole(h, s, h->takers[s].next));
+    return a && a->at.epoch == h->epoch &&
+           a->at.row > h->row + (uint64_t)h->streams * ROWS_FOR_EACH * FAR;
+}
+
 /* No stream wants more of this epoch. */
 static bool is_epoch_over(const mr__elastic_hub *h)
 {
@@ -292,7 +405,9 @@ static bool is_epoch_over(const mr__elastic_hub *h)
 static mr_code approach(mr__elastic_hub *h, int64_t s, mr_status *st)
 {
     if (!h->it || is_behind(h, s))
-        return start_over(h, h->takers[s].next.epoch, st);
+        return jump(h, s, false, st);
+    if (is_far(h, s))
+        return jump(h, s, true, st);
     while (is_epoch_over(h))
         MR_TRY(next_epoch(h, st));
     return MR_OK;
@@ -352,12 +467,36 @@ void mr__elastic_hub_close(mr__elastic_hub *h)
     for (int64_t s = 0; s < h->streams; s++)
         while (h->takers[s].first)
             drop_first(h, &h->takers[s]);
+    forget_anchors(h);
+    mr__elastic_anchors_reset(&h->restored);
     mr_iterator_close(h->it);
     mr_block_reset(&h->block);
     mr_dataset_unref(h->whole);
     pthread_mutex_destroy(&h->lock);
     mr_free(h->takers);
     mr_free(h);
+}
+
+mr_code mr__elastic_hub_save(mr__elastic_hub *h, mr__elastic_anchors *out, mr_status *st)
+{
+    mr_code rc = MR_OK;
+    pthread_mutex_lock(&h->lock);
+    for (size_t back = 1; back <= h->n_anchors && rc == MR_OK; back *= 2)
+        rc = mr__elastic_anchors_add(out, &h->anchors[h->n_anchors - back], st);
+    for (size_t i = 0; i < h->restored.n && !h->n_anchors && rc == MR_OK; i++)
+        rc = mr__elastic_anchors_add(out, &h->restored.v[i], st);
+    pthread_mutex_unlock(&h->lock);
+    return rc;
+}
+
+void mr__elastic_hub_restore(mr__elastic_hub *h, mr__elastic_anchors *anchors)
+{
+    pthread_mutex_lock(&h->lock);
+    forget_anchors(h);
+    mr__elastic_anchors_reset(&h->restored);
+    h->restored = *anchors;
+    *anchors = (mr__elastic_anchors){0};
+    pthread_mutex_unlock(&h->lock);
 }
 
 void mr__elastic_hub_rest(mr__elastic_hub *h)
@@ -457,6 +596,37 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     return MR_OK;
 }
 
+/* The number of rows of the epoch that the stream is known to have: those before an anchor. */
+static uint64_t rows_known(const mr__elastic_hub *h, int64_t s, uint64_t epoch)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < h->n_anchors + h->restored.n; i++) {
+        const anchor *a = i < h->n_anchors ? &h->anchors[i] : &h->restored.v[i - h->n_anchors];
+        if (a->at.epoch == epoch && a->at.row > most)
+            most = a->at.row;
+    }
+    return most / (uint64_t)h->streams + ((uint64_t)s < most % (uint64_t)h->streams);
+}
+
+/* Only rows that exist, since the end would not be noticed. Errors between them are not
+ * reported. */
+static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)
+{
+    struct state *s = it->state;
+    (void)st;
+    pthread_mutex_lock(&s->hub->lock);
+    uint64_t known = rows_known(s->hub, s->stream, s->at.epoch);
+    uint64_t left = known > s->at.row ? known - s->at.row : 0;
+    *skipped = n < left ? n : left;
+    if (*skipped) {
+        s->at.row += *skipped;
+        s->at.errors = 0;
+        go_to(s->hub, s->taker, s->at);
+    }
+    pthread_mutex_unlock(&s->hub->lock);
+    return MR_OK;
+}
+
 static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
 {
     void *shared;
@@ -501,6 +671,7 @@ static const mr_op elastic_dealt = {
     .needs = needs,
     .open = open,
     .next = next,
+    .skip = skip,
     .save = save,
     .restore = restore,
     .save_shared = save_shared,

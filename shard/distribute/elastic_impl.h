@@ -65,11 +65,34 @@ mr_dataset *mr__elastic_steps(mr_dataset *batches);              /* takes batche
 
 /* ---- what cannot be cut (elastic_deal.c) ---- */
 
+/* Where a hub, or a stream in what it gets of one, is: at a row of an epoch, after `errors` errors
+ * before that row. */
+typedef struct mr__elastic_place {
+    uint64_t epoch, row, errors;
+} mr__elastic_place;
+/* A position of a hub. */
+typedef struct mr__elastic_anchor {
+    mr__elastic_place at;
+    mr_buffer *position;
+} mr__elastic_anchor;
+typedef struct mr__elastic_anchors {
+    mr__elastic_anchor *v; /* each with a reference */
+    size_t n, room;
+} mr__elastic_anchors;
+mr_code mr__elastic_anchors_add(mr__elastic_anchors *to, const mr__elastic_anchor *a,
+                                mr_status *st) MR_NODISCARD;
+void mr__elastic_anchors_reset(mr__elastic_anchors *a);
+
 typedef struct mr__elastic_hub mr__elastic_hub;
 /* whole: owned by the hub too. run: of the streams; borrowed until close. */
 mr_code mr__elastic_hub_open(mr__elastic_hub **out, mr_dataset *whole, int64_t streams,
                              const mr_iterator_opts *run, mr_status *st) MR_NODISCARD;
 void mr__elastic_hub_close(mr__elastic_hub *h); /* after all streams; NULL: nothing */
+/* Some of the places where the hub was, from which it may read on after a restore. The streams are
+ * to be restored after it. */
+mr_code mr__elastic_hub_save(mr__elastic_hub *h, mr__elastic_anchors *out,
+                             mr_status *st) MR_NODISCARD;
+void mr__elastic_hub_restore(mr__elastic_hub *h, mr__elastic_anchors *anchors); /* taken over */
 /* Closes its files. It begins again when a stream asks. */
 void mr__elastic_hub_rest(mr__elastic_hub *h);
 /* The op: the rows of `stream` of the hub of the place `at`. Takes whole over. */
@@ -201,8 +224,16 @@ typedef struct mr__job_position {
         size_t size;
         mr_buffer *error; /* its next row failed so; NULL: not known */
     } * v;                /* streams of them */
+    size_t n_hubs, hubs_room;
+    struct mr__hub_position {
+        int64_t place;
+        mr__elastic_anchors anchors;
+    } * hubs; /* of what is dealt, as far as they were read */
 } mr__job_position;
 
+/* *out = the anchors of the hub at this place, which is added if it is not there yet. */
+mr_code mr__job_position_hub(mr__job_position *p, int64_t place, mr__elastic_anchors **out,
+                             mr_status *st) MR_NODISCARD;
 /* *bytes owned: mr_free. errors MR_RESOURCE_EXHAUSTED; zstd is not installed */
 mr_code mr__job_position_write(const mr__job_position *p, void **bytes, size_t *size,
                                mr_status *st) MR_NODISCARD;

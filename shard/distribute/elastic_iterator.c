@@ -123,6 +123,12 @@ mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iter
         rc = mr_iterator_save(steps, &p.steps, &p.steps_size, st);
     for (int64_t s = h->first; s < h->last && rc == MR_OK; s++)
         rc = save_stream(&h->v[s], &p.v[s], st);
+    for (size_t i = 0; i < h->n_hubs && rc == MR_OK; i++) {
+        mr__elastic_anchors *to;
+        rc = mr__job_position_hub(&p, h->hubs[i].place, &to, st);
+        if (rc == MR_OK)
+            rc = mr__elastic_hub_save(h->hubs[i].hub, to, st);
+    }
     if (rc == MR_OK)
         rc = mr__job_position_write(&p, bytes, size, st);
     mr__job_position_reset(&p);
@@ -177,9 +183,13 @@ static mr_code restore_start(mr__elastic_host *h, mr_iterator *steps, int64_t pa
 }
 
 /* other: with another mixture, in which a stream that had ended may continue. */
-static mr_code restore_streams(mr__elastic_host *h, const mr__job_position *p, bool other,
-                               mr_status *st)
+static mr_code restore_streams(mr__elastic_host *h, mr__job_position *p, bool other, mr_status *st)
 {
+    for (size_t i = 0; i < h->n_hubs; i++) {
+        mr__elastic_anchors *from;
+        MR_TRY(mr__job_position_hub(p, h->hubs[i].place, &from, st));
+        mr__elastic_hub_restore(h->hubs[i].hub, from);
+    }
     h->schedule.n_live = 0;
     for (int64_t s = 0; s < p->streams; s++) {
         mr__elastic_stream_host *x = &h->v[s];

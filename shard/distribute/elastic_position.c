@@ -12,6 +12,8 @@
  *   text of the graph; a byte for each stream: 1 if it is live; state of the graph of the steps
  *   for each stream in this part: its number (8 bytes), its position, and the error that its next
  *   row is, which is empty if it did not fail
+ *   number of hubs, which may be missing; of each its place and the number of anchors, and of each
+ *   of those epoch, row, errors and a position (elastic_deal.c)
  *
  * Texts, states, positions and errors are preceded by their size (8 bytes). */
 #include <inttypes.h>
@@ -35,11 +37,43 @@ void mr__job_position_reset(mr__job_position *p)
         mr_free(p->v[s].bytes);
         mr_buffer_unref(p->v[s].error);
     }
+    for (size_t i = 0; i < p->n_hubs; i++)
+        mr__elastic_anchors_reset(&p->hubs[i].anchors);
+    mr_free(p->hubs);
     mr_free(p->v);
     mr_free(p->graph);
     mr_free(p->live);
     mr_free(p->steps);
     *p = (mr__job_position){0};
+}
+
+mr_code mr__elastic_anchors_add(mr__elastic_anchors *to, const mr__elastic_anchor *a, mr_status *st)
+{
+    MR_TRY(MR_GROW(to->v, to->room, to->n + 1, SIZE_MAX / sizeof *to->v, "a position", st));
+    to->v[to->n++] = (mr__elastic_anchor){a->at, mr_buffer_ref(a->position)};
+    return MR_OK;
+}
+
+void mr__elastic_anchors_reset(mr__elastic_anchors *a)
+{
+    while (a->n)
+        mr_buffer_unref(a->v[--a->n].position);
+    mr_free(a->v);
+    *a = (mr__elastic_anchors){0};
+}
+
+mr_code mr__job_position_hub(mr__job_position *p, int64_t place, mr__elastic_anchors **out,
+                             mr_status *st)
+{
+    size_t i = 0;
+    while (i < p->n_hubs && p->hubs[i].place != place)
+        i++;
+    if (i == p->n_hubs) {
+        MR_TRY(MR_GROW(p->hubs, p->hubs_room, i + 1, SIZE_MAX / sizeof *p->hubs, "a position", st));
+        p->hubs[p->n_hubs++] = (struct mr__hub_position){.place = place};
+    }
+    *out = &p->hubs[i].anchors;
+    return MR_OK;
 }
 
 bool mr_is_job_position(const void *bytes, size_t size)
@@ -53,6 +87,20 @@ static mr_code put_sized(mr__bytes *b, const void *p, size_t n, mr_status *st)
 {
     MR_TRY(mr__bytes_put_u64(b, n, st));
     return mr__bytes_put(b, p, n, st);
+}
+
+static mr_code put_hub(mr__bytes *b, const struct mr__hub_position *h, mr_status *st)
+{
+    MR_TRY(mr__bytes_put_u64(b, (uint64_t)h->place, st));
+    MR_TRY(mr__bytes_put_u64(b, h->anchors.n, st));
+    for (size_t i = 0; i < h->anchors.n; i++) {
+        const mr__elastic_anchor *a = &h->anchors.v[i];
+        MR_TRY(mr__bytes_put_u64(b, a->at.epoch, st));
+        MR_TRY(mr__bytes_put_u64(b, a->at.row, st));
+        MR_TRY(mr__bytes_put_u64(b, a->at.errors, st));
+        MR_TRY(put_sized(b, mr_buffer_data(a->position), mr_buffer_size(a->position), st));
+    }
+    return MR_OK;
 }
 
 static mr_code put_body(mr__bytes *b, const mr__job_position *p, mr_status *st)
@@ -76,6 +124,9 @@ static mr_code put_body(mr__bytes *b, const mr__job_position *p, mr_status *st)
             const mr_buffer *e = p->v[s].error;
             MR_TRY(put_sized(b, e ? mr_buffer_data(e) : NULL, e ? mr_buffer_size(e) : 0, st));
         }
+    MR_TRY(mr__bytes_put_u64(b, p->n_hubs, st));
+    for (size_t i = 0; i < p->n_hubs; i++)
+        MR_TRY(put_hub(b, &p->hubs[i], st));
     return MR_OK;
 }
 
@@ -141,6 +192,52 @@ static mr_code get_sized(reader *r, void **out, size_t *size)
     return MR_OK;
 }
 
+/* *out = the next bytes that their size precedes; NULL: none. */
+static mr_code get_buffer(reader *r, mr_buffer **out)
+{
+    uint64_t n = 0;
+    MR_TRY(get_number(r, &n));
+    if (n > (uint64_t)(r->end - r->at))
+        return damaged(r->st, "it ends early");
+    if (n == 0)
+        return MR_OK;
+    MR_TRY(mr_buffer_alloc(out, (size_t)n, r->st));
+    memcpy(mr_buffer_data(*out), r->at, (size_t)n);
+    r->at += n;
+    return MR_OK;
+}
+
+static mr_code get_anchor(reader *r, mr__elastic_anchors *to)
+{
+    mr__elastic_anchor a = {0};
+    MR_TRY(get_number(r, &a.at.epoch));
+    MR_TRY(get_number(r, &a.at.row));
+    MR_TRY(get_number(r, &a.at.errors));
+    MR_TRY(get_buffer(r, &a.position));
+    if (!a.position)
+        return damaged(r->st, "an empty position");
+    mr_code rc = mr__elastic_anchors_add(to, &a, r->st);
+    mr_buffer_unref(a.position);
+    return rc;
+}
+
+static mr_code get_hubs(reader *r, mr__job_position *p)
+{
+    uint64_t hubs = 0, place = 0, n = 0;
+    mr__elastic_anchors *to;
+    MR_TRY(get_number(r, &hubs));
+    for (; hubs; hubs--) {
+        MR_TRY(get_number(r, &place));
+        MR_TRY(get_number(r, &n));
+        if (place > INT64_MAX)
+            return damaged(r->st, "a number is out of range");
+        MR_TRY(mr__job_position_hub(p, (int64_t)place, &to, r->st));
+        for (; n; n--)
+            MR_TRY(get_anchor(r, to));
+    }
+    return MR_OK;
+}
+
 static mr_code get_stream(reader *r, mr__job_position *p)
 {
     uint64_t s = 0;
@@ -148,16 +245,7 @@ static mr_code get_stream(reader *r, mr__job_position *p)
     if (s >= (uint64_t)p->streams || p->v[s].bytes)
         return damaged(r->st, "a stream that does not exist, or twice");
     MR_TRY(get_sized(r, &p->v[s].bytes, &p->v[s].size));
-    uint64_t n = 0;
-    MR_TRY(get_number(r, &n));
-    if (n > (uint64_t)(r->end - r->at))
-        return damaged(r->st, "it ends early");
-    if (n == 0)
-        return MR_OK;
-    MR_TRY(mr_buffer_alloc(&p->v[s].error, (size_t)n, r->st));
-    memcpy(mr_buffer_data(p->v[s].error), r->at, (size_t)n);
-    r->at += n;
-    return MR_OK;
+    return get_buffer(r, &p->v[s].error);
 }
 
 static mr_code get_body(reader *r, mr__job_position *p)
@@ -191,6 +279,8 @@ static mr_code get_body(reader *r, mr__job_position *p)
     MR_TRY(get_sized(r, &p->steps, &p->steps_size));
     for (uint64_t i = 0; i < f[7]; i++)
         MR_TRY(get_stream(r, p));
+    if (r->at != r->end)
+        MR_TRY(get_hubs(r, p));
     return r->at == r->end ? MR_OK : damaged(r->st, "bytes after its end");
 }
 
@@ -255,6 +345,13 @@ static mr_code add_part(mr__job_position *p, mr__job_position *more, size_t part
                            s);
         p->v[s] = more->v[s];
         more->v[s] = (struct mr__stream_position){0};
+    }
+    for (size_t i = 0; i < more->n_hubs; i++) {
+        const struct mr__hub_position *h = &more->hubs[i];
+        mr__elastic_anchors *to;
+        MR_TRY(mr__job_position_hub(p, h->place, &to, st));
+        for (size_t k = 0; k < h->anchors.n; k++)
+            MR_TRY(mr__elastic_anchors_add(to, &h->anchors.v[k], st));
     }
     return MR_OK;
 }

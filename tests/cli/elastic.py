@@ -295,12 +295,31 @@ def caches_have_what_the_first_epoch_drew(folder):
             equal(got, want[step:], f"after {step} steps of {graph}")
 
 
+def far_positions_are_exact(folder):
+    """What each process reads once is read from the last places that the position has, not from the beginning."""
+    with open(os.path.join(folder, "long.txt"), "w", encoding="utf-8") as f:
+        f.writelines(f"{i}\n" for i in range(9000))
+    lines = "text_line('long.txt').map(x => to_number(x, 'int64'))"
+    for graph in (f"{lines}.shuffle(40)", f"{lines}.filter(x => x % 3 != 0)", "range(9000).shuffle(30).take(8000)",
+                  f"{lines}.map(x => 10 // (x % 700 - 13)).ignore_errors().shuffle(20)", f"{lines}.shuffle(8).take(3000).repeat(2)",
+                  f"mix({{'a': {lines}, 'b': {lines}.shuffle(9).skip(5)}}, stop='all')"):
+        graph += ".batch(100)"
+        for streams in (1, 4):
+            want = rows(show(folder, graph, streams, 1, 1), graph)
+            for done in (37, len(want) - 3):
+                show(folder, graph, streams, 1, 1, "--save-after", str(done), "--state", "far")
+                again = show(folder, graph, streams, 1, streams, "--restore", "far", "--save-after", "1", "--state", "next")
+                equal(rows(again, graph), want[done:done + 1], f"step {done} of {graph}, {streams} streams")
+                got = rows(show(folder, graph, streams, streams, 1, "--restore", "next"), graph)
+                equal(got, want[done + 1:], f"steps after {done} of {graph}, {streams} streams")
+
+
 COUNT, EACH = (2000, 100) if LONG else (300, 50)
 if options.only is not None:
     TESTS = [graphs(options.only, 1)]
 else:
     TESTS = [steps_are_those_of_the_model, errors_keep_their_place, refusals_say_what_to_do,
-             positions_of_others_are_refused, an_epoch_may_begin_with_other_streams,
+             positions_of_others_are_refused, far_positions_are_exact, an_epoch_may_begin_with_other_streams,
              caches_have_what_the_first_epoch_drew]
     TESTS += [graphs(first, EACH) for first in range(0, COUNT, EACH)]
 kit.main("elastic", TESTS)

@@ -7,7 +7,7 @@ that was left alone, and so have the losses to float32 rounding.
 
     launched_elastic.py [MILLRACE]
 
-$MR_TORCHRUN is the command of torchrun; without it, torchrun on PATH. Where there is none, its test is skipped.
+$MR_TORCHRUN is the command of torchrun; without it, torchrun on PATH. If it is not there, its test is skipped.
 TAP goes to $TAP_FILE."""
 import json
 import math
