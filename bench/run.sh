@@ -31,5 +31,7 @@ printf '\nthe service'"'"'s dispatcher\n'
 bench/dispatcher.py
 printf '\nthe service'"'"'s processes\n'
 bench/service.py --build build
+printf '\nremote files with the cache\n'
+bench/remote_cache.py --build build
 printf '\nfloats as text\n'
 bench/print_floats.sh

@@ -11,6 +11,7 @@
 #include <millrace/pipeline/engine/iterator.h>
 #include <millrace/pipeline/graph/dataset.h>
 #include <millrace/pipeline/params/spec.h>
+#include <millrace/transport/wire/tls.h>
 
 /* CLI_AGAIN: EX_TEMPFAIL of sysexits.h, for launchers that start a job again. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2, CLI_AGAIN = 75, CLI_INTERRUPTED = 130 };
@@ -48,10 +49,10 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv); /* argv[0] is the verb */
 } cli_command;
 
-extern const cli_command cli_show, cli_explain, cli_ops, cli_inspect, cli_index, cli_reduce,
-    cli_write, cli_train, cli_devices, cli_bench, cli_evaluate, cli_predict, cli_summary,
-    cli_checkpoints, cli_export, cli_adapt, cli_server, cli_top, cli_why, cli_components,
-    cli_position, cli_uploads;
+extern const cli_command cli_cache, cli_show, cli_explain, cli_ops, cli_inspect, cli_index,
+    cli_reduce, cli_write, cli_train, cli_devices, cli_bench, cli_evaluate, cli_predict,
+    cli_summary, cli_checkpoints, cli_export, cli_adapt, cli_server, cli_top, cli_why,
+    cli_components, cli_position, cli_uploads;
 
 /* Distinguishes the programs that share these files; each defines one. */
 typedef struct cli_program {
@@ -103,6 +104,14 @@ int cli_fail(const mr_status *st, int status);
 /* Flushes stdout; a failed write is reported on stderr: CLI_FAILED. */
 int cli_flush(int status);
 
+/* Fills table with the flags of a side that accepts connections, or connects, or both. */
+enum { CLI_TLS_FLAGS = 7 };
+void cli_tls_flags(mr_tls_opts *o, bool accepts, bool connects, cli_flag *table);
+/* Sets the environment's variables for those that were given. */
+void cli_tls_export(const mr_tls_opts *o);
+/* SIGHUP calls reload in a daemon that has a certificate. */
+void cli_tls_heed_hangup(const mr_tls_opts *o, void (*reload)(int signal));
+
 /* Options of every command that runs a graph. */
 typedef struct cli_run {
     mr_iterator_opts opts;
@@ -110,12 +119,22 @@ typedef struct cli_run {
     bool verbose;
     const char *file; /* -f */
     const char *token_file;
+    const char *cache_dir;
+    int64_t cache_limit;
+    bool offline;
+    mr_tls_opts tls;
 } cli_run;
 /* Fills table (room for CLI_RUN_FLAGS) with flags that write into r. Without a flag, the memory
  * limit is that of MILLRACE_MEMORY_LIMIT; an invalid one ends the program. */
-enum { CLI_RUN_FLAGS = 9 };
+enum { CLI_CACHE_FLAGS = 4, CLI_RUN_FLAGS = 16 + CLI_CACHE_FLAGS - 1 };
 void cli_run_flags(cli_run *r, cli_flag *table, bool with_file);
-/* After parsing: starts the log, sets the seed, and exports the path of the service's token. */
+/* The flags of the cache of remote objects alone, which are among those of cli_run_flags too; table
+ * has room for CLI_CACHE_FLAGS. */
+void cli_cache_flags(cli_run *r, cli_flag *table);
+/* After parsing: exports the settings of the cache, for this process and those that it starts. */
+void cli_cache_start(const cli_run *r);
+/* After parsing: starts the log, sets the seed, and exports how to connect to the service and the
+ * settings of the cache. */
 void cli_run_start(cli_run *r);
 /* The expression: rest[0] or the file named by -f. Owned, mr_free. -1, or an exit status. */
 int cli_expression(const cli_command *cmd, const cli_run *r, const char *const *rest, size_t n_rest,

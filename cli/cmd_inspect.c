@@ -233,7 +233,9 @@ static int run(int argc, char **argv)
          .value = &o.json,
          .help = "print one JSON object per file"},
         {0}};
-    const cli_flag *const tables[] = {flags, NULL};
+    cli_flag cache_flags[CLI_CACHE_FLAGS];
+    cli_cache_flags(&o.run, cache_flags);
+    const cli_flag *const tables[] = {flags, cache_flags, NULL};
     const char **files = cli_words(argc);
     size_t n;
     int status = cli_parse(&cli_inspect, tables, argc, argv, files, &n);

@@ -9,7 +9,7 @@ static const cli_command *const commands[] = {
     &cli_show,    &cli_explain,     &cli_ops,      &cli_inspect, &cli_index,      &cli_reduce,
     &cli_why,     &cli_write,       &cli_adapt,    &cli_train,   &cli_evaluate,   &cli_predict,
     &cli_summary, &cli_checkpoints, &cli_export,   &cli_devices, &cli_components, &cli_bench,
-    &cli_top,     &cli_server,      &cli_position, &cli_uploads};
+    &cli_top,     &cli_server,      &cli_position, &cli_cache,   &cli_uploads};
 enum { N_COMMANDS = sizeof commands / sizeof *commands, MOST_COMMANDS = 32 };
 
 static const cli_command program = {

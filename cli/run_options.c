@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The options of every command that runs a graph. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,20 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
          .kind = CLI_SWITCH,
          .value = &r->opts.no_uring,
          .help = "read files without io_uring"},
+        {.name = "connections",
+         .kind = CLI_INT,
+         .value = &r->opts.remote_connections,
+         .what = "N",
+         .min = 1,
+         .max = MR_REMOTE_CONNECTIONS,
+         .help = "connections to each host of URLs, and ranges of a file read at once; default: "
+                 "measured, up to 64"},
+        {.name = "read-ahead",
+         .kind = CLI_SIZE,
+         .value = &r->opts.remote_read_ahead,
+         .what = "SIZE",
+         .help = "bytes of each URL's file that are requested before they are needed; default: "
+                 "measured"},
         {.name = "seed",
          .kind = CLI_INT,
          .value = &r->seed,
@@ -51,15 +66,53 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
          .what = "FILE",
          .help = "file with the data service's token; default: $MILLRACE_TOKEN_FILE"},
         {.name = "v", .kind = CLI_SWITCH, .value = &r->verbose, .help = "log to standard error"},
-        {.name = "f",
-         .kind = CLI_TEXT,
-         .value = &r->file,
-         .what = "FILE",
-         .help = "read the expression from FILE, - for standard input"},
     };
-    size_t n = sizeof flags / sizeof *flags - !with_file;
-    memcpy(table, flags, n * sizeof *flags);
-    table[n] = (cli_flag){0};
+    const cli_flag of_file = {.name = "f",
+                              .kind = CLI_TEXT,
+                              .value = &r->file,
+                              .what = "FILE",
+                              .help = "read the expression from FILE, - for standard input"};
+    size_t n = sizeof flags / sizeof *flags;
+    memcpy(table, flags, sizeof flags);
+    if (with_file)
+        table[n++] = of_file;
+    cli_cache_flags(r, table + n);
+    cli_tls_flags(&r->tls, false, true, table + n + CLI_CACHE_FLAGS - 1);
+}
+
+void cli_cache_flags(cli_run *r, cli_flag *table)
+{
+    const cli_flag flags[CLI_CACHE_FLAGS] = {
+        {.name = "cache-dir",
+         .kind = CLI_TEXT,
+         .value = &r->cache_dir,
+         .what = "DIR",
+         .help = "keep what is read from URLs in DIR; default: $MILLRACE_CACHE_DIR, or nowhere"},
+        {.name = "cache-limit",
+         .kind = CLI_SIZE,
+         .value = &r->cache_limit,
+         .what = "SIZE",
+         .help =
+             "most bytes in DIR, which keeps the limit; default: a fifth of the free space when "
+             "it is first used"},
+        {.name = "offline",
+         .kind = CLI_SWITCH,
+         .value = &r->offline,
+         .help = "read URLs from the cache alone"},
+        {0}};
+    memcpy(table, flags, sizeof flags);
+}
+
+void cli_cache_start(const cli_run *r)
+{
+    char bytes[32];
+    if (r->cache_dir)
+        setenv("MILLRACE_CACHE_DIR", r->cache_dir, 1);
+    snprintf(bytes, sizeof bytes, "%" PRId64, r->cache_limit);
+    if (r->cache_limit)
+        setenv("MILLRACE_CACHE_LIMIT", bytes, 1);
+    if (r->offline)
+        setenv("MILLRACE_OFFLINE", "1", 1);
 }
 
 static void log_line(void *ctx, mr_log_level level, const char *message)
@@ -76,5 +129,7 @@ void cli_run_start(cli_run *r)
     r->opts.watch = true;
     if (r->token_file)
         setenv("MILLRACE_TOKEN_FILE", r->token_file, 1);
+    cli_cache_start(r);
+    cli_tls_export(&r->tls);
     mr_log_set(log_line, NULL, r->verbose ? MR_LOG_DEBUG : MR_LOG_WARNING);
 }

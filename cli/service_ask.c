@@ -13,6 +13,7 @@
 typedef struct asked {
     const char *dispatcher;
     mr_service_request_opts opts;
+    mr_tls_opts tls;
     bool json, watch;
     struct winsize terminal; /* 0 by 0: output is not truncated */
 } asked;
@@ -233,6 +234,9 @@ static int ask_for(asked *a, const verb *v, const char *operand)
 static int run_with(int argc, char **argv, const char **rest)
 {
     asked a = {.opts.cancel = cli_cancel()};
+    cli_flag tls_flags[CLI_TLS_FLAGS];
+    a.opts.tls = &a.tls;
+    cli_tls_flags(&a.tls, false, true, tls_flags);
     bool has_timeout = false;
     size_t n_rest;
     const cli_flag flags[] = {
@@ -263,8 +267,8 @@ static int run_with(int argc, char **argv, const char **rest)
         requests[i] = verbs[i].word;
         requests[i].kind = CLI_COMMAND;
     }
-    int rc = cli_parse(&cli_service, (const cli_flag *const[]){requests, flags, NULL}, argc, argv,
-                       rest, &n_rest);
+    int rc = cli_parse(&cli_service, (const cli_flag *const[]){requests, flags, tls_flags, NULL},
+                       argc, argv, rest, &n_rest);
     if (rc >= 0)
         return rc;
     const verb *v = verbs;

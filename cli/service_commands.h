@@ -11,6 +11,8 @@ extern const cli_command cli_dispatcher, cli_service, cli_worker;
 int cli_address(const cli_command *cmd, const char *flag, const char *text, bool listens);
 /* Logs messages from INFO on to standard error, as text or as one JSON object per line. */
 void cli_daemon_log(bool json);
+/* Handler of SIGHUP: the certificates are read again. */
+void cli_daemon_reload(int signal);
 /* Raises the limit of open files to the maximum. */
 void cli_daemon_files(void);
 /* Reports "READY=1" or "STOPPING=1" to systemd or another supervisor (sd_notify(3)). */

@@ -57,6 +57,12 @@ void cli_daemon_log(bool json)
     mr_log_set(json ? log_json : log_text, NULL, MR_LOG_INFO);
 }
 
+void cli_daemon_reload(int signal)
+{
+    (void)signal;
+    mr_service_reload_certificates();
+}
+
 void cli_daemon_files(void)
 {
     struct rlimit files;

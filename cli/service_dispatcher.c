@@ -74,7 +74,10 @@ static int run_with(int argc, char **argv, const char **rest)
     const char *listen = "127.0.0.1:5050", *state = NULL, *status = NULL, *token_file = NULL,
                *log = "text", *list = NULL, **words = NULL;
     int64_t num_workers = 0;
-    bool no_uring = false, any_user = false;
+    bool no_uring = false, any_user = false, insecure = false;
+    const char *status_token_file = NULL;
+    mr_tls_opts tls = {0};
+    cli_flag tls_flags[CLI_TLS_FLAGS];
     size_t n_rest, n_words = 0;
     const cli_flag flags[] = {
         {.name = "listen",
@@ -94,12 +97,24 @@ static int run_with(int argc, char **argv, const char **rest)
          .what = "HOST:PORT",
          .help = "serve the status page there: /, /healthz, /metrics, /status.json; port 0: a "
                  "free one; default: no page"},
+        {.name = "status-token-file",
+         .kind = CLI_TEXT,
+         .value = &status_token_file,
+         .what = "FILE",
+         .help = "file with the token that the status page requires, except for /healthz; default: "
+                 "none"},
         {.name = "token-file",
          .kind = CLI_TEXT,
          .value = &token_file,
          .what = "FILE",
          .help =
              "file with the token that connections must present; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "insecure",
+         .kind = CLI_SWITCH,
+         .value = &insecure,
+         .help =
+             "let other hosts connect without TLS: anyone who controls the network can read and "
+             "alter graphs and data"},
         {.name = "any-user",
          .kind = CLI_SWITCH,
          .value = &any_user,
@@ -128,8 +143,9 @@ static int run_with(int argc, char **argv, const char **rest)
          .max = MOST_WORKERS,
          .help = "for static modes: the first N workers that connect, in that order"},
         {0}};
-    int rc = cli_parse(&cli_dispatcher, (const cli_flag *const[]){flags, NULL}, argc, argv, rest,
-                       &n_rest);
+    cli_tls_flags(&tls, true, false, tls_flags);
+    int rc = cli_parse(&cli_dispatcher, (const cli_flag *const[]){flags, tls_flags, NULL}, argc,
+                       argv, rest, &n_rest);
     if (rc >= 0)
         return rc;
     if (n_rest)
@@ -143,10 +159,14 @@ static int run_with(int argc, char **argv, const char **rest)
     cli_daemon_log(strcmp(log, "json") == 0);
     cli_daemon_files();
     cli_catch_termination();
+    cli_tls_heed_hangup(&tls, cli_daemon_reload);
     rc = serve(&(mr_service_dispatcher_opts){.listen = listen,
                                              .state = state,
                                              .status = status,
                                              .token_file = token_file,
+                                             .status_token_file = status_token_file,
+                                             .tls = &tls,
+                                             .insecure = insecure,
                                              .any_user = any_user,
                                              .workers = words,
                                              .n_workers = words ? n_words : (size_t)num_workers,
@@ -172,8 +192,9 @@ const cli_command cli_dispatcher = {
     .details =
         "Prints 'ready HOST:PORT' once it serves, then 'status HOST:PORT' with --status. That "
         "page\n"
-        "needs no token; it may be open to other hosts only where --listen is. SIGTERM makes the\n"
-        "account durable and ends it within 5 s with exit status 0; a second SIGTERM ends it at "
-        "once.",
+        "needs a token only with --status-token-file; it may be open to other hosts only where\n"
+        "--listen is. SIGTERM makes the account durable and ends it within 5 s with exit status "
+        "0;\n"
+        "a second SIGTERM ends it at once.",
     .run = run,
 };

@@ -15,9 +15,11 @@ typedef struct worker_opts {
     mr_service_worker *worker;
     int status; /* of this program */
     const char *log, *python;
+    mr_tls_opts tls;
     cli_texts roots, tags;
     int64_t threads;
     bool has_threads;
+    cli_run cache; /* of remote objects */
 } worker_opts;
 
 static void draining(void *ctx)
@@ -68,6 +70,7 @@ static int start(worker_opts *o)
     if (mr_service_restrict_files(o->roots.v, o->roots.n, &st) != MR_OK)
         return cli_error(&cli_worker, CLI_USAGE, "--root: %s", st.message);
     cli_catch_termination();
+    cli_tls_heed_hangup(&o->tls, cli_daemon_reload);
     if (o->has_threads && mr_executor_new((int)o->threads, &o->run.executor, &st) != MR_OK)
         return cli_fail(&st, CLI_FAILED);
     rc = serve(o);
@@ -92,7 +95,8 @@ static int start_python(worker_opts *o)
     const char *python = getenv("MILLRACE_PYTHON");
     char number[2][24], interpreter[] = "python3";
     size_t n = 0;
-    char **words = mr_calloc(16 + o->roots.n + o->tags.n, sizeof *words);
+    cli_tls_export(&o->tls);
+    char **words = mr_calloc(19 + o->roots.n + o->tags.n, sizeof *words);
     bool good = words;
     if (good) {
         words[n++] = python ? (char *)(uintptr_t)python : interpreter;
@@ -107,6 +111,9 @@ static int start_python(worker_opts *o)
                pass(words, &n, "token_file", o->run.token_file) &&
                pass(words, &n, "threads", o->has_threads ? number[0] : NULL) &&
                pass(words, &n, "memory_limit", o->run.memory_limit ? number[1] : NULL) &&
+               pass(words, &n, "status_token_file", o->run.status_token_file) &&
+               pass(words, &n, "tls_client_ca", o->tls.client_ca) &&
+               pass(words, &n, "insecure", o->run.insecure ? "1" : NULL) &&
                pass(words, &n, "any_user", o->run.any_user ? "1" : NULL) &&
                pass(words, &n, "no_uring", o->run.no_uring ? "1" : NULL);
         for (size_t i = 0; i < o->roots.n && good; i++)
@@ -175,11 +182,23 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .what = "HOST:PORT",
          .help = "serve the status page there: /, /healthz, /metrics, /status.json; port 0: a "
                  "free one; default: no page"},
+        {.name = "status-token-file",
+         .kind = CLI_TEXT,
+         .value = &o.run.status_token_file,
+         .what = "FILE",
+         .help = "file with the token that the status page requires, except for /healthz; default: "
+                 "none"},
         {.name = "token-file",
          .kind = CLI_TEXT,
          .value = &o.run.token_file,
          .what = "FILE",
          .help = "file with the service's token; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "insecure",
+         .kind = CLI_SWITCH,
+         .value = &o.run.insecure,
+         .help =
+             "let other hosts connect without TLS: anyone who controls the network can read and "
+             "alter graphs and data"},
         {.name = "any-user",
          .kind = CLI_SWITCH,
          .value = &o.run.any_user,
@@ -202,8 +221,11 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .words = forms,
          .help = "log format on standard error: text or json; default: text"},
         {0}};
-    int rc =
-        cli_parse(&cli_worker, (const cli_flag *const[]){flags, NULL}, argc, argv, rest, &n_rest);
+    cli_flag cache_flags[CLI_CACHE_FLAGS], tls_flags[CLI_TLS_FLAGS];
+    cli_cache_flags(&o.cache, cache_flags);
+    cli_tls_flags(&o.tls, true, true, tls_flags);
+    const cli_flag *const tables[] = {flags, cache_flags, tls_flags, NULL};
+    int rc = cli_parse(&cli_worker, tables, argc, argv, rest, &n_rest);
     if (rc >= 0)
         return rc;
     if (n_rest)
@@ -212,8 +234,10 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
         return cli_usage(&cli_worker, "--dispatcher HOST:PORT is needed");
     if (o.run.memory_limit && o.run.memory_limit < 16 << 20)
         return cli_usage(&cli_worker, "--memory-limit must be at least 16M");
+    cli_cache_start(&o.cache);
     o.run.tags = o.tags.v;
     o.run.n_tags = o.tags.n;
+    o.run.tls = &o.tls;
     if (o.python && strcmp(o.log, "text") != 0)
         return cli_usage(&cli_worker, "--log json cannot be used with --python");
     return o.python ? start_python(&o) : start(&o);

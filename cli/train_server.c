@@ -15,6 +15,12 @@ static void ready(void *ctx, const char *address)
     fflush(stdout);
 }
 
+static void reload(int signal)
+{
+    (void)signal;
+    mr_server_reload_certificates();
+}
+
 static int serve(mr_server_opts *o, mr_cluster *cluster)
 {
     mr_status st;
@@ -47,6 +53,12 @@ static int run(int argc, char **argv)
          .value = &o.token_file,
          .what = "FILE",
          .help = "file with the token that callers must present; default: $MILLRACE_TOKEN_FILE"},
+        {.name = "insecure",
+         .kind = CLI_SWITCH,
+         .value = &o.insecure,
+         .help =
+             "let other hosts connect without TLS: anyone who controls the network can read and "
+             "alter parameters and data"},
         {.name = "any-user",
          .kind = CLI_SWITCH,
          .value = &o.any_user,
@@ -60,7 +72,11 @@ static int run(int argc, char **argv)
          .max = 86400,
          .help = "end S seconds after the coordinator was lost (default 60)"},
         {0}};
-    const cli_flag *const tables[] = {flags, NULL};
+    mr_tls_opts tls = {0};
+    cli_flag tls_flags[CLI_TLS_FLAGS];
+    cli_tls_flags(&tls, true, true, tls_flags);
+    o.tls = &tls;
+    const cli_flag *const tables[] = {flags, tls_flags, NULL};
     const char **rest = cli_words(argc);
     size_t n;
     int status = cli_parse(&cli_server, tables, argc, argv, rest, &n);
@@ -68,6 +84,7 @@ static int run(int argc, char **argv)
         status = cli_usage(&cli_server, "unexpected '%s'", rest[0]);
     if (status < 0) {
         o.gone_s = (double)gone;
+        cli_tls_heed_hangup(&tls, reload);
         status = serve(&o, &cluster);
     }
     mr_cluster_reset(&cluster);
@@ -78,7 +95,9 @@ static int run(int argc, char **argv)
 const cli_command cli_server = {
     .name = "server",
     .summary = "runs a worker or parameter server task",
-    .usage = "[--listen HOST:PORT] [--token-file FILE | --any-user] [--gone S]",
+    .usage =
+        "[--listen HOST:PORT] [--token-file FILE | --any-user] [--tls-cert FILE --tls-key FILE] "
+        "[--gone S]",
     .details =
         "TF_CONFIG says which task it is, of type worker or ps:\n"
         "  {\"cluster\": {\"chief\": [\"a:1\"], \"ps\": [\"a:2\"], \"worker\": [\"a:3\", "

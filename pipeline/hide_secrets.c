@@ -81,3 +81,38 @@ void mr__hide_secrets(char *text, size_t room)
         at = query ? hide_query(text, room, (size_t)(query - text) + 1) : at + n;
     }
 }
+
+static bool is_signed(const char *query, size_t n)
+{
+    static const char *const names[] = {
+        "X-Amz-Signature=", "X-Goog-Signature=", "Signature=", "sig="};
+    for (size_t at = 0; at < n; at++) {
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (strncasecmp(query + at, names[i], strlen(names[i])) == 0)
+                return true;
+        while (at < n && query[at] != '&')
+            at++;
+    }
+    return false;
+}
+
+bool mr__is_signed_query(const char *query)
+{
+    return is_signed(query, strlen(query));
+}
+
+void mr__drop_signed_queries(char *text)
+{
+    for (char *at = text; (at = strstr(at, "://"));) {
+        bool web = (at - text >= 4 && memcmp(at - 4, "http", 4) == 0) ||
+                   (at - text >= 5 && memcmp(at - 5, "https", 5) == 0);
+        at += 3;
+        size_t n = strcspn(at, " \t\n\"'<>");
+        char *query = web ? memchr(at, '?', n) : NULL;
+        if (query && is_signed(query + 1, (size_t)(at + n - query - 1))) {
+            memmove(query, at + n, strlen(at + n) + 1);
+            at = query;
+        } else
+            at += n;
+    }
+}

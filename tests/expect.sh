@@ -29,7 +29,7 @@ clean_up() {
 }
 trap clean_up EXIT
 cd "$dir" || exit 1
-unset TF_CONFIG MILLRACE_TOKEN_FILE NOTIFY_SOCKET
+unset TF_CONFIG MILLRACE_TOKEN_FILE NOTIFY_SOCKET "${!MILLRACE_TLS@}"
 n=0 failed=0
 # Seconds that one command may take: what hangs is found, and what is only slow passes on the busiest machine.
 patience=600

@@ -137,6 +137,8 @@ CALL(int, rename_exchange, (const char *a, const char *b), (a, b), quick_call_fa
 CALL(int, rmdir, (const char *path), (path), quick_call_fails)
 CALL(int, mkdir, (const char *path, mode_t mode), (path, mode), call_fails)
 CALL(int, statvfs, (const char *path, struct statvfs *out), (path, out), call_fails)
+CALL(int, statfs, (const char *path, struct statfs *out), (path, out), call_fails)
+CALL(int, futimens, (int fd, const struct timespec times[2]), (fd, times), quick_call_fails)
 CALL(int, flock, (int fd, int operation), (fd, operation), quick_call_fails)
 CALL(int, unlink, (const char *path), (path), quick_call_fails)
 CALL(int, ftruncate, (int fd, off_t size), (fd, size), call_fails)
@@ -336,6 +338,8 @@ static const mr__system fault_table = {
     .flock = fault_flock,
     .mkdir = fault_mkdir,
     .statvfs = fault_statvfs,
+    .statfs = fault_statfs,
+    .futimens = fault_futimens,
     .opendir = fault_opendir,
     .readdir = fault_readdir,
     .closedir = fault_closedir,

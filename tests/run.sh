@@ -13,7 +13,8 @@
 # Options of all tiers:
 #   --only plain|asan|tsan   this build alone (may be repeated)
 #   --filter REGEX           only tests of such names (ctest's)
-#   --seed N                 samples the same cases as the run that printed this seed
+#   --seed N                 samples other cases: those of seed N, or of a new one if N is "new", as in --long. Without it
+#                            quick and full sample the same cases in every run, so that what fails is the change's fault
 #   --jobs N                 for building and testing (default: the number of processors)
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
@@ -52,7 +53,7 @@ install_packages() { # PACKAGE...
             apt-get install -q -y --no-install-recommends "${missing[@]}"
 }
 
-tier=quick update=0 seed=$(date +%s) jobs=$(nproc) filter='' builds=()
+tier=quick update=0 seed='' jobs=$(nproc) filter='' builds=()
 while [ $# -gt 0 ]; do
     case $1 in
     --deps) install_packages "${packages[@]}"; exit ;;
@@ -71,11 +72,14 @@ while [ $# -gt 0 ]; do
             esac ;;
         esac
         shift ;;
-    --help) sed -n '3,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --help) sed -n '3,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option '$1'; see --help" >&2; exit 2 ;;
     esac
     shift
 done
+[ -n "$seed" ] || [ $tier != long ] || seed=new
+[ "$seed" != new ] || seed=$(date +%s)
+seed=${seed:-1}
 whole=0 # is this a whole tier?
 if [ $update = 1 ]; then
     tier=full builds=(plain) filter=${filter:-'^api$'}

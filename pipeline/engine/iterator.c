@@ -31,10 +31,12 @@
 #include "pipeline/engine/position.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/engine/watch.h"
+#include "pipeline/files/file_name.h"
 #include "pipeline/formats/compression_libraries.h"
 #include "pipeline/functions/compiler/draws.h"
 #include "pipeline/graph/graph_internal.h"
 #include "pipeline/graph/named_inputs.h"
+#include "pipeline/hide_secrets.h"
 #include "pipeline/log.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/wait/cancel_internal.h"
@@ -63,27 +65,57 @@ enum { LONG_TEXT = 4096, TEXT_END = 1024 };
 
 /* The graph's options: the value nearest the sink wins; in a zip, that of the later input. */
 static mr_code find_options(const mr_dataset *ds, int *deterministic, int64_t *memory_limit,
-                            mr_status *st)
+                            char **cache, mr__name_scope *names, mr_status *st)
 {
     mr__nodes nodes;
     MR_TRY(mr__nodes_of(ds, &nodes, st));
     mr_code rc = MR_OK;
     for (size_t i = 0; i < nodes.n && rc == MR_OK; i++) {
-        mr_value v = {0}, limit = {0};
+        mr_value v = {0}, limit = {0}, dir = {0}, connections = {0}, ahead = {0};
         if (!(mr_dataset_op(nodes.v[i])->props & MR_OP_HOLDS_OPTIONS))
             continue;
         rc = mr_dataset_param_named(nodes.v[i], "deterministic", &v, st);
         if (rc == MR_OK)
             rc = mr_dataset_param_named(nodes.v[i], "memory_limit", &limit, st);
+        if (rc == MR_OK)
+            rc = mr_dataset_param_named(nodes.v[i], "cache_dir", &dir, st);
+        if (rc == MR_OK && dir.kind == MR_V_STRING && dir.size) {
+            mr_free(*cache);
+            *cache = NULL;
+            rc = mr__file_name(dir.s, cache, st);
+        }
         if (v.kind == MR_V_BOOL)
             *deterministic = (int)v.i;
         if (limit.kind == MR_V_INT)
             *memory_limit = limit.i;
+        if (rc == MR_OK)
+            rc = mr_dataset_param_named(nodes.v[i], "remote_connections", &connections, st);
+        if (rc == MR_OK)
+            rc = mr_dataset_param_named(nodes.v[i], "remote_read_ahead", &ahead, st);
+        if (connections.kind == MR_V_INT)
+            names->remote_connections = connections.i;
+        if (ahead.kind == MR_V_INT)
+            names->remote_read_ahead = ahead.i;
         mr_value_reset(&v);
         mr_value_reset(&limit);
+        mr_value_reset(&dir);
+        mr_value_reset(&connections);
+        mr_value_reset(&ahead);
     }
     mr__nodes_reset(&nodes);
     return rc;
+}
+
+static mr_code check_remote(mr__name_scope names, mr_status *st)
+{
+    if (names.remote_connections < 0 || names.remote_connections > MR_REMOTE_CONNECTIONS)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "remote_connections must be 0 to %d, not %" PRId64,
+                       MR_REMOTE_CONNECTIONS, names.remote_connections);
+    if (names.remote_read_ahead && names.remote_read_ahead < 64 << 10)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "remote_read_ahead must be 0 or at least 65536 bytes, not %" PRId64,
+                       names.remote_read_ahead);
+    return MR_OK;
 }
 
 mr_code mr_iterator_check(const mr_iterator *it, mr_status *st)
@@ -200,6 +232,16 @@ static bool pulls_count(const mr_iterator *it)
              atomic_load_explicit(&it->root->priv->recording, memory_order_relaxed) > 0));
 }
 
+bool mr__graph_is_mixed(const mr_dataset *ds)
+{
+    return mr__dataset_is_mixed(ds);
+}
+
+bool mr__graph_draws_by_reading(const mr_dataset *ds)
+{
+    return mr__dataset_all_props(ds) & MR__OPENS_RANDOM;
+}
+
 /* Keeps the position after the `rows` rows that are being delivered. If a wait was cancelled in the
  * middle of a call, an op may have no position now: then it is the last one, and the number of rows
  * after it. */
@@ -281,7 +323,16 @@ static mr_code open_iterator(mr_iterator **out, mr_dataset *ds, const mr_iterato
     if (rc == MR_OK && opts->trace_spans)
         rc = mr__stats_trace(&it->run.stats, opts->trace_spans, st);
     if (rc == MR_OK)
-        rc = find_options(ds, &deterministic, &memory_limit, st);
+        rc = find_options(ds, &deterministic, &memory_limit, &it->run.cache, &it->run.names, st);
+    if (it->run.cache)
+        it->run.names.cache = it->run.cache;
+    if (opts->remote_connections)
+        it->run.names.remote_connections = opts->remote_connections;
+    if (opts->remote_read_ahead)
+        it->run.names.remote_read_ahead = opts->remote_read_ahead;
+    if (rc == MR_OK)
+        rc = check_remote(it->run.names, st);
+    (void)mr__name_scope_set(it->run.names); /* mr_iterator_open sets the outer one again */
     if (rc == MR_OK)
         rc = mr__memory_start(&it->run.memory, ds, opts, memory_limit, st);
     /* For the iterators that ops open, which find the control group's by themselves. */
@@ -514,7 +565,9 @@ mr_code mr__graph_signature(const mr_dataset *ds, char **out, mr_status *st)
     mr_status why;
     mr_code rc = mr_dataset_to_text(ds, out, &why);
     if (rc != MR_FAILED_PRECONDITION) {
-        if (rc != MR_OK && st)
+        if (rc == MR_OK)
+            mr__drop_signed_queries(*out);
+        else if (st)
             *st = why;
         return rc;
     }
@@ -720,7 +773,7 @@ static mr_code compare_outlines(const mr_iterator *it, const signature *theirs, 
         return another_graph(
             it->outline, theirs->outline, theirs->outline_size,
             "a restore by name takes other sources and weights of mix only, and none "
-            "below distribute",
+            "below distribute, or below an op that an elastic job cannot cut",
             st);
     return another_graph(it->signature, theirs->text, theirs->text_size,
                          "restore with the expression it was saved with, or by name "
@@ -786,11 +839,12 @@ static mr_code put_back(mr_iterator *it, mr_state_r *r, mr_status *st)
     return rc;
 }
 
-static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
+/* Begins to read a position: checks that it is one, and takes the signature of its graph. */
+static mr_code read_signature(const mr_iterator *it, const void *bytes, size_t size, mr_state_r *r,
+                              signature *theirs, mr_status *st)
 {
     const unsigned char *p = bytes;
     unsigned char sum[4];
-    MR_TRY(mr_iterator_check(it, st));
     bool outlined = size >= 8 && memcmp(p, magic_outlined, 4) == 0;
     if (size < 8 || (!outlined && memcmp(p, magic, 4) != 0))
         return mr_fail(st, MR_INVALID_ARGUMENT, "not a position: it does not start with MRP4");
@@ -798,16 +852,37 @@ static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_statu
     mr__store_le(sum, mr__zlib.crc32_z(0, p + 8, size - 8), 4);
     if (memcmp(sum, p + 4, 4) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: its checksum does not match");
-    mr_state_r r = {.at = p + 8, .end = p + size, .graph = it->run.graph};
-    const void *text, *outline = NULL, *state;
+    const void *text, *outline = NULL;
+    *r = (mr_state_r){.at = p + 8, .end = p + size, .graph = it->run.graph};
+    MR_TRY(mr_state_get_bytes(r, &text, &theirs->text_size, st));
+    if (outlined)
+        MR_TRY(mr_state_get_bytes(r, &outline, &theirs->outline_size, st));
+    theirs->text = text;
+    theirs->outline = outline;
+    return MR_OK;
+}
+
+mr_code mr__iterator_is_of_other_mixture(mr_iterator *it, const void *bytes, size_t size,
+                                         bool *other, mr_status *st)
+{
+    mr_state_r r;
     signature theirs = {0};
+    MR_TRY(read_signature(it, bytes, size, &r, &theirs, st));
+    MR_TRY(check_graph(it, &theirs, st));
+    *other = it->run.by_name;
+    it->run.by_name = false;
+    return MR_OK;
+}
+
+static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
+{
+    mr_state_r r;
+    signature theirs = {0};
+    const void *state;
     size_t state_size;
     uint64_t skip;
-    MR_TRY(mr_state_get_bytes(&r, &text, &theirs.text_size, st));
-    if (outlined)
-        MR_TRY(mr_state_get_bytes(&r, &outline, &theirs.outline_size, st));
-    theirs.text = text;
-    theirs.outline = outline;
+    MR_TRY(mr_iterator_check(it, st));
+    MR_TRY(read_signature(it, bytes, size, &r, &theirs, st));
     MR_TRY(mr_state_get_u64(&r, &skip, st));
     MR_TRY(mr_state_get_bytes(&r, &state, &state_size, st));
     MR_TRY(check_graph(it, &theirs, st));
@@ -889,6 +964,7 @@ void mr_iterator_close(mr_iterator *it)
     mr__scope_reset(&it->run.scope);
     mr_free(it->signature);
     mr_free(it->outline);
+    mr_free(it->run.cache);
     mr_free(it);
 }
 

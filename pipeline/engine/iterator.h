@@ -49,6 +49,9 @@ MR_API void mr_executor_free(mr_executor *ex); /* after all iterators that use i
  * cpu.max, rounded up; at least 1. since 0.2 */
 MR_API int mr_usable_cpus(void);
 
+/* The largest mr_iterator_opts.remote_connections. */
+#define MR_REMOTE_CONNECTIONS 256
+
 /* What mr_iterator_restore does with a position of another graph. */
 typedef enum mr_on_mismatch {
     MR_REFUSE_MISMATCH, /* fails */
@@ -90,6 +93,16 @@ typedef struct mr_iterator_opts {
     void (*on_read)(void *ctx, size_t bytes); /* called for every piece read from a file, with its
                                                  size in the file; from any thread; NULL: none */
     void *on_read_ctx;
+
+    /* ---- URLs; each overrides with_options of the graph. since 0.2 ---- */
+    int64_t remote_connections; /* to a host, and ranges of a file that are read at once: 1 to
+                                   MR_REMOTE_CONNECTIONS. The connections are shared by all
+                                   iterators of the process; the one that last set a number
+                                   decides. 0: up to 64 connections, and as many ranges as make
+                                   reading faster */
+    int64_t remote_read_ahead;  /* bytes of a file that are requested before they are needed, at
+                                   least 64 KiB; less under a memory limit. 0: chosen while
+                                   reading */
 
     /* ---- stopping ---- */
     mr_cancel *cancel; /* when triggered, every wait ends with MR_CANCELLED; a reference is kept.

@@ -16,6 +16,7 @@ typedef struct mr__iterator_internal {
     /* An op of another iterator rewinds this one, maybe before its end: what a pass draws, counts
      * or records must not depend on rows that were not requested. */
     bool opened_again;
+    bool restores_silently; /* by name: another iterator of the same graph logs what differs */
     struct mr__elastic_host
         *elastic; /* for the ops of shard/distribute/elastic_*; borrowed until the iterator
                                          is closed; may be NULL */
@@ -42,6 +43,17 @@ static inline uint64_t mr__function_seed(const mr_iterator_opts *opts)
 mr_code mr__iterator_count(mr_iterator *it, uint64_t *n, mr_status *st) MR_NODISCARD;
 mr_code mr__iterator_at(mr_iterator *it, const uint64_t *index, size_t n, mr_block *b,
                         mr_status *st) MR_NODISCARD;
+
+/* *other = mr_iterator_restore would restore this position by name, since it is of another mixture.
+ * errors   those of mr_iterator_restore that concern the graph */
+mr_code mr__iterator_is_of_other_mixture(mr_iterator *it, const void *bytes, size_t size,
+                                         bool *other, mr_status *st) MR_NODISCARD;
+
+/* true: a position of ds has a part for each source of a mixture, and the rows that ops above it
+ * hold. */
+bool mr__graph_is_mixed(const mr_dataset *ds);
+/* true: what a pass over ds draws depends on how far the passes before it were read. */
+bool mr__graph_draws_by_reading(const mr_dataset *ds);
 
 /* For an op that runs its input in other processes, where it must draw the same as below the op.
  * *seed = what ops here draw from. false: at random. */

@@ -11,6 +11,7 @@
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/graph/named_inputs.h"
+#include "pipeline/graph/origin_internal.h"
 
 static void iter_path(const mr_iter *it, char *buf, size_t size)
 {

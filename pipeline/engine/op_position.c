@@ -8,6 +8,7 @@
 #include "pipeline/engine/position.h"
 #include "pipeline/engine/run.h"
 #include "pipeline/graph/named_inputs.h"
+#include "pipeline/graph/origin_internal.h"
 
 /* One iterator:
  *   op's name (bytes)
@@ -117,7 +118,7 @@ mr_code mr_iter_restore(mr_iter *it, mr_state_r *r, mr_status *st)
         MR_TRY(mr_state_get_u64(r, &p->dropped, st));
     mr__iter_drop_pending(p);
     p->failed = p->counted = false;
-    p->ended = flags & ENDED;
+    p->ended = (flags & ENDED) && !mr__iter_may_go_on(it);
     p->deferred = flags & DEFERRED;
     if (p->deferred)
         MR_TRY(mr_state_get_status(r, &p->error, st));
@@ -283,6 +284,16 @@ mr_code mr_iter_restore_input(mr_iter *it, size_t i, mr_state_r *r, mr_status *s
 bool mr__iter_restores_by_name(const mr_iter *it)
 {
     return it->run->by_name;
+}
+
+bool mr__iter_may_go_on(const mr_iter *it)
+{
+    return it->run->by_name && it->run->internal.elastic && mr__dataset_is_mixed(it->node);
+}
+
+bool mr__iter_speaks(const mr_iter *it)
+{
+    return !it->run->internal.restores_silently;
 }
 
 mr_code mr_iter_position(mr_iter *it, mr_buffer **position, mr_status *st)

@@ -24,6 +24,11 @@ mr_code mr__state_get_part(const mr_state_r *r, const void *bytes, size_t n,
 /* true: the position is restored by name (mr_iterator_opts.on_mismatch), and is of another
  * mixture. */
 bool mr__iter_restores_by_name(const mr_iter *it);
+/* true: the mixture at or below it is another one than in the position, and may have elements after
+ * the end of that one. So it is in a stream of an elastic job, which ends before others do. */
+bool mr__iter_may_go_on(const mr_iter *it);
+/* false: others that are restored in the same way say what differs. */
+bool mr__iter_speaks(const mr_iter *it);
 /* The rows of b from row `at` on. */
 mr_code mr__state_put_rows(mr_state_w *w, const mr_block *b, size_t at, mr_status *st) MR_NODISCARD;
 /* The same, and the errors of e from error_at on, at least one of both; their places are counted

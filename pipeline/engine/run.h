@@ -50,6 +50,7 @@ struct mr_run {
     mr_iterator_opts opts;
     mr__iterator_internal internal; /* opts.internal points to it */
     mr__name_scope names;
+    char *cache; /* names.cache, if the graph has its own */
     bool deterministic;
     bool by_name;      /* the position being restored is of another mixture */
     unsigned forks;    /* mr__forks() of the process that it belongs to */

@@ -457,6 +457,11 @@ size_t mr__read_ahead_cached(mr__read_ahead *r, void *dst, size_t n)
 static mr_code next_remote(mr__read_ahead *r, void *dst, size_t want, mr_buffer **out,
                            uint8_t **data, size_t *got, mr_status *st)
 {
+    *got = r->held ? 0 : mr__object_stream_read(r->remote, dst, want);
+    if (*got) {
+        r->offset += (int64_t)*got;
+        return MR_OK;
+    }
     if (!r->held)
         MR_TRY(mr__object_stream_next(r->remote, &r->held, &r->held_at, &r->held_size, st));
     if (!r->no_slots && want > WORTH_SLOT) {

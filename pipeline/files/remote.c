@@ -5,17 +5,14 @@
 
 const char *mr__remote_hint(const char *path)
 {
-    static const char *const schemes[] = {
-        "s3a:",   "gs:", "hdfs:", "az:",   "abfs:", "abfss:", "wasb:",
-        "wasbs:", "r2:", "oci:",  "dbfs:", "ftp:",  "sftp:"};
+    static const char *const schemes[] = {"s3a:",   "hdfs:", "az:",  "abfs:", "abfss:", "wasb:",
+                                          "wasbs:", "r2:",   "oci:", "dbfs:", "ftp:",   "sftp:"};
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         size_t n = strlen(schemes[i]);
         if (strncmp(path, schemes[i], n) == 0 && strncmp(path + n, "//", 2) == 0)
-            return "; local files and the schemes s3, https and http are read: mount the bucket or "
+            return "; local files and the schemes s3, gs, hf, https and http are read: mount the "
+                   "bucket or "
                    "copy the files, and use their local path";
     }
-    if (strncmp(path, "hf://", 5) == 0)
-        return "; this scheme is not read: download the files (hf download), and use their local "
-               "path";
     return strncmp(path, "file://", 7) == 0 ? "; write the path without file://" : "";
 }

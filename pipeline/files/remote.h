@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FILES_REMOTE_H
 #define MR_PIPELINE_FILES_REMOTE_H
-/* Remote names like gs://bucket/file, which cannot be opened. Private to pipeline/.
+/* Remote names like hdfs://host/file, which cannot be opened. Private to pipeline/.
  *
  * thread   any */
 

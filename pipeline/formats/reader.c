@@ -5,7 +5,7 @@
 
 #include "pipeline/formats/format.h"
 
-enum { SKIP_ROWS = 4096, SKIP_BYTES = 1 << 20, MOST_UNREAD = 1 << 30 };
+enum { SKIP_ROWS = 4096, SKIP_BYTES = 1 << 20, PIECEWISE = 1 << 20, MOST_UNREAD = 1 << 30 };
 
 mr_code mr_reader_open(mr_reader **out, const mr_format *format, const char *path,
                        const mr_file_opts *opts, mr_status *st)
@@ -72,8 +72,11 @@ mr_code mr__reader_give_up(mr_reader *r, mr_code rc, mr_status *st)
 mr_code mr__reader_widen(mr_reader *r, const char *too_long, bool *tail, mr_status *st)
 {
     size_t unread = (size_t)(r->in.end - r->in.at);
+    /* What is there may complete the line, and a pipe bring no more for long. Long lines are not
+     * searched again for each piece. */
+    size_t need = unread < PIECEWISE ? unread + 1 : 2 * unread;
     mr_code rc = unread > MOST_UNREAD ? mr_fail(st, MR_RESOURCE_EXHAUSTED, "%s", too_long)
-                                      : mr__byte_stream_fill(&r->in, 2 * unread + 1, st);
+                                      : mr__byte_stream_fill(&r->in, need, st);
     *tail = rc == MR_END;
     return rc < MR_OK ? mr__reader_give_up(r, rc, st) : MR_OK;
 }

@@ -499,8 +499,18 @@ static void keep_failure(tar_reader *t, mr_code rc, const mr_status *why)
     t->key = NULL;
 }
 
+/* Whether a member that a record may lack was not found. */
+static bool may_go_on(const tar_reader *t, const mr_bytes *row)
+{
+    for (size_t i = 0; i < t->opts.n; i++)
+        if (row[i].data == mr__tar_missing && mr__tar_is_optional(t->opts.wanted[i]))
+            return true;
+    return false;
+}
+
 /* Reads the record that begins with the pending member into `row`; then the next record's first
- * member is pending. Damage after a member ends the record and is returned after it. */
+ * member is pending. Damage after a member ends the record and is returned after it, unless a
+ * member that the record may lack could be in what is damaged: then it replaces the record. */
 static mr_code read_record(tar_reader *t, mr_array *a, mr_bytes *row, mr_status *st)
 {
     int64_t offset = t->offset;
@@ -520,7 +530,7 @@ static mr_code read_record(tar_reader *t, mr_array *a, mr_bytes *row, mr_status 
         if (rc != MR_OK)
             break;
         rc = next_member(t, &why);
-        if (rc != MR_OK && rc != MR_END && !t->in_member) {
+        if (rc != MR_OK && rc != MR_END && !t->in_member && !may_go_on(t, row)) {
             keep_failure(t, rc, &why);
             rc = MR_OK;
         } else if (rc != MR_OK && rc != MR_END && st)

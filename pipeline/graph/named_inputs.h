@@ -20,8 +20,6 @@ mr_code mr__name_inputs(const char *op, const char *const *names, size_t n, mr_v
                         mr_status *st) MR_NODISCARD;
 /* The name of input i of ds, borrowed; NULL: its op names no inputs, or they are not known yet. */
 const char *mr__dataset_input_name(const mr_dataset *ds, size_t i);
-/* The place of input i of ds (origin_internal.h), which has the place `place`. */
-uint64_t mr__dataset_input_place(const mr_dataset *ds, uint64_t place, size_t i);
 /* true: ds or a dataset below it names its inputs. */
 bool mr__dataset_is_mixed(const mr_dataset *ds);
 /* The text of ds without the inputs and weights of ops that name their inputs, except below

@@ -136,7 +136,10 @@ enum {
     /* ---- in an elastic job (shard/distribute/elastic_*) ---- */
     MR_OP_BATCHES =
         1 << 25, /* groups elements of input 0, `batch_size` at a time, in their order */
-    MR_OP_COUNTS_STEPS = 1 << 26 /* chooses, repeats or numbers elements by their place alone */
+    MR_OP_COUNTS_STEPS = 1 << 26, /* chooses, repeats or numbers elements by their place alone */
+    MR_OP_MIXES = 1 << 29, /* emits the elements of its inputs, in an order drawn at random: each
+                              stream draws the order of its parts of the inputs */
+    MR_OP_PAIRS = 1 << 30  /* element i consists of element i of each input */
 };
 
 struct mr_iter;

@@ -21,6 +21,7 @@
 
 typedef struct mr__origin {
     bool has_place, has_seed;
+    bool in_stream; /* an op of one stream of an elastic job, which has a part of the elements */
     uint64_t place;
     uint64_t seed; /* of the job, or of one of its streams; without it, that of the run */
 } mr__origin;
@@ -35,6 +36,9 @@ void mr__dataset_set_origin(mr_dataset *ds, mr__origin origin);
  * without. */
 mr_code mr__dataset_settle(const mr_dataset *ds, uint64_t root, const uint64_t *seed,
                            mr_dataset **out, mr_status *st) MR_NODISCARD;
+
+/* The place of input i of ds, which has the place `place`. */
+uint64_t mr__dataset_input_place(const mr_dataset *ds, uint64_t place, size_t i);
 
 /* The protobuf form without origins, which is that of the graph as its user wrote it. */
 mr_code mr__dataset_to_bare_proto(const mr_dataset *ds, void **bytes, size_t *size,

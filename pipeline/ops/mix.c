@@ -234,10 +234,12 @@ static size_t find_source(const mr_iter *it, const char *name, size_t n)
     return i;
 }
 
+/* Without names to go by, the graph is that of the position, or its iterator refuses it. In a
+ * function its text depends on the element that it was called with. */
 static mr_code check_source(const mr_iter *it, size_t i, const struct record *r, mr_status *st)
 {
     const struct state *s = it->state;
-    if (r->graph == s->graphs[i])
+    if (!mr__iter_restores_by_name(it) || r->graph == s->graphs[i])
         return MR_OK;
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "source \"%s\" of %s is another graph than in the position; give it the graph "
@@ -275,14 +277,14 @@ static mr_code restore_record(mr_iter *it, bool kept, bool *restored, mr_state_r
     if (i < it->n_inputs) {
         restored[i] = true;
         MR_TRY(check_source(it, i, &x, st));
-        if (by_name)
+        if (by_name && mr__iter_speaks(it))
             log_source(it, i, &x, kept);
         return mr__state_get_part(r, bytes, x.size, get_source, &(struct source){it, i}, st);
     }
     char *text = mr_strndup(name, n);
     if (!text)
         return mr_fail_memory(st, n + 1, "the name of a source");
-    if (!kept)
+    if (!kept && mr__iter_speaks(it))
         mr_log(MR_LOG_WARNING,
                "%s: source \"%s\" is removed; positions keep its place, so that it can come back",
                it->op->name, text);
@@ -304,7 +306,7 @@ static mr_code restore_records(mr_iter *it, bool *restored, mr_state_r *r, mr_st
                 return mr_state_damaged(st, "a source is missing");
     }
     for (size_t i = 0; i < it->n_inputs; i++)
-        if (!restored[i])
+        if (!restored[i] && mr__iter_speaks(it))
             mr_log(MR_LOG_WARNING, "%s: source \"%s\" is new and begins at its beginning",
                    it->op->name, name_of(it, i));
     return MR_OK;
@@ -328,7 +330,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     mr_free(restored);
     MR_TRY(rc);
     mr__weighted_start(&s->draws, words);
-    mr__selection_restored(&s->selection, ended);
+    mr__selection_restored(&s->selection, mr__iter_may_go_on(it) ? NULL : &(bool){ended == 1});
     return MR_OK;
 }
 
@@ -414,7 +416,7 @@ const mr_op mr_op_mix = {
     .min_inputs = 1,
     .max_inputs = -1,
     .role = MR_ROLE_BARRIER,
-    .props = MR_OP_SOURCE_CALL | MR_OP_NAMES_INPUTS | MR_OP_RANDOM,
+    .props = MR_OP_SOURCE_CALL | MR_OP_NAMES_INPUTS | MR_OP_RANDOM | MR_OP_MIXES,
     .infer = infer,
     .cardinality = cardinality,
     .open = open,

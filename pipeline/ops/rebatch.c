@@ -9,6 +9,7 @@
 #include "pipeline/streams/unbatcher.h"
 #include "pipeline/columns/batch_builder.h"
 #include "pipeline/engine/op_source.h"
+#include "pipeline/engine/position.h"
 
 struct params {
     mr_ints batch_sizes;
@@ -132,6 +133,8 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->turn, st));
     MR_TRY(mr_state_get_u64(r, &s->ended, st));
+    if (mr__iter_may_go_on(it))
+        s->ended = 0;
     if (s->turn >= p->batch_sizes.n)
         return mr_state_damaged(st, "a size is out of range");
     return mr__unbatcher_restore(it, &s->input, r, st);

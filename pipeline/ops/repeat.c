@@ -13,8 +13,11 @@ struct params {
 
 struct state {
     uint64_t epoch;
-    bool any; /* this epoch emitted an element */
+    bool any;    /* this epoch emitted an element */
+    bool failed; /* or returned an error, which the next one may return too */
 };
+
+enum { ANY = 1, FAILED = 2 }; /* in positions */
 
 static mr_code open(mr_iter *it, mr_status *st)
 {
@@ -35,15 +38,17 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
         mr_code rc = mr_iter_pull(it, 0, want, out, st);
         if (rc == MR_OK)
             s->any = true;
-        if (rc != MR_END)
+        if (rc != MR_END) {
+            s->failed |= rc < 0;
             return rc;
+        }
         if (p->count < 0 ? !s->any : s->epoch + 1 == (uint64_t)p->count)
             return MR_END;
-        /* No epoch has elements: do not count down a large count. */
-        if (!s->any && mr_dataset_cardinality(mr_dataset_input(it->node, 0)) == 0)
+        /* Every epoch is like this one: do not count down a large count. */
+        if (!s->any && !s->failed && mr_dataset_cardinality(mr_dataset_input(it->node, 0)) == 0)
             return MR_END;
         s->epoch++;
-        s->any = false;
+        s->any = s->failed = false;
         mr_iter_close_input(it, 0);
         if (mr_iter_cancelled(it))
             return mr_iter_fail_cancelled(st);
@@ -54,7 +59,7 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     const struct state *s = it->state;
     MR_TRY(mr_state_put_u64(w, s->epoch, st));
-    MR_TRY(mr_state_put_u64(w, s->any, st));
+    MR_TRY(mr_state_put_u64(w, (s->any ? ANY : 0) | (s->failed ? FAILED : 0), st));
     return mr_iter_save_input(it, 0, w, st);
 }
 
@@ -62,12 +67,13 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     const struct params *p = it->params;
     struct state *s = it->state;
-    uint64_t any;
+    uint64_t flags;
     MR_TRY(mr_state_get_u64(r, &s->epoch, st));
-    MR_TRY(mr_state_get_u64(r, &any, st));
-    if (any > 1 || (p->count > 0 && s->epoch >= (uint64_t)p->count))
+    MR_TRY(mr_state_get_u64(r, &flags, st));
+    if (flags > (ANY | FAILED) || (p->count > 0 && s->epoch >= (uint64_t)p->count))
         return mr_state_damaged(st, "an epoch is out of range");
-    s->any = any;
+    s->any = flags & ANY;
+    s->failed = flags & FAILED;
     return mr_iter_restore_input(it, 0, r, st);
 }
 

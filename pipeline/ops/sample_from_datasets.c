@@ -170,7 +170,8 @@ const mr_op mr_op_sample_from_datasets = {
     .min_inputs = 1,
     .max_inputs = -1,
     .role = MR_ROLE_BARRIER,
-    .props = MR_OP_SOURCE_CALL | MR_OP_LISTS_INPUTS | MR_OP_OPENS_INPUTS | MR_OP_RANDOM,
+    .props =
+        MR_OP_SOURCE_CALL | MR_OP_LISTS_INPUTS | MR_OP_OPENS_INPUTS | MR_OP_RANDOM | MR_OP_MIXES,
     .infer = infer,
     .cardinality = cardinality,
     .open = open,

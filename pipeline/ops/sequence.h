@@ -261,6 +261,9 @@ typedef struct mr_dataset_opts {
     int64_t memory_limit;    /* maximum resident bytes of the process that runs it; 0: no limit */
     int64_t elastic_streams; /* streams of an elastic job (shard/distribute/distribute.h); 0: it is
                                 not elastic. since 0.2 */
+    char *cache_dir;         /* directory of cached remote objects; borrowed during the call; NULL:
+                                that of MILLRACE_CACHE_DIR. since 0.2 */
+    int64_t remote_connections, remote_read_ahead; /* for URLs, as in mr_iterator_opts. since 0.2 */
 } mr_dataset_opts;
 
 /* Passes the input through and sets options of the whole graph. If an option is set twice, the

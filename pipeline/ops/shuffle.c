@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "pipeline/engine/philox.h"
+#include "pipeline/engine/position.h"
 #include "pipeline/streams/read_ahead_queue.h"
 #include "pipeline/streams/seeds.h"
 #include "pipeline/params/infer.h"
@@ -577,7 +578,7 @@ static mr_code restore_rows(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_u64(r, &ended, st));
     MR_TRY(mr_state_get_u64(r, &n, st));
     MR_TRY(mr_state_get_u64(r, &due, st));
-    s->ended = ended;
+    s->ended = ended && !mr__iter_may_go_on(it);
     if (due > n || due > MAX_OUTPUTS || n - due > limit_of(it->params))
         return mr_state_damaged(st, "more rows are held than allowed");
     MR_TRY(reserve_outs(s, (size_t)due, st));

@@ -3,6 +3,7 @@
  * nearest the sink wins. */
 #include "pipeline/ops/sequence.h"
 
+#include "pipeline/engine/iterator.h"
 #include "pipeline/engine/op_iterator.h"
 
 struct params {
@@ -33,6 +34,16 @@ static const mr_param table[] = {
            .doc =
                "Streams of an elastic job, which any number of replicas up to that may share; 0: "
                "the job is not elastic."),
+    MR_OPT(struct params, cache_dir,
+           .doc = "Directory where pieces of remote files are kept; default: "
+                  "MILLRACE_CACHE_DIR."),
+    MR_OPT(struct params, remote_connections, .max.i = MR_REMOTE_CONNECTIONS,
+           .doc =
+               "Connections to each host of URLs, and ranges of a file that are read at once; 0: "
+               "up to 64 connections, and as many ranges as make reading faster."),
+    MR_OPT(struct params, remote_read_ahead, .max.i = INT64_MAX,
+           .doc = "Bytes of the file of a URL that are requested before they are needed; 0: "
+                  "chosen while reading."),
     {0}};
 
 const mr_op mr_op_with_options = {

@@ -2,12 +2,17 @@
 #include "pipeline/remote/object_list.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pipeline/log.h"
+#include "pipeline/remote/cache_fetch.h"
+#include "pipeline/remote/cache_list.h"
+#include "pipeline/remote/hf_list.h"
 #include "pipeline/remote/object_ranges.h"
 #include "pipeline/remote/s3.h"
+#include "pipeline/remote/url_roots_internal.h"
 #include "pipeline/system/system.h"
 
 enum { MOST_PAGE = 64 << 20, MOST_KEY = 4096 };
@@ -26,11 +31,9 @@ typedef struct listing {
     int64_t began, said;
 } listing;
 
-/* The part of the key's pattern before the first wildcard, without quoting backslashes. */
-static mr_code find_prefix(listing *l, mr_status *st)
+mr_code mr__literal_prefix(const char *key, char **out, bool *wild, bool *deep, mr_status *st)
 {
-    const char *key = l->pattern + l->bucket + (l->pattern[l->bucket] == '/');
-    char *to = l->prefix = mr_malloc(strlen(key) + 1);
+    char *to = *out = mr_malloc(strlen(key) + 1);
     if (!to)
         return mr_fail_memory(st, strlen(key), "a prefix");
     for (; *key && !strchr("*?[", *key); key++) {
@@ -39,8 +42,8 @@ static mr_code find_prefix(listing *l, mr_status *st)
         *to++ = *key;
     }
     *to = '\0';
-    l->wild = *key != '\0';
-    l->deep = strchr(key, '/') != NULL;
+    *wild = *key != '\0';
+    *deep = strchr(key, '/') != NULL;
     return MR_OK;
 }
 
@@ -60,6 +63,15 @@ static mr_code make_query(const listing *l, char **out, mr_status *st)
     return *out ? MR_OK : mr_fail_memory(st, 0, "a query");
 }
 
+mr_code mr__object_offer(const char *pattern, const char *url, int64_t size, const char *etag,
+                         mr__object_list_fn found, void *ctx, mr_status *st)
+{
+    if (strcmp(url, pattern) != 0 && fnmatch(pattern, url, FNM_PATHNAME) != 0)
+        return MR_OK;
+    MR_TRY(mr__object_remember(url, size, etag, st));
+    return found(ctx, url, st);
+}
+
 static mr_code take_object(listing *l, char *key, int64_t size, const char *etag, mr_status *st)
 {
     size_t n = strlen(key);
@@ -69,11 +81,13 @@ static mr_code take_object(listing *l, char *key, int64_t size, const char *etag
     char *url = mr_strf("%.*s/%s", (int)l->bucket, l->pattern, key);
     if (!url)
         return mr_fail_memory(st, n, "a URL");
-    mr_code rc = MR_OK;
-    if (l->all || strcmp(url, l->pattern) == 0 || fnmatch(l->pattern, url, FNM_PATHNAME) == 0) {
+    mr_code rc;
+    if (l->all) {
         rc = mr__object_remember(url, size, etag, st);
         if (rc == MR_OK)
             rc = l->found(l->ctx, url, st);
+    } else {
+        rc = mr__object_offer(l->pattern, url, size, etag, l->found, l->ctx, st);
     }
     mr_free(url);
     return rc;
@@ -97,15 +111,18 @@ static mr_code take_page(listing *l, const char *text, size_t size, mr_status *s
     const char *contents = text;
     while ((contents = strstr(contents, "<Contents>"))) {
         const char *stop = strstr(contents, "</Contents>");
-        const char *in_key = contents, *in_size = contents, *in_etag = contents;
+        const char *in_key = contents, *in_size = contents, *in_etag = contents, *in_g = contents;
         if (!stop || !mr__xml_text(&in_key, stop, "Key", key, sizeof key) ||
             !mr__xml_text(&in_size, stop, "Size", number, sizeof number))
             return bad_page(st);
+        int64_t bytes = strtoll(number, NULL, 10);
         if (!mr__xml_text(&in_etag, stop, "ETag", etag, sizeof etag))
             etag[0] = '\0';
+        if (!etag[0] && mr__xml_text(&in_g, stop, "Generation", number, sizeof number))
+            snprintf(etag, sizeof etag, MR__GENERATION "%s", number);
         if (coded)
             mr__url_decode(key);
-        MR_TRY(take_object(l, key, strtoll(number, NULL, 10), etag, st));
+        MR_TRY(take_object(l, key, bytes, etag, st));
         contents = stop;
     }
     mr_free(l->token);
@@ -157,11 +174,13 @@ static mr_code list_keys(const char *pattern, mr__object_list_fn found, void *ct
                  .ctx = ctx,
                  .began = mr__clock_ns(CLOCK_MONOTONIC)};
     if (!l.bucket)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "the URL has no bucket; write s3://bucket/key");
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the URL has no bucket; write %.2s://bucket/key",
+                       pattern);
     if (strpbrk(pattern + 5, "*?[") && strpbrk(pattern + 5, "*?[") < pattern + l.bucket)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the name of a bucket cannot be a pattern; buckets are not listed");
-    mr_code rc = find_prefix(&l, st);
+    const char *key = pattern + l.bucket + (pattern[l.bucket] == '/');
+    mr_code rc = mr__literal_prefix(key, &l.prefix, &l.wild, &l.deep, st);
     do {
         if (rc == MR_OK)
             rc = list_page(&l, st);
@@ -206,10 +225,62 @@ static mr_code look_at(const char *url, mr__object_list_fn found, void *ctx, mr_
     return found(ctx, url, st);
 }
 
+static mr_code list_objects(const char *pattern, mr__object_list_fn found, void *ctx, mr_status *st)
+{
+    return mr__url_kind_of(pattern) == MR__URL_HF ? mr__hf_list(pattern, found, ctx, st)
+                                                  : list_keys(pattern, found, ctx, st);
+}
+
+/* ---- through the cache ---- */
+
+typedef struct noted {
+    mr__object_list_fn found;
+    void *ctx;
+    mr__list_note note;
+} noted;
+
+static mr_code find_and_note(void *ctx, const char *url, mr_status *st)
+{
+    noted *n = ctx;
+    mr__object_info info;
+    if (mr__object_recall(url, &info))
+        mr__list_note_add(&n->note, url, &info);
+    return n->found(n->ctx, url, st);
+}
+
+static mr_code recall(void *ctx, const char *url, const mr__object_info *info, mr_status *st)
+{
+    const noted *n = ctx;
+    MR_TRY(mr__object_remember(url, info->size, info->etag, st));
+    return n->found(n->ctx, url, st);
+}
+
+/* Notes what was listed; offline, lists what was noted. */
+static mr_code list_cached(mr__cache *cache, const char *pattern, mr__object_list_fn found,
+                           void *ctx, mr_status *st)
+{
+    noted n = {.found = found, .ctx = ctx};
+    if (mr__cache_is_offline()) {
+        MR_TRY(mr__url_roots_check(pattern, st));
+        mr_code rc = mr__list_recall(cache, pattern, recall, &n, st);
+        if (rc != MR_OK)
+            mr_status_of_no_element(st);
+        return rc;
+    }
+    mr_code rc = list_objects(pattern, find_and_note, &n, st);
+    n.note.failed = n.note.failed || rc != MR_OK;
+    mr__list_note_end(&n.note, cache, pattern);
+    return rc;
+}
+
 mr_code mr__object_list(const char *pattern, mr__object_list_fn found, void *ctx, mr_status *st)
 {
-    mr_code rc = mr__url_kind_of(pattern) == MR__URL_S3 ? list_keys(pattern, found, ctx, st)
-                                                        : look_at(pattern, found, ctx, st);
+    mr__cache *cache;
+    MR_TRY(mr__cache_current(&cache, st));
+    MR_TRY(mr__cache_need(cache, pattern, st));
+    mr_code rc = mr__url_kind_of(pattern) == MR__URL_HTTP ? look_at(pattern, found, ctx, st)
+                 : cache ? list_cached(cache, pattern, found, ctx, st)
+                         : list_objects(pattern, found, ctx, st);
     if (rc != MR_OK)
         mr_status_at(st, pattern, -1, -1);
     return rc;

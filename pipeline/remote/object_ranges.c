@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/remote/cache_fetch.h"
+
 #define CLOSE      ((int64_t)64 << 10) /* a gap that costs less than another request */
 #define MOST_RANGE ((int64_t)8 << 20)
 
 /* Parts [first, first + n) of the sorted list, fetched as one range. */
 typedef struct group {
-    mr__transfer *transfer;
+    mr__fetch *transfer;
     size_t first, n;
     int64_t from, to;
 } group;
@@ -50,7 +52,7 @@ static mr_code receive(group *g, mr__object_range *v, mr_cancel *cancel, mr_stat
         mr_buffer *slot = NULL;
         uint8_t *data;
         size_t got;
-        mr_code rc = mr__transfer_take(g->transfer, cancel, &slot, &data, &got, &why);
+        mr_code rc = mr__fetch_take(g->transfer, cancel, &slot, &data, &got, &why);
         if (rc == MR_END)
             return MR_OK;
         if (rc == MR_CANCELLED || rc == MR_RESOURCE_EXHAUSTED) {
@@ -95,6 +97,26 @@ static bool fit(group *g, const mr__object *o)
     return g->to > g->from;
 }
 
+/* Starts to read the group. An object is found in a cache by its ETag, so it must be known. */
+static mr_code start(group *g, mr__object_range *v, mr_cancel *cancel, mr_status *st)
+{
+    mr_status why;
+    mr__object *o = v[g->first].object;
+    mr__cache *cache;
+    MR_TRY(mr__cache_current(&cache, st));
+    mr_code rc = cache ? mr__object_need_known(o, cancel, &why) : MR_OK;
+    if (rc == MR_CANCELLED || rc == MR_RESOURCE_EXHAUSTED) {
+        if (st)
+            *st = why;
+        return rc;
+    }
+    for (size_t i = 0; rc != MR_OK && i < g->n; i++)
+        MR_TRY(keep_why(&v[g->first + i], &why, st));
+    if (rc != MR_OK || !fit(g, o))
+        return MR_OK;
+    return mr__fetch_start(&g->transfer, o, g->from, g->to, true, st);
+}
+
 mr_code mr__object_ranges_read(mr__object_range *v, size_t n, mr_cancel *cancel, mr_status *st)
 {
     group *groups = mr_calloc(n + 1, sizeof *groups);
@@ -109,14 +131,12 @@ mr_code mr__object_ranges_read(mr__object_range *v, size_t n, mr_cancel *cancel,
         v[i].why = NULL;
     }
     for (size_t i = 0; i < n_groups && rc == MR_OK; i++)
-        if (fit(&groups[i], v[groups[i].first].object))
-            rc = mr__transfer_start(&groups[i].transfer, v[groups[i].first].object, groups[i].from,
-                                    groups[i].to, true, st);
+        rc = start(&groups[i], v, cancel, st);
     for (size_t i = 0; i < n_groups && rc == MR_OK; i++)
         if (groups[i].transfer)
             rc = receive(&groups[i], v, cancel, st);
     for (size_t i = 0; i < n_groups; i++)
-        mr__transfer_drop(groups[i].transfer);
+        mr__fetch_drop(groups[i].transfer);
     for (size_t i = 0; i < n && rc != MR_OK; i++) {
         mr_free(v[i].why);
         v[i].why = NULL;
@@ -163,14 +183,20 @@ mr_code mr__object_read(mr__object *o, int64_t offset, void *data, size_t n, siz
     return MR_OK;
 }
 
-static mr_code need_known(mr__object *o, mr_cancel *cancel, mr_status *st)
+mr_code mr__object_need_known(mr__object *o, mr_cancel *cancel, mr_status *st)
 {
     mr__transfer *t = NULL;
+    if (atomic_load_explicit(&o->known, memory_order_acquire))
+        return MR_OK;
+    MR_TRY(mr__cache_recall_object(o, st));
     if (atomic_load_explicit(&o->known, memory_order_acquire))
         return MR_OK;
     MR_TRY(mr__transfer_start(&t, o, 0, 1, true, st));
     mr_code rc = mr__transfer_wait_known(t, cancel, st);
     mr__transfer_drop(t);
+    if (rc == MR_NOT_FOUND ||
+        (rc == MR_OK && atomic_load_explicit(&o->known, memory_order_acquire)))
+        mr__cache_note_object(o);
     return rc;
 }
 
@@ -178,7 +204,7 @@ mr_code mr__object_look(const char *url, mr__object_info *out, mr_status *st)
 {
     mr__object *o = NULL;
     MR_TRY(mr__object_open(&o, url, st));
-    mr_code rc = need_known(o, mr__remote_cancel(), st);
+    mr_code rc = mr__object_need_known(o, mr__remote_cancel(), st);
     if (rc == MR_OK)
         *out = o->info;
     mr__object_unref(o);
@@ -187,7 +213,7 @@ mr_code mr__object_look(const char *url, mr__object_info *out, mr_status *st)
 
 mr_code mr__object_need_ranges(mr__object *o, mr_cancel *cancel, mr_status *st)
 {
-    MR_TRY(need_known(o, cancel, st));
+    MR_TRY(mr__object_need_known(o, cancel, st));
     if (o->info.ranges || o->info.size == 0)
         return MR_OK;
     mr_fail(st, MR_FAILED_PRECONDITION,

@@ -25,6 +25,9 @@ mr_code mr__object_ranges_read(mr__object_range *v, size_t n, mr_cancel *cancel,
 mr_code mr__object_read(mr__object *o, int64_t offset, void *data, size_t n, size_t *got,
                         mr_cancel *cancel, mr_status *st) MR_NODISCARD;
 /* Makes the object known, by a small request unless it is known already.
+ * errors   those of mr__transfer_take */
+mr_code mr__object_need_known(mr__object *o, mr_cancel *cancel, mr_status *st) MR_NODISCARD;
+/* The same, of an object of which parts are needed.
  * errors   those of mr__transfer_take; MR_FAILED_PRECONDITION: its server sends no ranges */
 mr_code mr__object_need_ranges(mr__object *o, mr_cancel *cancel, mr_status *st) MR_NODISCARD;
 /* What is known of an object: that a listing said, or else what its server says now.

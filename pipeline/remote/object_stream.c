@@ -4,16 +4,24 @@
 #include <string.h>
 
 #include "pipeline/memory_bound.h"
+#include "pipeline/remote/cache_fetch.h"
+#include "pipeline/remote/object_ranges.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
 
-enum { MOST_RANGES = 16, MEASURE_AGAIN = 64 };
+enum {
+    ROOM = 64,        /* for ranges in flight, if their number is set */
+    MOST_RANGES = 16, /* while the number is measured */
+    MEASURE_AGAIN = 64
+};
 #define FIRST_RANGE  ((int64_t)1 << 20)
+#define LEAST_RANGE  ((int64_t)64 << 10)
 #define MOST_RANGE   ((int64_t)8 << 20)
 #define MOST_ALL     ((int64_t)256 << 20) /* in flight in the process */
 #define MOST_LIMITED ((int64_t)3 << 20)   /* in flight of a stream under a memory limit */
 
 typedef struct range {
-    mr__transfer *transfer;
+    mr__fetch *transfer;
     int64_t bytes; /* of the range that have not been returned */
 } range;
 
@@ -21,11 +29,12 @@ struct mr__object_stream {
     mr__object *object;
     mr_cancel *cancel;
     bool ahead;
-    int64_t offset; /* of the next byte to return */
-    int64_t next;   /* of the next range */
-    int64_t size;   /* of the next range */
-    unsigned most;  /* ranges in flight */
-    range ranges[MOST_RANGES];
+    int64_t offset;                  /* of the next byte to return */
+    int64_t next;                    /* of the next range */
+    int64_t size;                    /* of the next range */
+    unsigned most;                   /* ranges in flight */
+    int64_t connections, read_ahead; /* mr_iterator_opts's; 0: measured */
+    range ranges[ROOM];
     unsigned head, n;
     int64_t counted; /* of all_bytes */
     /* The number of ranges doubles while that makes a consumer that waits at least a tenth faster:
@@ -72,7 +81,7 @@ static bool is_too_much(int64_t bytes)
 static void drop_ranges(mr__object_stream *s)
 {
     for (unsigned i = 0; i < s->n; i++)
-        mr__transfer_drop(s->ranges[(s->head + i) % MOST_RANGES].transfer);
+        mr__fetch_drop(s->ranges[(s->head + i) % ROOM].transfer);
     s->head = s->n = 0;
     count(s, -s->counted);
 }
@@ -94,6 +103,8 @@ static void measure(mr__object_stream *s)
     if (s->settled) {
         s->settled = false;
         s->rate = 0;
+    } else if (s->connections) {
+        s->settled = true;
     } else if (s->waited && rate > 1.1 * s->rate && s->most < MOST_RANGES) {
         s->rate = rate;
         s->most *= 2;
@@ -104,12 +115,23 @@ static void measure(mr__object_stream *s)
     begin_measurement(s);
 }
 
+/* So that as many ranges as are to be read at once are what is read ahead. */
+static int64_t largest(const mr__object_stream *s)
+{
+    int64_t part = s->read_ahead / (s->connections ? s->connections : 4);
+    if (!s->read_ahead || part > MOST_RANGE)
+        return MOST_RANGE;
+    return part > LEAST_RANGE ? part : LEAST_RANGE;
+}
+
 static void restart(mr__object_stream *s, int64_t offset, bool ahead)
 {
     drop_ranges(s);
     s->offset = s->next = offset;
-    s->size = ahead ? MOST_RANGE : FIRST_RANGE;
+    s->size = ahead ? largest(s) : FIRST_RANGE < largest(s) ? FIRST_RANGE : largest(s);
     s->most = ahead ? 2 : 1;
+    if (s->connections)
+        s->most = s->connections < ROOM ? (unsigned)s->connections : ROOM;
     s->rate = 0;
     s->settled = false;
     begin_measurement(s);
@@ -120,6 +142,8 @@ static bool has_room(const mr__object_stream *s)
 {
     if (s->n == 0)
         return true;
+    if (s->read_ahead && s->counted + s->size > s->read_ahead)
+        return false;
     if (is_limited())
         return s->counted + FIRST_RANGE <= MOST_LIMITED;
     return s->n < s->most && !is_too_much(s->size);
@@ -139,19 +163,20 @@ static bool is_one_transfer(const mr__object_stream *s)
 static mr_code start_ranges(mr__object_stream *s, mr_status *st)
 {
     while (!is_at_end(s) && !is_one_transfer(s) && has_room(s)) {
-        range *r = &s->ranges[(s->head + s->n) % MOST_RANGES];
-        int64_t bytes = is_limited() || is_too_much(s->size) ? FIRST_RANGE : s->size;
+        range *r = &s->ranges[(s->head + s->n) % ROOM];
+        int64_t bytes = s->size;
+        if ((is_limited() || is_too_much(bytes)) && bytes > FIRST_RANGE)
+            bytes = FIRST_RANGE;
         if (is_known(s) && s->object->info.size >= 0 && bytes > s->object->info.size - s->next)
             bytes = s->object->info.size - s->next;
-        mr_code rc =
-            mr__transfer_start(&r->transfer, s->object, s->next, s->next + bytes, false, st);
+        mr_code rc = mr__fetch_start(&r->transfer, s->object, s->next, s->next + bytes, false, st);
         if (rc != MR_OK) /* with ranges in flight, fewer suffice */
             return s->n ? MR_OK : rc;
         r->bytes = bytes;
         count(s, bytes);
         s->n++;
         s->next += bytes;
-        s->size = s->size * 2 < MOST_RANGE ? s->size * 2 : MOST_RANGE;
+        s->size = s->size * 2 < largest(s) ? s->size * 2 : largest(s);
     }
     return MR_OK;
 }
@@ -164,13 +189,20 @@ mr_code mr__object_stream_open(mr__object_stream **out, const char *url, int64_t
         return mr_fail_memory(st, sizeof *s, "a reader of a remote object");
     s->cancel = cancel;
     s->ahead = ahead;
+    s->connections = mr__name_scope_get().remote_connections;
+    s->read_ahead = mr__name_scope_get().remote_read_ahead;
     mr_code rc = mr__object_open(&s->object, url, st);
     if (rc == MR_OK) {
+        mr__cache *cache;
         restart(s, start, ahead);
-        if (!is_known(s)) {
+        rc = mr__cache_current(&cache, st);
+        /* Its ETag leads to the pieces in the cache. */
+        if (rc == MR_OK && (cache || mr__cache_is_offline()))
+            rc = mr__object_need_known(s->object, cancel, st);
+        if (rc == MR_OK && !is_known(s)) {
             rc = start_ranges(s, st);
             if (rc == MR_OK)
-                rc = mr__transfer_wait_known(s->ranges[s->head].transfer, cancel, st);
+                rc = mr__fetch_wait_known(s->ranges[s->head].transfer, cancel, st);
         }
     }
     if (rc != MR_OK) {
@@ -205,11 +237,30 @@ void mr__object_stream_seek(mr__object_stream *s, int64_t offset)
 static void pop(mr__object_stream *s)
 {
     range *r = &s->ranges[s->head];
-    mr__transfer_drop(r->transfer);
+    mr__fetch_drop(r->transfer);
     count(s, -r->bytes);
-    s->head = (s->head + 1) % MOST_RANGES;
+    s->head = (s->head + 1) % ROOM;
     s->n--;
     measure(s);
+}
+
+/* Counts bytes of the first range as returned. */
+static void count_returned(mr__object_stream *s, size_t got)
+{
+    range *r = &s->ranges[s->head];
+    int64_t bytes = (int64_t)got < r->bytes ? (int64_t)got : r->bytes;
+    r->bytes -= bytes;
+    count(s, -bytes);
+    s->offset += (int64_t)got;
+    s->bytes += (int64_t)got;
+}
+
+size_t mr__object_stream_read(mr__object_stream *s, void *data, size_t n)
+{
+    size_t got = s->n ? mr__fetch_read(s->ranges[s->head].transfer, data, n) : 0;
+    if (got)
+        count_returned(s, got);
+    return got;
 }
 
 mr_code mr__object_stream_next(mr__object_stream *s, mr_buffer **slot, uint8_t **data, size_t *got,
@@ -221,14 +272,10 @@ mr_code mr__object_stream_next(mr__object_stream *s, mr_buffer **slot, uint8_t *
             return MR_END;
         if (rc == MR_OK) {
             range *r = &s->ranges[s->head];
-            s->waited = s->waited || !mr__transfer_has_next(r->transfer);
-            rc = mr__transfer_take(r->transfer, s->cancel, slot, data, got, st);
+            s->waited = s->waited || !mr__fetch_has_next(r->transfer);
+            rc = mr__fetch_take(r->transfer, s->cancel, slot, data, got, st);
             if (rc == MR_OK) {
-                int64_t bytes = (int64_t)*got < r->bytes ? (int64_t)*got : r->bytes;
-                r->bytes -= bytes;
-                count(s, -bytes);
-                s->offset += (int64_t)*got;
-                s->bytes += (int64_t)*got;
+                count_returned(s, *got);
                 return MR_OK;
             }
             if (rc == MR_END) {

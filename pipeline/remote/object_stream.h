@@ -24,6 +24,9 @@ void mr__object_stream_close(mr__object_stream *s);         /* NULL: no-op */
 int64_t mr__object_stream_size(const mr__object_stream *s); /* -1: unknown */
 /* Continues at byte `offset`. A server without ranges sends the object again from its start. */
 void mr__object_stream_seek(mr__object_stream *s, int64_t offset);
+/* Reads up to n of the next bytes into `data`, if they are in the cache and that saves a copy.
+ * Returns how many; 0: the next call is mr__object_stream_next. */
+size_t mr__object_stream_read(mr__object_stream *s, void *data, size_t n);
 /* Returns the next bytes in a buffer (owned), *got of them at *data, which MR__REMOTE_HEADROOM
  * writable bytes precede. MR_END at the end of the object.
  * errors   those of mr__transfer_take, with URL and offset; the next call tries again */

@@ -8,6 +8,9 @@
 #include "pipeline/fnv.h"
 #include "pipeline/memory/hash_index.h"
 #include "pipeline/remote/address_scope.h"
+#include "pipeline/remote/cache_fetch.h"
+#include "pipeline/remote/gcs.h"
+#include "pipeline/remote/hf.h"
 #include "pipeline/remote/s3.h"
 #include "pipeline/remote/url_roots_internal.h"
 #include "pipeline/system/fork.h"
@@ -16,6 +19,7 @@ static void free_object(mr__object *o)
 {
     mr__object_target_reset(&o->target);
     mr_free(o->url);
+    mr_free(o->link);
     mr_free(o->query);
     mr_free(o);
 }
@@ -48,7 +52,23 @@ static mr_code http_target(const char *url, mr__object_target *out, mr_status *s
     return MR_OK;
 }
 
-static mr_code make(mr__object **out, const char *url, const char *query, mr_status *st)
+static mr_code make_target(mr__object *o, const char *query, const char *address, mr_status *st)
+{
+    switch (o->kind) {
+    case MR__URL_S3:
+        return mr__s3_target(o->url, query, &o->target, st);
+    case MR__URL_GS:
+        return mr__gcs_target(o->url, query, &o->target, st);
+    case MR__URL_HF:
+        return mr__hf_target(o->url, address, &o->target, st);
+    default:
+        return http_target(o->url, &o->target, st);
+    }
+}
+
+/* query, address: at most one is not NULL, and says that the object is a document. */
+static mr_code make(mr__object **out, const char *url, const char *query, const char *address,
+                    mr_status *st)
 {
     MR_TRY(mr__url_roots_check(url, st));
     mr__object *o = mr_calloc(1, sizeof *o);
@@ -57,12 +77,11 @@ static mr_code make(mr__object **out, const char *url, const char *query, mr_sta
     atomic_init(&o->refs, 1);
     o->kind = mr__url_kind_of(url);
     o->info.size = -1;
-    o->whole = query != NULL;
+    o->whole = query || address;
     o->url = mr_strdup(url);
     mr_code rc = o->url ? MR_OK : mr_fail_memory(st, strlen(url), "a URL");
-    if (rc == MR_OK)
-        rc = o->kind == MR__URL_S3 ? mr__s3_target(url, query, &o->target, st)
-                                   : http_target(url, &o->target, st);
+    if (rc == MR_OK && !mr__cache_is_offline()) /* which needs no credentials */
+        rc = make_target(o, query, address, st);
     if (rc == MR_OK) {
         /* The servers of stores are those of the operator's environment. */
         o->guarded = !mr__url_roots_are_open() && !mr__proxy_is_set() &&
@@ -77,7 +96,7 @@ static mr_code make(mr__object **out, const char *url, const char *query, mr_sta
 
 mr_code mr__object_open(mr__object **out, const char *url, mr_status *st)
 {
-    MR_TRY(make(out, url, NULL, st));
+    MR_TRY(make(out, url, NULL, NULL, st));
     bool known = mr__object_recall(url, &(*out)->info);
     atomic_init(&(*out)->known, known);
     return MR_OK;
@@ -85,7 +104,13 @@ mr_code mr__object_open(mr__object **out, const char *url, mr_status *st)
 
 mr_code mr__object_open_listing(mr__object **out, const char *url, const char *query, mr_status *st)
 {
-    return make(out, url, query, st);
+    return make(out, url, query, NULL, st);
+}
+
+mr_code mr__object_open_document(mr__object **out, const char *url, const char *address,
+                                 mr_status *st)
+{
+    return make(out, url, NULL, address, st);
 }
 
 mr_code mr__object_add_query(mr__object *o, mr_status *st)
@@ -103,7 +128,7 @@ mr_code mr__object_add_query(mr__object *o, mr_status *st)
 mr_code mr__object_open_request(mr__object **out, const char *url, const char *query, mr_status *st)
 {
     mr__object *o = NULL;
-    MR_TRY(make(&o, url, NULL, st));
+    MR_TRY(make(&o, url, NULL, NULL, st));
     o->whole = o->of_key = true;
     o->query = query ? mr_strdup(query) : NULL;
     mr_code rc = query && !o->query ? mr_fail_memory(st, strlen(query), "a query")
@@ -113,20 +138,6 @@ mr_code mr__object_open_request(mr__object **out, const char *url, const char *q
     else
         mr__object_unref(o);
     return rc;
-}
-
-static _Thread_local mr_cancel *of_thread;
-
-mr_cancel *mr__remote_cancel_set(mr_cancel *c)
-{
-    mr_cancel *before = of_thread;
-    of_thread = c;
-    return before;
-}
-
-mr_cancel *mr__remote_cancel(void)
-{
-    return of_thread;
 }
 
 /* ---- listed objects ---- */

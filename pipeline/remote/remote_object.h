@@ -10,8 +10,12 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "pipeline/remote/access.h"
 #include "pipeline/remote/url.h"
 #include "pipeline/wait/cancel.h"
+
+/* Begins what identifies an object of Google's without an ETag, in its place: its generation. */
+#define MR__GENERATION "generation "
 
 /* What identifies the contents of an object. */
 typedef struct mr__object_info {
@@ -24,12 +28,15 @@ typedef struct mr__object_info {
 /* A request as the store wants it. */
 typedef struct mr__object_target {
     char *url;
-    char *user;     /* "ID:SECRET", for signing; NULL: none */
-    char *token;    /* session token; NULL: none */
-    char *region;   /* of the signature; "" for none */
-    char *origin;   /* the source of the credentials, for messages; NULL: none */
-    bool signs;     /* with AWS's signature, version 4 */
-    bool redirects; /* are followed */
+    char *user;          /* "ID:SECRET", for signing; NULL: none */
+    char *token;         /* session token; NULL: none. Without signs: the bearer's */
+    char *region;        /* of the signature; "" for none */
+    char *origin;        /* the source of the credentials, for messages; NULL: none */
+    const char *tried;   /* sources that have none, for messages; static; NULL: not known */
+    bool signs;          /* with AWS's signature, version 4 */
+    bool redirects;      /* are followed */
+    mr__access *access;  /* that renews user and token; NULL: nothing does */
+    unsigned generation; /* of user and token */
 } mr__object_target;
 
 typedef struct mr__object {
@@ -40,18 +47,22 @@ typedef struct mr__object {
     bool of_key;  /* a request for the object with `query`, instead of reading it */
     char *query;  /* NULL: none */
     bool guarded; /* only from addresses that the roots allow (url_roots_internal.h) */
+    char *link;   /* of a document: the header Link; NULL: none */
     mr__object_target target;
     atomic_bool known;
     mr__object_info info;
 } mr__object;
 
-/* No request is made. Returns owned.
+/* The store is not asked, but credentials and, with a hub, the revision may be. Returns owned.
  * errors   MR_INVALID_ARGUMENT: not a URL of an object; MR_PERMISSION_DENIED: no credentials;
- *          MR_RESOURCE_EXHAUSTED; with the URL */
+ *          MR_CANCELLED; MR_RESOURCE_EXHAUSTED; with the URL */
 mr_code mr__object_open(mr__object **out, const char *url, mr_status *st) MR_NODISCARD;
-/* A listing of the bucket of an S3 URL. query: sorted and encoded. */
+/* A listing of the bucket of an s3 or gs URL. query: sorted and encoded. */
 mr_code mr__object_open_listing(mr__object **out, const char *url, const char *query,
                                 mr_status *st) MR_NODISCARD;
+/* A document of the hub of an hf URL, at an address. */
+mr_code mr__object_open_document(mr__object **out, const char *url, const char *address,
+                                 mr_status *st) MR_NODISCARD;
 /* Requests for an object that do not read it. query: sorted and encoded, or NULL; copied. */
 mr_code mr__object_open_request(mr__object **out, const char *url, const char *query,
                                 mr_status *st) MR_NODISCARD;

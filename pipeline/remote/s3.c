@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/remote/aws_sources.h"
 #include "pipeline/remote/credentials.h"
+#include "pipeline/remote/secret_file.h"
 
 enum { SCHEME = sizeof "s3://" - 1 };
 
@@ -18,17 +20,31 @@ size_t mr__s3_bucket_size(const char *url)
 void mr__object_target_reset(mr__object_target *t)
 {
     mr_free(t->url);
-    mr_free(t->user);
-    mr_free(t->token);
+    mr__secret_free(t->user);
+    mr__secret_free(t->token);
     mr_free(t->region);
     mr_free(t->origin);
+    mr__access_unref(t->access);
     *t = (mr__object_target){0};
 }
 
-static const char *variable(const char *name)
+mr_code mr__object_target_renew(mr__object_target *t, mr_status *st)
 {
-    const char *v = getenv(name);
-    return v && *v ? v : NULL;
+    mr__credentials c = {0};
+    mr_code rc = t->access ? mr__access_take(t->access, &t->generation, &c, st) : MR_END;
+    if (rc != MR_OK)
+        return rc == MR_END ? MR_OK : rc;
+    char *user = c.id ? mr_strf("%s:%s", c.id, c.secret) : NULL;
+    if (user || !c.id) {
+        mr__secret_free(t->user);
+        mr__secret_free(t->token);
+        t->user = user;
+        t->token = c.token;
+        c.token = NULL;
+    } else
+        rc = mr_fail_memory(st, 0, "credentials");
+    mr__credentials_reset(&c);
+    return rc;
 }
 
 /* Virtual hosts need a name with labels: not an address, and not a single label. */
@@ -46,14 +62,14 @@ static bool is_named(const char *host, size_t n)
 
 static bool path_style(const char *host, size_t n, const char *bucket, size_t n_bucket)
 {
-    const char *v = variable("MILLRACE_S3_PATH_STYLE");
+    const char *v = mr__variable("MILLRACE_S3_PATH_STYLE");
     if (v)
         return strcmp(v, "0") != 0;
     /* A certificate for *.host does not hold for a bucket with dots. */
     return !is_named(host, n) || memchr(bucket, '.', n_bucket);
 }
 
-static mr_code check_bucket(const char *bucket, size_t n, mr_status *st)
+mr_code mr__check_bucket(const char *bucket, size_t n, mr_status *st)
 {
     for (size_t i = 0; i < n; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._", bucket[i]))
@@ -67,7 +83,7 @@ static mr_code check_bucket(const char *bucket, size_t n, mr_status *st)
 static mr_code make_url(const char *url, const char *query, const char *region, char **out,
                         mr_status *st)
 {
-    const char *endpoint = variable("AWS_ENDPOINT_URL_S3"), *bucket = url + SCHEME;
+    const char *endpoint = mr__variable("AWS_ENDPOINT_URL_S3"), *bucket = url + SCHEME;
     size_t n_bucket = strcspn(bucket, "/");
     const char *key = bucket[n_bucket] ? bucket + n_bucket + 1 : "";
     if (!n_bucket)
@@ -75,13 +91,13 @@ static mr_code make_url(const char *url, const char *query, const char *region, 
     if (!*key && !query)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the URL names a bucket; write s3://bucket/key, or a pattern for keys");
-    MR_TRY(check_bucket(bucket, n_bucket, st));
+    MR_TRY(mr__check_bucket(bucket, n_bucket, st));
     if (!endpoint)
-        endpoint = variable("AWS_ENDPOINT_URL");
+        endpoint = mr__variable("AWS_ENDPOINT_URL");
     char host[512];
     const char *protocol = "https://", *at = endpoint;
     if (!endpoint) {
-        snprintf(host, sizeof host, "s3.%.64s.amazonaws.com", region);
+        snprintf(host, sizeof host, "s3.%.64s.amazonaws.com%s", region, mr__aws_ending(region));
     } else {
         if (strncmp(at, "http://", 7) == 0)
             protocol = "http://";
@@ -118,6 +134,9 @@ mr_code mr__s3_target(const char *url, const char *query, mr__object_target *out
         out->user = mr_strf("%s:%s", c.id, c.secret);
         out->token = c.token ? mr_strdup(c.token) : NULL;
         out->origin = mr_strdup(c.origin);
+        out->access = c.access;
+        out->generation = c.generation;
+        c.access = NULL;
     }
     if (rc == MR_OK &&
         (!out->region || (c.id && (!out->user || !out->origin)) || (c.token && !out->token)))
@@ -141,53 +160,4 @@ mr_code mr__s3_change_region(const char *url, const char *query, const char *reg
     target->region = name;
     target->url = moved;
     return MR_OK;
-}
-
-/* ---- documents ---- */
-
-/* Decodes an entity at `at`; returns its length; 0: another text. */
-static size_t entity(const char *at, const char *end, char *out)
-{
-    static const struct {
-        const char *text;
-        char c;
-    } names[] = {{"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t n = strlen(names[i].text);
-        if ((size_t)(end - at) >= n && memcmp(at, names[i].text, n) == 0) {
-            *out = names[i].c;
-            return n;
-        }
-    }
-    const char *stop = memchr(at, ';', (size_t)(end - at));
-    if (end - at < 4 || at[1] != '#' || !stop || stop - at > 8)
-        return 0;
-    long v = at[2] == 'x' ? strtol(at + 3, NULL, 16) : strtol(at + 2, NULL, 10);
-    if (v <= 0 || v > 127) /* keys are percent-encoded in listings; the rest is text for people */
-        return 0;
-    *out = (char)v;
-    return (size_t)(stop - at) + 1;
-}
-
-bool mr__xml_text(const char **at, const char *end, const char *name, char *out, size_t room)
-{
-    size_t n = strlen(name), used = 0;
-    for (const char *p = *at; p && p < end; p++) {
-        p = memchr(p, '<', (size_t)(end - p));
-        if (!p || (size_t)(end - p) < n + 2)
-            return false;
-        if (memcmp(p + 1, name, n) != 0 || p[n + 1] != '>')
-            continue;
-        for (p += n + 2; p < end && *p != '<' && used + 1 < room;) {
-            size_t coded = *p == '&' ? entity(p, end, &out[used]) : 0;
-            if (!coded)
-                out[used] = *p;
-            used++;
-            p += coded ? coded : 1;
-        }
-        out[used] = '\0';
-        *at = p;
-        return p < end;
-    }
-    return false;
 }

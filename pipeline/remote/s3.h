@@ -6,6 +6,7 @@
  * source   Amazon S3 API Reference (2006-03-01): GetObject, ListObjectsV2, error responses
  * thread   any */
 #include "pipeline/remote/remote_object.h"
+#include "pipeline/remote/xml_text.h"
 
 /* Makes the target of s3://bucket/key; query (or NULL) is for the bucket instead. Owned parts, for
  * mr__object_target_reset, also after a failure.
@@ -17,11 +18,12 @@ mr_code mr__s3_target(const char *url, const char *query, mr__object_target *out
 mr_code mr__s3_change_region(const char *url, const char *query, const char *region,
                              mr__object_target *target, mr_status *st) MR_NODISCARD;
 void mr__object_target_reset(mr__object_target *t);
+/* errors   MR_INVALID_ARGUMENT: the first n bytes are not the name of a bucket */
+mr_code mr__check_bucket(const char *bucket, size_t n, mr_status *st) MR_NODISCARD;
+/* Takes renewed credentials, if there are any. One thread at a time.
+ * errors   MR_RESOURCE_EXHAUSTED */
+mr_code mr__object_target_renew(mr__object_target *t, mr_status *st) MR_NODISCARD;
 
-/* Length of "s3://bucket", or 0. */
+/* Length of "s3://bucket" or "gs://bucket", or 0. */
 size_t mr__s3_bucket_size(const char *url);
-
-/* Copies the text of the next <name> after *at to out, with entities decoded, and moves *at after
- * it. false: not found before `end`. */
-bool mr__xml_text(const char **at, const char *end, const char *name, char *out, size_t room);
 #endif

@@ -14,11 +14,14 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include "pipeline/remote/cache_fetch.h"
 #include "pipeline/remote/s3.h"
+#include "pipeline/remote/secret_file.h"
 #include "pipeline/remote/url_roots_internal.h"
 #include "pipeline/splitmix.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/system/late_library.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
 #include "pipeline/wait/wait.h"
 #include "pipeline/warn_once.h"
@@ -33,6 +36,7 @@
     X(curl_multi_poll)                                                                             \
     X(curl_multi_wakeup)                                                                           \
     X(curl_multi_info_read)                                                                        \
+    X(curl_multi_strerror)                                                                         \
     X(curl_multi_cleanup)                                                                          \
     X(curl_easy_init)                                                                              \
     X(curl_easy_setopt)                                                                            \
@@ -89,6 +93,8 @@ struct mr__transfer {
     int64_t received; /* bytes that arrived, in all tries */
     int64_t last_byte_at, begin_at;
     int tries, moves; /* tries since the last new byte */
+    bool renewed;     /* other credentials were asked for since then */
+    bool waits;       /* for them */
 
     /* of the answer */
     bool judged, is_range;
@@ -96,9 +102,9 @@ struct mr__transfer {
     int64_t skip;               /* bytes of a whole body before the first wanted one */
     int64_t first, last, total; /* Content-Range, or -1 */
     int64_t length;             /* Content-Length, or -1 */
-    int64_t wait_s;             /* Retry-After, or -1 */
     mr__object_info info;
     char region[64], id[128];
+    char code[48], said[160];   /* the hub's error */
     char document[MOST_ANSWER]; /* of an error */
     size_t n_document;
 
@@ -127,7 +133,9 @@ static struct {
     CURLM *multi;
     mr__transfer *arriving;
     int retries;
-} shared;
+    long connections; /* to a host */
+    bool connections_changed;
+} shared = {.connections = CONNECTIONS};
 
 static void forget_thread(void)
 {
@@ -200,6 +208,7 @@ static bool append(mr__transfer *t, const char *p, size_t n)
     }
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     t->tries = 0;
+    t->renewed = false;
     return true;
 }
 
@@ -210,9 +219,15 @@ static long status_of(const mr__transfer *t)
     return v;
 }
 
+static bool is_generation(const char *etag)
+{
+    return strncmp(etag, MR__GENERATION, sizeof MR__GENERATION - 1) == 0;
+}
+
+/* An ETag and a generation say nothing of each other. */
 static bool differs(const char *a, const char *b)
 {
-    return *a && *b && strcmp(a, b) != 0;
+    return *a && *b && is_generation(a) == is_generation(b) && strcmp(a, b) != 0;
 }
 
 /* Compares the answer with what is known of the object, or makes that known. */
@@ -271,6 +286,8 @@ static size_t on_body(char *p, size_t size, size_t count, void *ctx)
     mr__transfer *t = ctx;
     size_t all = size * count, n = all;
     long status = status_of(t);
+    if (status == 0) /* unknown: the bytes may be those of an error */
+        return 0;
     if (!is_good(t, status)) {
         size_t left = sizeof t->document - 1 - t->n_document;
         memcpy(t->document + t->n_document, p, n < left ? n : left);
@@ -329,10 +346,10 @@ static void forget_answer(mr__transfer *t)
     t->judged = t->is_range = false;
     t->verdict = GOOD;
     t->skip = 0;
-    t->first = t->last = t->total = t->length = t->wait_s = -1;
+    t->first = t->last = t->total = t->length = -1;
     t->info = (mr__object_info){.size = -1};
     t->answer = (mr__answer){0};
-    t->region[0] = t->id[0] = '\0';
+    t->region[0] = t->id[0] = t->code[0] = t->said[0] = '\0';
     t->n_document = 0;
 }
 
@@ -345,14 +362,70 @@ static void take_range(mr__transfer *t, const char *v)
     t->total = size[0] >= '0' && size[0] <= '9' ? strtoll(size, NULL, 10) : -1;
 }
 
+/* The headers of stores that S3 does not have. */
+static void take_other(mr__transfer *t, const char *line, size_t n)
+{
+    mr__object *o = t->object;
+    const char *v;
+    size_t n_v;
+    char text[64];
+    if (is_header(line, n, "x-guploader-uploadid", &v, &n_v)) {
+        copy_value(v, n_v, t->id, sizeof t->id);
+    } else if (is_header(line, n, "x-error-code", &v, &n_v)) {
+        copy_value(v, n_v, t->code, sizeof t->code);
+    } else if (is_header(line, n, "x-error-message", &v, &n_v)) {
+        copy_value(v, n_v, t->said, sizeof t->said);
+    } else if (o->kind == MR__URL_GS && !t->info.etag[0] &&
+               is_header(line, n, "x-goog-generation", &v, &n_v)) {
+        copy_value(v, n_v, text, sizeof text);
+        snprintf(t->info.etag, sizeof t->info.etag, MR__GENERATION "%s", text);
+    } else if (o->whole && is_header(line, n, "link", &v, &n_v)) {
+        mr_free(o->link);
+        o->link = mr_strndup(v, n_v);
+    }
+}
+
+/* The hub says what a file is where it redirects to the store that has it: in X-Linked-ETag, or in
+ * the first ETag. That store's own names of the contents do not count. Without quotes it is not
+ * strong: no store is asked for it. */
+static bool take_of_hub(mr__transfer *t, const char *line, size_t n)
+{
+    const char *v;
+    size_t n_v;
+    if (t->object->kind != MR__URL_HF)
+        return false;
+    bool linked = is_header(line, n, "x-linked-etag", &v, &n_v);
+    if (!linked && !is_header(line, n, "etag", &v, &n_v))
+        return is_header(line, n, "last-modified", &v, &n_v);
+    if (!linked && t->info.etag[0])
+        return true;
+    const char *from = memchr(v, '"', n_v), *end = v + n_v;
+    const char *to = from ? memchr(from + 1, '"', (size_t)(end - from - 1)) : NULL;
+    copy_value(to ? from + 1 : v, to ? (size_t)(to - from - 1) : n_v, t->info.etag,
+               sizeof t->info.etag);
+    return true;
+}
+
+/* Before the headers of an answer, which may be the last of several. */
+static void begin_answer(mr__transfer *t)
+{
+    char etag[sizeof t->info.etag];
+    memcpy(etag, t->info.etag, sizeof etag);
+    forget_answer(t);
+    if (t->object->kind == MR__URL_HF)
+        memcpy(t->info.etag, etag, sizeof etag);
+}
+
 static size_t on_header(char *line, size_t size, size_t count, void *ctx)
 {
     mr__transfer *t = ctx;
     size_t n = size * count, n_v;
     const char *v;
     char text[128];
-    if (n >= 5 && memcmp(line, "HTTP/", 5) == 0) /* of the last of several answers */
-        forget_answer(t);
+    if (n >= 5 && memcmp(line, "HTTP/", 5) == 0)
+        begin_answer(t);
+    else if (take_of_hub(t, line, n))
+        return n;
     else if (is_header(line, n, "etag", &v, &n_v))
         copy_value(v, n_v, t->info.etag, sizeof t->info.etag);
     else if (is_header(line, n, "last-modified", &v, &n_v))
@@ -370,10 +443,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *ctx)
     } else if (is_header(line, n, "content-length", &v, &n_v)) {
         copy_value(v, n_v, text, sizeof text);
         t->length = strtoll(text, NULL, 10);
-    } else if (is_header(line, n, "retry-after", &v, &n_v)) {
-        copy_value(v, n_v, text, sizeof text);
-        t->wait_s = isdigit((unsigned char)text[0]) ? strtoll(text, NULL, 10) : -1;
-    }
+    } else
+        take_other(t, line, n);
     return n;
 }
 
@@ -476,7 +547,8 @@ static bool set_options(mr__transfer *t)
     const mr__object *o = t->object;
     const mr__object_target *target = &o->target;
     const char *bundle = certificates(o);
-    bool good = true, https = strncmp(target->url, "https", 5) == 0;
+    bool good = mr__object_target_renew(&t->object->target, NULL) == MR_OK,
+         https = strncmp(target->url, "https", 5) == 0;
     char text[128];
     SET(CURLOPT_URL, target->url);
     SET(CURLOPT_PATH_AS_IS, 1L);
@@ -507,6 +579,13 @@ static bool set_options(mr__transfer *t)
         if (target->token)
             good = good && add_header(t, "x-amz-security-token", target->token);
     }
+    if (!target->signs && target->token) {
+        char *bearer = mr_strf("Bearer %s", target->token);
+        good = good && bearer && add_header(t, "Authorization", bearer);
+        mr__secret_free(bearer);
+    }
+    if (o->kind == MR__URL_GS) /* bytes as they are stored, so that ranges hold */
+        good = good && add_header(t, "Accept-Encoding", "gzip");
     if (!o->whole) {
         int64_t at = t->from + t->received;
         if (t->to >= 0)
@@ -516,6 +595,9 @@ static bool set_options(mr__transfer *t)
         SET(CURLOPT_RANGE, text);
         if (atomic_load_explicit(&o->known, memory_order_relaxed) && is_strong(o->info.etag))
             good = good && add_header(t, "If-Match", o->info.etag);
+        if (atomic_load_explicit(&o->known, memory_order_relaxed) && is_generation(o->info.etag))
+            good = good && add_header(t, "x-goog-if-generation-match",
+                                      o->info.etag + sizeof MR__GENERATION - 1);
     }
     if (t->request.method)
         good = good && set_request(t);
@@ -573,7 +655,9 @@ static void describe(mr__transfer *t, long status, char *out, size_t room)
         if (!t->id[0])
             mr__xml_text(&at, end, "RequestId", t->id, sizeof t->id);
         snprintf(more, sizeof more, "%s%s%s", code, message[0] ? ": " : "", message);
-    }
+    } else if (t->code[0] || t->said[0])
+        snprintf(more, sizeof more, "%s%s%s", t->code, t->code[0] && t->said[0] ? ": " : "",
+                 t->said);
     if (t->id[0])
         snprintf(more + strlen(more), sizeof more - strlen(more), "%srequest id %s",
                  more[0] ? "; " : "", t->id);
@@ -596,20 +680,51 @@ static mr_code fail_changed(mr__transfer *t)
                    "the new one");
 }
 
+/* Replaces a secret of six characters and more, which a server may repeat. */
+static void hide(char *text, const char *secret, size_t n)
+{
+    for (char *at = text; n >= 6 && (at = memmem(at, strlen(at), secret, n)); at += 3) {
+        memmove(at + 3, at + n, strlen(at + n) + 1);
+        memcpy(at, "...", 3);
+    }
+}
+
+static void hide_credentials(char *text, const mr__object_target *target)
+{
+    size_t n = target->user ? strcspn(target->user, ":") : 0;
+    if (n) {
+        hide(text, target->user + n + 1, strlen(target->user + n + 1));
+        hide(text, target->user, n);
+    }
+    if (target->token)
+        hide(text, target->token, strlen(target->token));
+}
+
+/* Servers say in several ways that credentials have ended. */
+static bool may_have_ended(const mr__transfer *t, long status)
+{
+    return status == 401 || (status == 403 && !has_code(t, "RequestTimeTooSkewed")) ||
+           (status == 400 && (has_code(t, "ExpiredToken") || has_code(t, "TokenRefreshRequired")));
+}
+
 static mr_code fail_status(mr__transfer *t, long status)
 {
     char text[640];
     const mr__object_target *target = &t->object->target;
     describe(t, status, text, sizeof text);
+    hide_credentials(text, target);
     if (has_code(t, "RequestTimeTooSkewed"))
         return mr_fail(&t->why, MR_PERMISSION_DENIED,
                        "%s: the clock of this machine is wrong; set it", text);
-    switch (status) {
-    case 401:
-    case 403:
+    if (may_have_ended(t, status))
         return mr_fail(&t->why, MR_PERMISSION_DENIED, "%s%s%s", text,
-                       target->origin ? "; the credentials are those of " : "",
-                       target->origin ? target->origin : "; no credentials were sent");
+                       target->origin  ? "; the credentials are those of "
+                       : target->tried ? "; no credentials were sent, since none were found in "
+                                       : "; no credentials were sent",
+                       target->origin  ? target->origin
+                       : target->tried ? target->tried
+                                       : "");
+    switch (status) {
     case 404:
     case 410:
         mr_fail(&t->why, MR_NOT_FOUND, "%s", text);
@@ -645,6 +760,15 @@ static bool may_pass(long status)
     return status == 408 || status == 429 || status == 500 || (status >= 502 && status <= 504);
 }
 
+/* The seconds that the server asks for, as a number or as a date; at most an hour. 0: none. */
+static int64_t retry_after(const mr__transfer *t)
+{
+    curl_off_t v = 0;
+    if (curl.curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &v) != CURLE_OK || v < 0)
+        return 0;
+    return v < 3600 ? v : 3600;
+}
+
 /* Another try follows later, or t->why, which is set, becomes the transfer's error. */
 static void retry(mr__transfer *t)
 {
@@ -654,9 +778,9 @@ static void retry(mr__transfer *t)
     most = most < MOST_DELAY ? most : MOST_DELAY;
     static uint64_t state;
     uint64_t random = mr__splitmix(state += MR__GOLDEN ^ (uint64_t)now);
-    int64_t delay = (int64_t)(random % (uint64_t)most);
-    if (t->wait_s >= 0 && t->wait_s * SECOND > delay)
-        delay = t->wait_s < 3600 ? t->wait_s * SECOND : 3600 * SECOND;
+    int64_t delay = (int64_t)(random % (uint64_t)most), wait_s = retry_after(t);
+    if (wait_s * SECOND > delay)
+        delay = wait_s * SECOND;
     int tried = t->tries ? t->tries : 1, most_tries = shared.retries;
     if (t->request.tries)
         most_tries = t->request.tries;
@@ -696,6 +820,10 @@ static bool is_transient(CURLcode rc)
 static mr_code fail_curl(mr__transfer *t, CURLcode rc)
 {
     const char *text = curl.curl_easy_strerror(rc);
+    long proxy = 0;
+    curl.curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &proxy);
+    if (proxy >= 300)
+        return mr_fail(&t->why, MR_UNAVAILABLE, "the proxy answered %ld to CONNECT", proxy);
     switch (rc) {
     case CURLE_OUT_OF_MEMORY:
         return mr_fail_memory(&t->why, 0, "a transfer");
@@ -791,6 +919,40 @@ static bool change_region(mr__transfer *t, long status)
     return good;
 }
 
+/* Asks for other credentials, once; t->why says why. */
+static bool renew(mr__transfer *t, long status)
+{
+    const mr__object_target *target = &t->object->target;
+    if (!target->access || t->renewed || !may_have_ended(t, status))
+        return false;
+    t->renewed = t->waits = true;
+    stop_try(t);
+    t->tries--;
+    t->begin_at = INT64_MAX;
+    mr__access_renew(target->access, target->generation);
+    return true;
+}
+
+/* Begins again once the credentials have been renewed. */
+static void look_at_renewal(mr__transfer *t)
+{
+    const mr__object_target *target = &t->object->target;
+    mr_status why;
+    mr_code rc = mr__access_renewal(target->access, target->generation, &why);
+    if (rc == MR_END)
+        return;
+    t->waits = false;
+    if (rc == MR_OK) {
+        t->begin_at = 0;
+        return;
+    }
+    size_t used = strlen(t->why.message);
+    if (rc != MR_NOT_FOUND)
+        snprintf(t->why.message + used, sizeof t->why.message - used,
+                 ", and renewing them failed: %s", why.message);
+    finish(t, t->why.code);
+}
+
 static void end_try(mr__transfer *t, CURLcode rc)
 {
     long status = status_of(t);
@@ -839,7 +1001,7 @@ static void end_try(mr__transfer *t, CURLcode rc)
         if (may_pass(status)) {
             t->why.code = MR_UNAVAILABLE;
             retry(t);
-        } else
+        } else if (!renew(t, status))
             finish(t, code);
     }
 }
@@ -873,34 +1035,63 @@ static int64_t look_at_all(mr__transfer **all)
     int64_t now = mr__clock_ns(CLOCK_MONOTONIC), first = INT64_MAX;
     for (mr__transfer *t = *all, *next; t; t = next) {
         next = t->next;
+        if (t->waits && !atomic_load(&t->dropped) && !atomic_load(&t->done))
+            look_at_renewal(t);
+        if (!t->easy && t->begin_at <= now && !atomic_load(&t->dropped) && !atomic_load(&t->done))
+            begin(t);
         if (atomic_load(&t->dropped) || atomic_load(&t->done)) {
             take_out(all, t);
             continue;
         }
-        if (!t->easy && t->begin_at <= now)
-            begin(t);
-        if (!t->easy && !atomic_load(&t->done))
+        if (!t->easy)
             first = t->begin_at < first ? t->begin_at : first;
         if (t->easy && atomic_load(&t->paused) && free_slots(t) >= 2) {
             atomic_store(&t->paused, false);
             t->last_byte_at = now;
-            curl.curl_easy_pause(t->easy, CURLPAUSE_CONT);
+            CURLcode rc = curl.curl_easy_pause(t->easy, CURLPAUSE_CONT);
+            if (rc != CURLE_OK) /* also if on_body refused what had waited */
+                end_try(t, rc);
         }
     }
     return first;
 }
 
-static void end_tries(void)
+static mr__transfer *transfer_of(mr__transfer *all, CURL *easy)
+{
+    mr__transfer *t = NULL;
+    if (curl.curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&t) != CURLE_OK || !t)
+        for (t = all; t && t->easy != easy;)
+            t = t->next;
+    return t;
+}
+
+/* libcurl failed as a whole: all tries that run end. */
+static void end_all_tries(mr__transfer *all, const char *why)
+{
+    for (mr__transfer *t = all; t; t = t->next)
+        if (t->easy) {
+            mr_fail(&t->why, MR_UNAVAILABLE, "libcurl failed: %s", why);
+            retry(t);
+        }
+}
+
+static void end_tries(mr__transfer *all)
 {
     int left;
     for (const CURLMsg *m; (m = curl.curl_multi_info_read(shared.multi, &left));) {
-        mr__transfer *t = NULL;
-        if (m->msg != CURLMSG_DONE)
-            continue;
+        mr__transfer *t = m->msg == CURLMSG_DONE ? transfer_of(all, m->easy_handle) : NULL;
         CURLcode rc = m->data.result;
-        curl.curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&t);
-        end_try(t, rc);
+        if (t)
+            end_try(t, rc);
     }
+}
+
+/* Call with the lock held. */
+static void limit_connections(void)
+{
+    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAX_HOST_CONNECTIONS, shared.connections);
+    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAXCONNECTS, 2 * shared.connections);
+    shared.connections_changed = false;
 }
 
 /* Takes the arriving transfers. Returns false if the thread is to end. */
@@ -909,6 +1100,8 @@ static bool take_arriving(mr__transfer **all, int64_t idle_since)
     pthread_mutex_lock(&lock);
     mr__transfer *t = shared.arriving;
     shared.arriving = NULL;
+    if (shared.connections_changed)
+        limit_connections();
     for (mr__transfer *next; t; t = next) {
         next = t->next;
         add(all, t);
@@ -934,8 +1127,10 @@ static void *run(void *ctx)
     int64_t idle_since = mr__clock_ns(CLOCK_MONOTONIC);
     while (take_arriving(&all, idle_since)) {
         int running = 0;
-        curl.curl_multi_perform(shared.multi, &running);
-        end_tries();
+        CURLMcode rc = curl.curl_multi_perform(shared.multi, &running);
+        end_tries(all);
+        if (rc != CURLM_OK)
+            end_all_tries(all, curl.curl_multi_strerror(rc));
         int64_t first = look_at_all(&all), now = mr__clock_ns(CLOCK_MONOTONIC);
         if (all)
             idle_since = now;
@@ -944,7 +1139,9 @@ static void *run(void *ctx)
             ms = first <= now                       ? 0
                  : (first - now) / 1000000 + 1 < ms ? (first - now) / 1000000 + 1
                                                     : ms;
-        curl.curl_multi_poll(shared.multi, NULL, 0, (int)ms, NULL);
+        rc = curl.curl_multi_poll(shared.multi, NULL, 0, (int)ms, NULL);
+        if (rc != CURLM_OK)
+            end_all_tries(all, curl.curl_multi_strerror(rc));
     }
     return NULL;
 }
@@ -963,6 +1160,14 @@ static void stop_thread(void)
         pthread_join(thread, NULL);
 }
 
+static void wake_thread(void)
+{
+    pthread_mutex_lock(&lock);
+    if (shared.running)
+        curl.curl_multi_wakeup(shared.multi);
+    pthread_mutex_unlock(&lock);
+}
+
 static int retries(void)
 {
     const char *v = getenv("MILLRACE_REMOTE_RETRIES");
@@ -979,6 +1184,7 @@ static mr_code start_thread(mr_status *st)
             return mr_fail(st, MR_UNKNOWN, "libcurl cannot be initialised");
         shared.initialised = true;
         atexit(stop_thread);
+        mr__access_watch(wake_thread); /* for transfers that wait for credentials */
     }
     shared.retries = retries();
     if (shared.running)
@@ -988,8 +1194,7 @@ static mr_code start_thread(mr_status *st)
     shared.multi = curl.curl_multi_init();
     if (!shared.multi)
         return mr_fail_memory(st, 0, "transfers");
-    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)CONNECTIONS);
-    curl.curl_multi_setopt(shared.multi, CURLMOPT_MAXCONNECTS, 2L * CONNECTIONS);
+    limit_connections();
     sigfillset(&none);
     pthread_sigmask(SIG_SETMASK, &none, &before);
     int err = pthread_create(&shared.thread, NULL, run, NULL);
@@ -1008,6 +1213,7 @@ static mr_code start(mr__transfer **out, mr__object *o, int64_t from, int64_t to
                      const mr__request *request, mr_status *st)
 {
     MR_TRY(mr__late_library_need(&libcurl, st));
+    MR_TRY(mr__cache_check_online(o->url, st));
     mr__transfer *t = mr_calloc(1, sizeof *t);
     if (!t)
         return mr_fail_memory(st, sizeof *t, "a transfer");
@@ -1030,6 +1236,11 @@ static mr_code start(mr__transfer **out, mr__object *o, int64_t from, int64_t to
     }
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&lock);
+    long connections = (long)mr__name_scope_get().remote_connections;
+    if (connections && connections != shared.connections) {
+        shared.connections = connections;
+        shared.connections_changed = true;
+    }
     mr_code rc = start_thread(st);
     if (rc == MR_OK) {
         t->next = shared.arriving;
@@ -1060,14 +1271,6 @@ mr_code mr__transfer_request(mr__transfer **out, mr__object *o, const mr__reques
 mr__answer mr__transfer_answer(const mr__transfer *t)
 {
     return t->answer;
-}
-
-static void wake_thread(void)
-{
-    pthread_mutex_lock(&lock);
-    if (shared.running)
-        curl.curl_multi_wakeup(shared.multi);
-    pthread_mutex_unlock(&lock);
 }
 
 void mr__transfer_drop(mr__transfer *t)

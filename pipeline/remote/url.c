@@ -10,6 +10,10 @@ MR_API mr__url_kind mr__url_kind_of(const char *name)
 {
     if (*name == 'h' && (strncmp(name, "https://", 8) == 0 || strncmp(name, "http://", 7) == 0))
         return MR__URL_HTTP;
+    if (*name == 'g' && strncmp(name, "gs://", 5) == 0)
+        return MR__URL_GS;
+    if (*name == 'h' && strncmp(name, "hf://", 5) == 0)
+        return MR__URL_HF;
     return *name == 's' && strncmp(name, "s3://", 5) == 0 ? MR__URL_S3 : MR__URL_NONE;
 }
 

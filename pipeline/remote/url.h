@@ -5,6 +5,8 @@
  *
  *     https://host/path, http://host/path      any server
  *     s3://bucket/key                          Amazon S3 and servers of its protocol
+ *     gs://bucket/key                          Google Cloud Storage
+ *     hf://datasets/OWNER/NAME[@REVISION]/path the Hugging Face Hub
  *
  * A name that begins with one of these schemes is never a path.
  *
@@ -14,7 +16,13 @@
 
 #include "pipeline/memory/alloc.h"
 
-typedef enum mr__url_kind { MR__URL_NONE, MR__URL_HTTP, MR__URL_S3 } mr__url_kind;
+typedef enum mr__url_kind {
+    MR__URL_NONE,
+    MR__URL_HTTP,
+    MR__URL_S3,
+    MR__URL_GS,
+    MR__URL_HF
+} mr__url_kind;
 
 mr__url_kind mr__url_kind_of(const char *name);
 static inline bool mr__is_url(const char *name)

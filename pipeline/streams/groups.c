@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/groups.h"
 #include "pipeline/engine/op_inner_datasets.h"
+#include "pipeline/engine/position.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -428,7 +429,7 @@ mr_code mr__groups_restore(mr_iter *it, mr_state_r *r, mr_status *st)
         return mr_state_damaged(st, "more groups than allowed");
     for (; n; n--)
         MR_TRY(restore_group(g, r, st));
-    if (ended) {
+    if (ended && !mr__iter_may_go_on(it)) {
         end_input(g);
         g->due = 0; /* it occurs again, at its new place */
     }

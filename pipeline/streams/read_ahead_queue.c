@@ -148,6 +148,7 @@ static bool push(mr__queue *q, mr__entry *e)
     q->n++;
     q->rows += e->counted;
     q->bytes += e->bytes;
+    q->pulling = NULL;
     mr__queue_expect(q, e, e->bytes);
     e->shown = e->counted;
     mr__stats_queued(q->it, 1, (int64_t)e->shown, (int64_t)e->bytes);
@@ -211,11 +212,31 @@ static void skip_events(mr__queue *q, mr__entry *e, size_t *n)
 
 /* ---- pulling ---- */
 
+static bool keeps_positions(const mr__queue *q)
+{
+    return q->positions && mr_iter_replays(q->input) && !mr_iter_pulls_count(q->input);
+}
+
+/* What the fill pulls next begins at `position`; NULL: it is not pulling. */
+static void show_pull(mr__queue *q, mr_buffer *position)
+{
+    lock(q);
+    q->pulling = position;
+    bool wake = q->waiting;
+    q->waiting = false;
+    atomic_fetch_add(&q->changes, 1);
+    unlock(q);
+    if (wake)
+        mr__wait_wake(&q->changes);
+}
+
 /* One pull into e. MR_END, MR_OK (also with an error in e), or the failure to get a position. */
 static mr_code read_entry(mr__queue *q, mr__entry *e, size_t want, bool keep, mr_status *st)
 {
-    if (keep && q->positions && mr_iter_replays(q->input) && !mr_iter_pulls_count(q->input))
+    if (keep && keeps_positions(q))
         MR_TRY(mr_iter_position(q->input, &e->position, st));
+    if (e->position && mr__queue_filling(q))
+        show_pull(q, e->position);
     bool by_clock = q->tuned && q->tuner.by_clock;
     double began = by_clock ? mr_iter_now() : 0;
     mr_status error;
@@ -312,9 +333,10 @@ static void run_fill(mr__task *task)
         if (!e) /* out of memory: the consumer pulls itself, and gets the error */
             break;
         ended = fill_entry(q, e, rows) == MR_END;
-        if (ended)
+        if (ended) {
+            show_pull(q, NULL);
             put_spare(q, e);
-        else if (push(q, e))
+        } else if (push(q, e))
             mr__wait_wake(&q->changes);
     }
     report(q, ended);
@@ -665,27 +687,54 @@ static mr_code save_live(mr__queue *q, size_t taken, mr_state_w *w, mr_status *s
     return MR_OK;
 }
 
+static mr_code save_at(mr__queue *q, const mr_buffer *position, size_t taken, mr_state_w *w,
+                       mr_status *st)
+{
+    MR_TRY(mr_state_put_u64(w, AT_HEAD, st));
+    MR_TRY(mr_state_put_bytes(w, mr_buffer_data(position), mr_buffer_size(position), st));
+    MR_TRY(mr_state_put_u64(w, taken + q->skip, st));
+    MR_TRY(mr_state_put_u64(w, q->gap, st));
+    return mr_state_put_u64(w, 0, st);
+}
+
+/* Where an empty queue is: the position of the rows that the fill is pulling. They may not come for
+ * long, as from a pipe, so the position does not wait for them. NULL: there is an entry, or no
+ * fill, or the input can only be saved as it is. */
+static mr_buffer *position_of_pull(mr__queue *q)
+{
+    if (!q->executor || !keeps_positions(q))
+        return NULL;
+    withdraw_fill(q);
+    lock(q);
+    while (!q->head && q->filling && !q->pulling && !mr_iter_cancelled(q->it)) {
+        unsigned seen = atomic_load(&q->changes);
+        q->waiting = true;
+        unlock(q);
+        mr__wait_while(&q->changes, seen, mr_iter_cancel(q->it));
+        lock(q);
+    }
+    q->waiting = false;
+    mr_buffer *position = !q->head && q->pulling ? mr_buffer_ref(q->pulling) : NULL;
+    unlock(q);
+    return position;
+}
+
 mr_code mr__queue_save(mr__queue *q, size_t taken, mr_state_w *w, mr_status *st)
 {
     bool filling = mr__queue_filling(q);
-    mr__entry *head = peek(q);
-    if (!head) {
-        stop_fill(q);
-        head = q->head; /* the fill may have added one meanwhile */
+    mr_buffer *pulling = peek(q) ? NULL : position_of_pull(q);
+    if (pulling) {
+        mr_code rc = save_at(q, pulling, taken, w, st);
+        mr_buffer_unref(pulling);
+        return rc;
     }
+    if (!peek(q))
+        stop_fill(q);
+    mr__entry *head = peek(q); /* the fill may have added one meanwhile */
     mr_code rc;
     if (head && head->position && mr_iter_replays(q->input)) {
-        const mr_buffer *position = head->position;
         size_t done = mr__task_done(&head->task) ? head->at + head->error_at : 0;
-        rc = mr_state_put_u64(w, AT_HEAD, st);
-        if (rc == MR_OK)
-            rc = mr_state_put_bytes(w, mr_buffer_data(position), mr_buffer_size(position), st);
-        if (rc == MR_OK)
-            rc = mr_state_put_u64(w, done + taken + q->skip, st);
-        if (rc == MR_OK)
-            rc = mr_state_put_u64(w, q->gap, st);
-        if (rc == MR_OK)
-            rc = mr_state_put_u64(w, 0, st);
+        rc = save_at(q, head->position, done + taken, w, st);
     } else {
         stop_fill(q);
         rc = save_live(q, taken, w, st);

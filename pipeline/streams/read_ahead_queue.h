@@ -93,6 +93,7 @@ struct mr__queue {
     size_t room_blocks, room_rows; /* in the statistics */
     bool waiting;                  /* the consumer sleeps */
     bool filling;                  /* a fill is queued or runs */
+    mr_buffer *pulling;            /* the position of the entry that it pulls; NULL: none is kept */
     bool was_full;                 /* since the consumer last found it empty */
     bool stop;                     /* the fill ends after the current entry */
 };

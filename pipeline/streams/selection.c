@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "pipeline/graph/node.h"
+#include "pipeline/graph/origin_internal.h"
 #include "pipeline/params/infer.h"
 
 struct mr__selected {
@@ -22,6 +23,7 @@ mr_code mr__selection_open(mr__selection *s, mr_iter *it, size_t n, const bool *
 {
     s->it = it;
     s->stop = stop;
+    s->leaves_out = mr__dataset_origin(it->node).in_stream;
     s->row_bytes = mr__row_bytes(it->spec);
     s->inputs = mr_calloc(n ? n : 1, sizeof *s->inputs);
     if (!s->inputs)
@@ -66,6 +68,12 @@ static size_t run_length(const mr__selection *s, int64_t i, size_t most)
     return n;
 }
 
+/* The input has ended, and the selection ends with it. */
+static bool ends_all(const mr__selection *s, const struct mr__selected *in)
+{
+    return s->stop == MR__STOP_FIRST && (in->any || !s->leaves_out);
+}
+
 /* The input of the current number has ended: skips the number, or closes the input, so that its
  * next epoch begins. */
 static mr_code end_input(mr__selection *s, struct mr__selected *in, size_t i, mr_status *st)
@@ -73,7 +81,7 @@ static mr_code end_input(mr__selection *s, struct mr__selected *in, size_t i, mr
     s->left -= !in->once;
     in->once = true;
     in->gone = s->stop != MR__STOP_REPEAT || !in->any;
-    s->ended = s->stop == MR__STOP_FIRST || s->left == 0;
+    s->ended = ends_all(s, in) || s->left == 0;
     if (in->gone || s->ended) {
         s->at++;
         return MR_OK;
@@ -198,14 +206,16 @@ void mr__selection_reset(mr__selection *s)
     mr_free(s->numbers);
 }
 
-/* ended; for each used input: gone, its rows; the number of unused numbers, and these numbers */
+/* ended; for each used input: 1 gone, with leaves_out 2 it emitted an element; its rows; the number
+ * of unused numbers, and these numbers */
 mr_code mr__selection_save(mr__selection *s, mr_state_w *w, mr_status *st)
 {
     MR_TRY(mr_state_put_u64(w, s->ended, st));
     for (size_t i = 0; i < s->n; i++) {
         if (!s->inputs[i].used)
             continue;
-        MR_TRY(mr_state_put_u64(w, s->inputs[i].gone, st));
+        MR_TRY(mr_state_put_u64(w, s->inputs[i].gone | (s->leaves_out && s->inputs[i].any ? 2 : 0),
+                                st));
         MR_TRY(mr__cursor_save(s->it, i, &s->inputs[i].rows, 0, w, st));
     }
     MR_TRY(mr_state_put_u64(w, s->n_numbers - s->at, st));
@@ -223,6 +233,9 @@ mr_code mr__selection_restore(mr__selection *s, mr_state_r *r, mr_status *st)
         if (!s->inputs[i].used)
             continue;
         MR_TRY(mr_state_get_u64(r, &gone, st));
+        s->inputs[i].any = gone & 2;
+        if (s->leaves_out)
+            gone &= ~UINT64_C(2);
         if (gone > 1)
             return mr_state_damaged(st, "a flag is neither set nor clear");
         s->inputs[i].gone = s->inputs[i].once = gone;
@@ -273,12 +286,16 @@ mr_code mr__selection_restore_input(mr__selection *s, size_t i, mr_state_r *r, m
     return s->it->inputs[i] ? mr_state_damaged(st, "a closed source is open") : MR_OK;
 }
 
-void mr__selection_restored(mr__selection *s, bool ended)
+void mr__selection_restored(mr__selection *s, const bool *ended)
 {
+    bool over = false;
     s->at = s->n_numbers = s->left = 0;
-    for (size_t i = 0; i < s->n; i++)
-        s->left += !s->inputs[i].once;
-    s->ended = ended || s->left == 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct mr__selected *in = &s->inputs[i];
+        s->left += !in->once;
+        over = over || (in->once && ends_all(s, in));
+    }
+    s->ended = (ended ? *ended : over) || s->left == 0;
 }
 
 mr_code mr__selection_infer(const mr_dataset *self, size_t n, mr_spec **out, mr_status *st)

@@ -29,6 +29,7 @@ typedef struct mr__selection {
     size_t n, left; /* left: inputs that have not ended, not even once */
     mr__stop stop;
     bool ended;       /* the selection has ended */
+    bool leaves_out;  /* with MR__STOP_FIRST: an input that ends without an element is skipped */
     size_t row_bytes; /* of the last rows; 0: not known */
     int64_t *numbers; /* [at, n_numbers) are not used yet */
     size_t at, n_numbers, capacity;
@@ -48,12 +49,13 @@ void mr__selection_reset(mr__selection *s);
 mr_code mr__selection_save(mr__selection *s, mr_state_w *w, mr_status *st) MR_NODISCARD;
 mr_code mr__selection_restore(mr__selection *s, mr_state_r *r, mr_status *st) MR_NODISCARD;
 /* The same for one input, and without the numbers. mr__selection_restored is to be called after the
- * last input is restored, or left at its beginning. */
+ * last input is restored, or left at its beginning; ended NULL: the inputs are others than in the
+ * position, and say whether it has. */
 mr_code mr__selection_save_input(mr__selection *s, size_t i, mr_state_w *w,
                                  mr_status *st) MR_NODISCARD;
 mr_code mr__selection_restore_input(mr__selection *s, size_t i, mr_state_r *r,
                                     mr_status *st) MR_NODISCARD;
-void mr__selection_restored(mr__selection *s, bool ended);
+void mr__selection_restored(mr__selection *s, const bool *ended);
 
 /* The most specific spec that covers the elements of the first n inputs.
  * errors   MR_INVALID_ARGUMENT: their types differ */

@@ -57,7 +57,7 @@ static mr_code open_library(mr__late_library *l, mr_status *st)
     return MR_OK;
 }
 
-mr_code mr__late_library_need(mr__late_library *l, mr_status *st)
+MR_API mr_code mr__late_library_need(mr__late_library *l, mr_status *st)
 {
     if (atomic_load_explicit(&l->open, memory_order_acquire))
         return MR_OK;

@@ -10,11 +10,14 @@
  * thread   any; the scope is thread-local */
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "pipeline/status.h"
 
 typedef struct mr__name_scope {
     const char *directory; /* borrowed; NULL: the process's working directory */
     bool of_service;       /* of another process: standard input and descriptors are refused */
+    const char *cache;     /* directory of cached objects; borrowed; NULL: that of the process */
+    int64_t remote_connections, remote_read_ahead; /* as in mr_iterator_opts; 0: not set */
 } mr__name_scope;
 
 /* Returns the previous one. */

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -42,6 +43,8 @@ typedef struct mr__system {
     int (*flock)(int fd, int operation);
     int (*mkdir)(const char *path, mode_t mode);
     int (*statvfs)(const char *path, struct statvfs *out);
+    int (*statfs)(const char *path, struct statfs *out);
+    int (*futimens)(int fd, const struct timespec times[2]);
     DIR *(*opendir)(const char *path);
     struct dirent *(*readdir)(DIR *dir);
     int (*closedir)(DIR *dir);

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import random
 import signal
@@ -23,6 +24,7 @@ import kit
 import millrace as mr
 
 BOUND = 1.0 if not kit.SANITIZED else 10.0  # in seconds, from SIGINT to KeyboardInterrupt; it takes 0.1
+TRIES = 5
 LINES = 12
 
 # F: a pipe whose lines come slowly.
@@ -74,14 +76,48 @@ def interrupt_soon(seconds: float = 0.15) -> threading.Timer:
     return timer
 
 
+class Signals:
+    """A handler of SIGINT, and what sends the signal; `sent` of them have come."""
+
+    def __init__(self) -> None:
+        self.raises = False  # within the call that shall be interrupted
+        self.came = threading.Semaphore(0)
+        self.sent = 0
+
+    def handle(self, *_: Any) -> None:
+        self.came.release()
+        if self.raises:
+            self.raises = False
+            raise KeyboardInterrupt
+
+    def send(self) -> None:
+        """Returns when the handler has run, so that a busy machine does not merge two."""
+        os.kill(os.getpid(), signal.SIGINT)
+        if self.came.acquire(timeout=60):
+            self.sent += 1
+
+    def take(self, it: Iterator[Any], n: int | None = None) -> list[Any]:
+        """Up to n elements, while signals raise. What takes them is C, which loses none."""
+        got: list[Any] = []
+        elements = itertools.islice(it, n)
+        while True:
+            try:
+                self.raises = True
+                got.extend(elements)
+                self.raises = False
+                return got
+            except KeyboardInterrupt:
+                elements = itertools.islice(it, None if n is None else n - len(got))
+
+
 class Pipe:
     """Lines that a thread writes to the FIFO "f", in pieces, with interrupts within them."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, signals: Signals) -> None:
         with open("f", "w") as f:
             f.writelines(f"line {i}\n" for i in range(LINES))
         self.random = random.Random(seed)
-        self.ended = threading.Event()
+        self.signals = signals
 
     def want(self, text: str) -> list[str]:
         return [show(x) for x in mr.from_text(text)]
@@ -90,7 +126,8 @@ class Pipe:
         os.unlink("f")
         os.mkfifo("f")
         self.pipe = os.open("f", os.O_RDWR)
-        threading.Thread(target=self._write, daemon=True).start()
+        self.writer = threading.Thread(target=self._write, daemon=True)
+        self.writer.start()
 
     def _write(self) -> None:
         for i in range(LINES):
@@ -99,11 +136,9 @@ class Pipe:
             os.write(self.pipe, line[:half])
             time.sleep(0.005)
             if i % 3:
-                os.kill(os.getpid(), signal.SIGINT)
-                time.sleep(0.005)
+                self.signals.send()
             os.write(self.pipe, line[half:])
         os.close(self.pipe)
-        self.ended.set()
 
 
 class Interrupts(unittest.TestCase):
@@ -111,29 +146,15 @@ class Interrupts(unittest.TestCase):
         for number, graph in enumerate(GRAPHS):
             text = graph.replace("F", 'text_line("f")')
             for threads in (None, 0):
-                with self.subTest(graph=graph, threads=threads), folder():
-                    pipe = Pipe(number)
+                signals = Signals()
+                with self.subTest(graph=graph, threads=threads), folder(), handler_of_interrupts(signals.handle):
+                    pipe = Pipe(number, signals)
                     want = pipe.want(text)
                     it = mr.from_text(text).iterator(threads=threads)
-                    got: list[Any] = []
-                    interrupts = 0
-                    started = False
-                    while True:
-                        try:
-                            if not started:
-                                started = True
-                                pipe.start()
-                            got.append(next(it))
-                        except StopIteration:
-                            break
-                        except KeyboardInterrupt:
-                            interrupts += 1
-                    while not pipe.ended.is_set():
-                        try:
-                            pipe.ended.wait(1)
-                        except KeyboardInterrupt:
-                            interrupts += 1
-                    self.assertGreater(interrupts, 0)
+                    pipe.start()
+                    got = signals.take(it)
+                    pipe.writer.join(120)
+                    self.assertEqual(signals.sent, LINES - LINES // 3)
                     self.assertEqual([show(x) for x in got], want)
 
     def test_no_element_of_files_is_lost(self) -> None:
@@ -142,47 +163,24 @@ class Interrupts(unittest.TestCase):
         want = [x.tolist() for x in mr.from_text(text)]
         it = iter(mr.from_text(text))
         got: list[Any] = []
-        running = True
+        signals = Signals()
 
         def interrupt() -> None:
             for _ in range(20):
                 time.sleep(0.003)
-                if running:
-                    os.kill(os.getpid(), signal.SIGINT)
+                signals.send()
 
-        interrupts = 0
-
-        def count(*_: Any) -> None:
-            nonlocal interrupts
-            interrupts += 1
-            if taking:
-                raise KeyboardInterrupt
-
-        taking = False
-        with handler_of_interrupts(count):
+        with handler_of_interrupts(signals.handle):
             worker = threading.Thread(target=interrupt)
             worker.start()
-            while True:
-                state = len(got)
-                try:
-                    taking = True
-                    x = next(it)
-                    taking = False
-                    got.append(x.tolist())
-                    time.sleep(0.0001)
-                except KeyboardInterrupt:
-                    taking = False
-                    # Raised after next() had returned, but before its value was bound: take it again.
-                    self.assertEqual(len(got), state)
-                    position = it.state_dict()
-                    if self.position_of(text, position) > state:
-                        got.append(want[state])
-                except StopIteration:
-                    break
-            running = False
-            worker.join()
-        self.assertGreater(interrupts, 0)
-        self.assertEqual(got, want)
+            while len(got) < len(want) + 1 and (x := signals.take(it, 1)):
+                got += x
+                if len(got) % 100 == 0:
+                    self.assertEqual(self.position_of(text, it.state_dict()), len(got))
+                time.sleep(0.0001)
+            worker.join(120)
+        self.assertEqual(signals.sent, 20)
+        self.assertEqual([x.tolist() for x in got], want)
 
     def position_of(self, text: str, state: dict[str, Any]) -> int:
         it = iter(mr.from_text(text))
@@ -191,21 +189,15 @@ class Interrupts(unittest.TestCase):
 
     def test_handlers_that_raise_nothing_go_on(self) -> None:
         for text in ('text_line("f")', 'text_line("f").map(x => x, num_parallel_calls=2).batch(2).prefetch(1)'):
-            with folder():
-                pipe = Pipe(1)
+            signals = Signals()
+            with folder(), handler_of_interrupts(signals.handle):
+                pipe = Pipe(1, signals)
                 want = pipe.want(text)
-                calls = 0
-
-                def count(*_: Any) -> None:
-                    nonlocal calls
-                    calls += 1
-
-                with handler_of_interrupts(count):
-                    pipe.start()
-                    got = [show(x) for x in mr.from_text(text)]
-                    pipe.ended.wait(20)
+                pipe.start()
+                got = [show(x) for x in mr.from_text(text)]
+                pipe.writer.join(120)
                 self.assertEqual(got, want)
-                self.assertGreater(calls, 3)
+                self.assertEqual(signals.sent, LINES - LINES // 3)
 
     def test_a_wait_ends_at_once(self) -> None:
         with folder():
@@ -218,6 +210,13 @@ class Interrupts(unittest.TestCase):
             os.close(keep)
 
     def ends(self, call: Callable[[], Any]) -> None:
+        """A busy machine can delay one try, but not all of them; the call can be made again."""
+        took = [self.time_to_end(call)]
+        while took[-1] >= BOUND and len(took) < TRIES:
+            took.append(self.time_to_end(call))
+        self.assertLess(took[-1], BOUND, took)
+
+    def time_to_end(self, call: Callable[[], Any]) -> float:
         sent = [0.0]
 
         def interrupt() -> None:
@@ -225,15 +224,47 @@ class Interrupts(unittest.TestCase):
             os.kill(os.getpid(), signal.SIGINT)
 
         timer = threading.Timer(0.15, interrupt)
-        timer.start()
         try:
+            timer.start()
             call()
-        except KeyboardInterrupt:
-            pass
-        else:
             self.fail("no KeyboardInterrupt")
-        self.assertLess(time.monotonic() - sent[0], BOUND)
+        except KeyboardInterrupt:
+            took = time.monotonic() - sent[0]
         timer.join()
+        return took
+
+    def test_signals_that_other_threads_get_end_waits(self) -> None:
+        """The handler runs in the thread that gets the signal, while another one waits."""
+        caught = threading.Thread(target=time.sleep, args=(3600,), daemon=True)
+        caught.start()
+        with folder():
+            os.mkfifo("f")
+            keep = os.open("f", os.O_RDWR)
+            it = iter(mr.text_line("f"))
+            for i in range(200):
+                timer = threading.Timer(0.001 * (i % 3), signal.pthread_kill, (caught.ident, signal.SIGINT))
+                with self.assertRaises(KeyboardInterrupt):
+                    timer.start()
+                    next(it)
+                timer.join()
+            os.write(keep, b"one\n")
+            self.assertEqual(next(it), b"one")
+            os.close(keep)
+
+    def test_closing_ends_a_wait_that_begins(self) -> None:
+        with folder():
+            os.mkfifo("f")
+            keep = os.open("f", os.O_RDWR)
+            for i in range(200):
+                it = iter(mr.text_line("f"))
+                ended: list[Any] = []
+                waiter = threading.Thread(target=lambda it=it, ended=ended: ended.append(next(it, None)))
+                waiter.start()
+                time.sleep(0.0001 * (i % 10))
+                it.close()
+                waiter.join(60)
+                self.assertEqual(ended, [None])
+            os.close(keep)
 
     def test_for_loops_end(self) -> None:
         def endless() -> None:
@@ -256,7 +287,8 @@ class Interrupts(unittest.TestCase):
             got: list[Any] = []
             waiter = threading.Thread(target=lambda: got.append(next(it)))
             waiter.start()
-            time.sleep(0.1)
+            while it._try_locked(lambda: None) is not False:
+                time.sleep(0.001)
             self.ends(lambda: next(it))  # which the other thread is in
             self.ends(it.state_dict)
             os.write(keep, b"one\ntwo\n")
@@ -307,11 +339,12 @@ class Handlers(unittest.TestCase):
 
         def save(*_: Any) -> None:
             states.append((len(got), it.state_dict()))
+            signal.setitimer(signal.ITIMER_REAL, often)  # a busy machine still does something between two
 
         got.append(int(next(it)))  # while it opens, it has no position
         before = signal.signal(signal.SIGALRM, save)
         often = 0.001 if not kit.SANITIZED else 0.02  # state_dict takes less
-        signal.setitimer(signal.ITIMER_REAL, often, often)
+        signal.setitimer(signal.ITIMER_REAL, often)
         try:
             for x in it:
                 got.append(int(x))
@@ -395,11 +428,12 @@ class Handlers(unittest.TestCase):
         it = mr.from_text(slow).map_py(lambda x, _: x, output=mr.int64, parallel="inline").iterator(threads=0)
         try:
             while True:
-                signal.setitimer(signal.ITIMER_REAL, 0.02 if len(got) < 2 else 0)
+                count = len(got)
                 try:
-                    got.append(int(next(it)))
-                except StopIteration:
-                    break
+                    signal.setitimer(signal.ITIMER_REAL, 0.02 if count < 2 else 0)
+                    got.extend(itertools.islice(it, 1))
+                    if len(got) == count:
+                        break
                 except Alarm:
                     got.append("alarm")
         finally:
@@ -415,7 +449,7 @@ class Handlers(unittest.TestCase):
 
 
 class Programs(unittest.TestCase):
-    """Ctrl-C for a whole program: exit by SIGINT, within the bound, without a crash."""
+    """Ctrl-C for a whole program: exit by SIGINT, without a crash."""
 
     def test_programs_end(self) -> None:
         for body in (
@@ -445,13 +479,11 @@ class Programs(unittest.TestCase):
                 assert child.stdout is not None
                 child.stdout.readline()
                 time.sleep(0.3)
-                began = time.monotonic()
                 child.send_signal(signal.SIGINT)
                 try:
-                    _, err = child.communicate(timeout=30)
+                    _, err = child.communicate(timeout=100)
                 finally:
                     child.kill()
-                self.assertLess(time.monotonic() - began, 2 * BOUND + 3)
                 self.assertEqual(child.returncode, -signal.SIGINT, err)
                 self.assertIn("KeyboardInterrupt", err)
                 os.close(keep)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=quick asan=long
+# tier: plain=quick asan=full
 """mr.mix against a model of its draws, and positions that are restored with other sources and weights."""
 
 from __future__ import annotations
@@ -223,11 +223,12 @@ class Mix(unittest.TestCase):
         b = 'mix({"code": range(100, 140).shuffle(7), "books": range(200, 220)}, stop="all")'
         with tempfile.TemporaryDirectory() as folder:
             state = os.path.join(folder, "state")
-            for tail, flags in (("", []), (".batch(4)", ["--replicas", "2", "--workers", "2"])):
+            job = ["--replicas", "2", "--workers", "2", "--elastic", "4"]
+            for tail, flags in (("", []), (".batch(4)", job)):
 
                 def show(graph: str, *more: str) -> subprocess.CompletedProcess[str]:
                     command = [kit.MILLRACE, "show", "--seed", "5", *flags, graph + tail, *more]
-                    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **kit.PRELOAD})
+                    return subprocess.run(command, capture_output=True, text=True)
 
                 first = show(a, "--save-after", "5", "--state", state)
                 self.assertEqual(first.returncode, 0, first.stderr)
@@ -248,6 +249,51 @@ class Mix(unittest.TestCase):
                 ]
                 rest = [n for n in numbers if n >= 100]
                 self.assertEqual(sorted(rest), [*range(100, 140), *range(200, 220)])
+
+    def test_workers_that_read_ahead_do_not_change_the_mixture(self) -> None:
+        a = 'mix({"a": range(30), "b": range(100, 120)}, seed=1, stop="all").batch(4)'
+        b = 'mix({"b": range(100, 120), "c": range(200, 210)}, seed=1, stop="all").batch(4)'
+        cluster = {"cluster": {"worker": ["host:1", "host:2"]}}
+
+        def job(text: str, **options: Any) -> list[mr.DistributedDataset]:
+            return [mr.distribute_dataset(mr.from_text(text), 1, cluster, i, **options) for i in range(2)]
+
+        def numbers(iterators: list[Any], n: int) -> list[int]:
+            steps = [step for it in iterators for step in itertools.islice(it, n)]
+            return [int(x) for step in steps for batch in step for x in np.ravel(batch)]
+
+        started = [iter(ds) for ds in job(a)]
+        seen = numbers(started, 3)
+        states = [it.state_dict() for it in started]
+        for ds, state in zip(job(b), states, strict=True):
+            with self.assertRaisesRegex(mr.FailedPrecondition, "elastic streams"):
+                ds.iterator(on_mismatch="by_name").load_state_dict(state)
+        again = [ds.iterator(on_mismatch="by_name") for ds in job(a)]  # the mixture did not change
+        for it, state in zip(again, states, strict=True):
+            it.load_state_dict(state)
+        self.assertEqual(sorted(seen + numbers(again, 99)), [*range(30), *range(100, 120)])
+
+        started = [iter(ds) for ds in job(a, elastic=5)]
+        seen = numbers(started, 3)
+        whole = mr.join_states([it.state_dict() for it in started])
+        changed = [ds.iterator(on_mismatch="by_name") for ds in job(b, elastic=5)]
+        for it in changed:
+            it.load_state_dict(whole)
+        rest = [n for n in seen + numbers(changed, 3) if n >= 100]
+        self.assertEqual(len(rest), len(set(rest)))
+        last = mr.distribute_dataset(mr.from_text(b), 3, {}, elastic=5).iterator()
+        last.load_state_dict(mr.join_states([it.state_dict() for it in changed]))
+        self.assertEqual(sorted(rest + numbers([last], 99)), [*range(100, 120), *range(200, 210)])
+
+    def test_one_dataset_in_two_sources(self) -> None:
+        base = mr.from_text("range(60).take(41)")  # is not cut: each process reads it once for each source
+        for ds in (
+            mr.mix({"even": base.filter(lambda x: x % 2 == 0), "all": base.shuffle(9)}, stop="all"),
+            mr.zip(base, base).map(lambda x, y: x * 100 + y),
+        ):
+            steps = iter(mr.distribute_dataset(ds.batch(8), 3, {}, elastic=4))
+            got = [int(x) for step in steps for batch in step for x in np.ravel(batch)]
+            self.assertEqual(sorted(got), sorted(map(int, ds)))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=quick asan=long
+# tier: plain=quick asan=full
 """ds[i], len(ds), split and global_shuffle of indexed datasets."""
 
 from __future__ import annotations

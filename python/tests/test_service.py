@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=quick asan=long
+# tier: plain=quick asan=full
 """The data service in this process and as programs."""
 
 from __future__ import annotations
@@ -228,8 +228,8 @@ def press():
     os.kill(os.getpid(), signal.SIGINT)
 with Dispatcher() as d:
     it = iter(mr.range(10).distribute(d.address))  # there is no worker
-    threading.Thread(target=press).start()
     try:
+        threading.Thread(target=press).start()
         next(it)
     except KeyboardInterrupt:
         print("interrupted", time.monotonic() - began[0] < 5)

@@ -26,6 +26,7 @@ try:
     import torch
     import torch.utils.data as data
 
+    import millrace.torch
     from millrace.torch import DataLoader
 except ImportError as e:
     print(e)
@@ -215,7 +216,8 @@ class Loader(unittest.TestCase):
             (mr.InvalidArgument, "rank and world_size go together", {"rank": 0}),
             (mr.InvalidArgument, "rank 2 is not one of 0 to 1", {"rank": 2, "world_size": 2}),
             (mr.InvalidArgument, "prefetch_to_device is a number", {"prefetch_to_device": -1}),
-            (mr.Unimplemented, "elastic=None", {"elastic": 8}),
+            (mr.InvalidArgument, "at least 1, not 0", {"elastic": 0}),
+            (TypeError, "elastic is a number of streams, not '8'", {"elastic": "8"}),
             (TypeError, "collate is a function", {"collate": 1}),
         ]
         for error, message, options in bad:
@@ -521,6 +523,113 @@ class Workers(unittest.TestCase):
             self.assertEqual(lists(again), rest)
 
 
+class Elastic(unittest.TestCase):
+    """The rows of each step are those of one rank, whatever their number."""
+
+    def step(self, its: list[Any]) -> list[int] | None:
+        found = [next(it, None) for it in its]
+        self.assertEqual(len({x is None for x in found}), 1)
+        return None if found[0] is None else [int(x) for rows in found for x in rows]
+
+    def test_it_continues_with_other_ranks(self) -> None:
+        ds = mr.range(50).shuffle(20).batch(8)
+        alone = DataLoader(ds, elastic=12)
+        want = [lists(alone), lists(alone)]
+        fresh = DataLoader(ds, elastic=12)
+        fresh.set_epoch(1)
+        self.assertEqual(lists(fresh), want[1])
+        self.assertEqual([sorted(sum(epoch, [])) for epoch in want], [list(range(50))] * 2)
+        self.assertNotEqual(*want)
+        state: Any = None
+        got: list[list[int]] = []
+        for world in (4, 2, 1, 5, 3, 12, 1, 2, 7):
+            loaders = [DataLoader(ds, elastic=12, rank=r, world_size=world) for r in range(world)]
+            if state is not None:
+                for loader in loaders:
+                    loader.load_state_dict(state)
+            its = [iter(loader) for loader in loaders]
+            for _ in range(2):
+                rows = self.step(its)
+                if rows is None:  # the next epoch
+                    its = [iter(loader) for loader in loaders]
+                    rows = self.step(its)
+                assert rows is not None
+                got.append(rows)
+            state = json.loads(json.dumps(millrace.torch.join_states([x.state_dict() for x in loaders])))
+            for loader in loaders:
+                loader.close()
+        n = len(want[0]) + len(want[1])
+        self.assertEqual(got[:n], want[0] + want[1])
+        self.assertGreaterEqual(len(got), n)
+
+    def test_ranks_without_rows_get_none(self) -> None:
+        ds = mr.range(5).map(lambda x: (x, mr.fn.zeros([2]))).batch(2)
+        loaders = [DataLoader(ds, elastic=4, rank=r, world_size=4) for r in range(4)]
+        steps = [list(loader) for loader in loaders]
+        self.assertEqual({len(s) for s in steps}, {len(steps[0])})
+        self.assertEqual(sorted(int(x) for s in steps for batch, _ in s for x in batch), list(range(5)))
+        self.assertIn((0, 2), [tuple(zeros.shape) for s in steps for _, zeros in s])
+
+    def test_a_step_with_an_error_is_behind_its_position(self) -> None:
+        ds = mr.range(12).map(lambda x: 10 // x).batch(4)
+        loader = DataLoader(ds, elastic=4)
+        it = iter(loader)
+        with self.assertRaisesRegex(mr.InvalidArgument, "step 0, stream 0"):
+            next(it)
+        again = DataLoader(ds, elastic=4)
+        again.load_state_dict(loader.state_dict())
+        self.assertEqual(lists(again), [x.tolist() for x in it])
+
+    def test_lengths(self) -> None:
+        ds = mr.range(48).batch(8)
+        loader = DataLoader(ds, elastic=4, rank=1, world_size=2)
+        try:
+            n = len(loader)
+        except TypeError as e:
+            self.assertIn("not known", str(e))
+        else:
+            self.assertEqual(n, len(lists(loader)))
+
+    def test_the_dataset_can_say_it(self) -> None:
+        ds = mr.range(50).batch(8).with_options(elastic_streams=4)
+        self.assertEqual(DataLoader(ds).elastic, 4)
+        self.assertEqual(lists(DataLoader(ds)), lists(DataLoader(mr.range(50).batch(8), elastic=4)))
+        self.assertIsNone(DataLoader(mr.from_tensors("elastic_streams=4").batch(1)).elastic)
+
+    def test_what_does_not_fit_is_refused(self) -> None:
+        ds = mr.range(50).batch(8)
+        loaders = [DataLoader(ds, elastic=4, rank=r, world_size=2) for r in range(2)]
+        its = [iter(loader) for loader in loaders]
+        next(its[0])
+        join = millrace.torch.join_states
+        one, other = (loader.state_dict() for loader in loaders)
+        plain = DataLoader(ds)
+        next(iter(plain))
+        for error, message, call in (
+            (mr.InvalidArgument, "different steps", lambda: join([one, other])),
+            (mr.InvalidArgument, "no stream", lambda: join([one])),
+            (mr.InvalidArgument, "no states", lambda: join([])),
+            (mr.InvalidArgument, "elastic=64", lambda: join([plain.state_dict()])),
+            (mr.FailedPrecondition, "not elastic, and this is an elastic job of 4 streams", lambda: loaders[0].load_state_dict(plain.state_dict())),
+            (mr.FailedPrecondition, "of 4 streams, and this is a job that is not", lambda: plain.load_state_dict(one)),
+            (mr.FailedPrecondition, "of 4 streams, and this is an elastic job of 8", lambda: DataLoader(ds, elastic=8).load_state_dict(one)),
+            (mr.FailedPrecondition, "torch.distributed", loaders[0].job_state_dict),
+            (mr.InvalidArgument, "3 replicas cannot share 2", lambda: lists(DataLoader(ds, elastic=2, rank=0, world_size=3))),
+        ):
+            with self.subTest(message=message), self.assertRaisesRegex(error, message):
+                call()
+        # Another job needs all parts of the position.
+        alone = DataLoader(ds, elastic=4)
+        alone.load_state_dict(one)
+        with self.assertRaisesRegex(mr.Error, "join|part"):
+            next(iter(alone))
+        with self.assertRaisesRegex(mr.FailedPrecondition, "elastic=64"):
+            DataLoader(ds, rank=0, world_size=2).load_state_dict(plain.state_dict())
+        wrapped: Any = data.DataLoader(DataLoader(ds, elastic=4), batch_size=None, num_workers=2)
+        with self.assertRaisesRegex(Exception, "num_workers=0"):
+            list(wrapped)
+
+
 def in_group(rank: int, port: int, job: Callable[[int], Any], results: Any) -> None:
     # Debian's PyTorch has no libuv.
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), USE_LIBUV="0")
@@ -591,10 +700,18 @@ def both_see(rank: int) -> Any:
     return loader.rank, loader.world_size, lists(loader), len(loader)
 
 
+def elastic(rank: int) -> Any:
+    """The state of the job, and the rows of each step."""
+    loader = DataLoader(mr.range(50).shuffle(20).batch(8), elastic=4)
+    it = iter(loader)
+    rows = [next(it).tolist() for _ in range(3)]
+    return rows, loader.job_state_dict()
+
+
 def all_jobs(rank: int) -> Any:
     """One pair of processes serves all tests, since importing PyTorch takes long."""
     out: dict[str, Any] = {}
-    for job, folder in ((both_see, ""), (unequal_files, "unequal"), (one_fails, "rubbish")):
+    for job, folder in ((both_see, ""), (unequal_files, "unequal"), (one_fails, "rubbish"), (elastic, "")):
         os.environ["MR_TEST_FOLDER"] = os.path.join(os.environ["MR_TEST_ROOT"], folder)
         out[job.__name__] = job(rank)
     return out
@@ -623,6 +740,16 @@ class TwoProcesses(unittest.TestCase):
         for result in self.results:
             self.assertIsInstance(result, dict, result)
         return [result[name] for result in self.results]
+
+    def test_the_states_of_an_elastic_job_are_gathered(self) -> None:
+        (first, state), (second, other) = self.of("elastic")
+        self.assertEqual(state, other)
+        ds = mr.range(50).shuffle(20).batch(8)
+        want = lists(DataLoader(ds, elastic=4))
+        self.assertEqual([a + b for a, b in zip(first, second)], want[:3])
+        alone = DataLoader(ds, elastic=4)
+        alone.load_state_dict(state)
+        self.assertEqual(lists(alone), want[3:])
 
     def test_the_ranks_are_those_of_the_group(self) -> None:
         self.assertEqual(self.of("both_see"), [(0, 2, [[0], [2], [4]], 3), (1, 2, [[1], [3], [5]], 3)])

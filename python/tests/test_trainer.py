@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from typing import Any
 
@@ -404,6 +406,95 @@ class Interrupts(Case):
         with self.assertRaises(KeyboardInterrupt):
             model.fit(ds, loss="mse", optimizer="sgd(0.0)", steps_per_epoch=10**9, verbose=0, callbacks=[Callback()])
         self.assertEqual(model.predict(ds.take(1)).shape, (256, 1))
+
+    def test_a_step_is_applied_in_whole_or_not_at_all(self) -> None:
+        """Steps take longer than the bound; what one has computed is dropped, unless it has begun its update."""
+        n = 512 if not kit.SANITIZED else 128
+        text = f"input({n})" + f".dense({n}, activation='relu')" * 6 + ".dense(1)"
+        rows = mr.range(4).map(lambda i: (mr.fn.ones([n]) * mr.fn.cast(i, "float32") * 1e-3, [1.0])).repeat()
+
+        class Steps:
+            done = 0
+
+            def on_train_batch_end(self, batch: int, logs: dict[str, float]) -> None:
+                Steps.done += 1
+
+        def train(replicas: int, **more: Any) -> dict[str, Any]:
+            model = Model(text, replicas=replicas, seed=5)
+            with contextlib.suppress(KeyboardInterrupt):
+                model.fit(rows.batch(512), loss="mse", optimizer="adam", verbose=0, **more)
+            return model.weights
+
+        for replicas in (1, 2):
+            for wait in (0.1, 0.4):
+                Steps.done = 0
+                timer = threading.Timer(wait, lambda: os.kill(os.getpid(), signal.SIGINT))
+                timer.start()
+                got = train(replicas, steps_per_epoch=10**6, callbacks=[Steps()])
+                timer.join()
+                wanted = [train(replicas, steps_per_epoch=k) for k in (Steps.done, Steps.done + 1) if k > 0]
+                wanted += [] if Steps.done else [Model(text, replicas=replicas, seed=5).weights]
+                same = [all(np.array_equal(got[k], w[k]) for k in w) for w in wanted]
+                self.assertIn(True, same, f"{replicas} replicas, {Steps.done} steps")
+
+    def test_fit_ends_within_a_step(self) -> None:
+        """One step takes much longer than the bound."""
+        n = 1024 if not kit.SANITIZED else 256
+        model = Model(f"input({n})" + f".dense({n})" * 60 + ".dense(1)")
+        ds = mr.range(10).map(lambda i: (mr.fn.ones([n]) * mr.fn.cast(i, "float32") * 1e-3, [0.0])).repeat().batch(1024)
+        began = time.process_time()
+        model.fit(ds, loss="mse", optimizer="sgd(0.0)", steps_per_epoch=1, verbose=0)
+        step = time.process_time() - began
+        spent: list[float] = []
+
+        def interrupt() -> None:
+            spent.append(time.process_time())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        timer = threading.Timer(0.5, interrupt)
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            model.fit(ds, loss="mse", optimizer="sgd(0.0)", steps_per_epoch=10**9, verbose=0)
+        # Processor time, which a busy machine does not stretch; three steps were in flight.
+        self.assertLess(time.process_time() - spent[0], step / 2)
+        timer.join()
+
+
+class Elastic(Case):
+    def test_it_continues_with_other_replicas(self) -> None:
+        rows = mr.range(60).map(lambda i: ([mr.fn.cast(i, "float32") / 60], [mr.fn.cast(i, "float32") / 30]))
+        ds = rows.shuffle(20, seed=1).batch(12)
+
+        class Stop:
+            def on_train_batch_end(self, batch: int, logs: dict[str, float]) -> None:
+                if batch == 2:
+                    raise KeyboardInterrupt
+
+        def train(replicas: int, *callbacks: Any) -> dict[str, Any]:
+            model = line_model(replicas=replicas, seed=3)
+            fit(model, ds, epochs=2, elastic=6, callbacks=callbacks)
+            return model.weights
+
+        backup = f'backup_and_restore("{self.at("backup")}", save_freq=1)'
+        want = train(1)
+        with self.assertRaises(KeyboardInterrupt):
+            train(2, backup, Stop())
+        with self.assertRaisesRegex(mr.FailedPrecondition, "elastic"):
+            fit(line_model(replicas=2, seed=3), ds, epochs=2, callbacks=[backup])
+        got = train(3, backup)
+        for name, values in want.items():
+            np.testing.assert_allclose(got[name], values, rtol=1e-5)
+
+    def test_numbers_are_checked(self) -> None:
+        for bad, error, message in ((0, mr.InvalidArgument, "at least 1"), ("4", TypeError, "elastic is a number")):
+            with self.subTest(elastic=bad), self.assertRaisesRegex(error, message):
+                fit(line_model(), elastic=bad)
+        with self.assertRaisesRegex(mr.InvalidArgument, "3 replicas cannot share 2"):
+            fit(line_model(replicas=3), elastic=2)
+        model = line_model(replicas=2)
+        fit(model)
+        plain, elastic = (model.evaluate(line_data(), elastic=n)["loss"] for n in (None, 2))
+        self.assertAlmostEqual(plain, elastic, places=6)
 
 
 class Ends(Case):

@@ -476,6 +476,7 @@ mr_code mr_dist_iterator_rewind(mr_dist_iterator *it, mr_status *st)
     MR_TRY(mr__check_process(it->forks, "the distributed iterator", st));
     MR_TRY(wake(it, st));
     mr_block_clear(&it->pulled);
+    it->host.touched = true; /* the streams begin another pass, also after one without a step */
     for (size_t w = 0; w < n_streams(it); w++) {
         MR_TRY(mr_iterator_rewind(it->streams[w].it, st));
         it->streams[w].filled = 0;
@@ -555,8 +556,29 @@ mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **out, size_t *size, mr
     return MR_OK;
 }
 
-static mr_code restore_stream(stream *s, const unsigned char **at, const unsigned char *end,
-                              mr_status *st)
+/* Under DATA every worker runs the whole mixture, and keeps its part of the elements. Each has read
+ * ahead as far as it came, so all would change the mixture at different elements. */
+static mr_code check_mixture(const mr_dist_iterator *it, stream *s, const void *bytes, size_t size,
+                             mr_status *st)
+{
+    const mr_dist_dataset *dd = it->dd;
+    bool other = false;
+    if (it->run.on_mismatch != MR_RESTORE_BY_NAME || dd->workers == 1 || !dd->original ||
+        dd->policy != MR_SHARD_DATA)
+        return MR_OK;
+    MR_TRY(mr__iterator_is_of_other_mixture(s->it, bytes, size, &other, st));
+    if (!other)
+        return MR_OK;
+    return mr_fail(st, MR_FAILED_PRECONDITION,
+                   "the position is of another mixture: under the policy DATA each of the %" PRId64
+                   " workers runs all of it and has read ahead differently far, so that they would "
+                   "not change it at the same element; give the job elastic streams (--elastic, "
+                   "elastic_streams), each of which one worker reads",
+                   dd->workers);
+}
+
+static mr_code restore_stream(const mr_dist_iterator *it, stream *s, const unsigned char **at,
+                              const unsigned char *end, mr_status *st)
 {
     if (end - *at < 9)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: it ends early");
@@ -565,6 +587,7 @@ static mr_code restore_stream(stream *s, const unsigned char **at, const unsigne
     *at += 9;
     if (n > (uint64_t)(end - *at))
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: it ends early");
+    MR_TRY(check_mixture(it, s, *at, (size_t)n, st));
     MR_TRY(mr_iterator_restore(s->it, *at, (size_t)n, st));
     s->filled = 0;
     *at += n;
@@ -641,7 +664,7 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
     p += streams_at;
     MR_TRY(wake(it, st));
     for (int64_t i = 0; i < it->dd->local; i++)
-        MR_TRY(restore_stream(&it->streams[i], &p, end, st));
+        MR_TRY(restore_stream(it, &it->streams[i], &p, end, st));
     if (p != end)
         return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: bytes after its end");
     mr__peers_close(&it->peers);

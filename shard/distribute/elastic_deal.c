@@ -2,8 +2,8 @@
 /* What cannot be cut is read once by each process and dealt to its streams, row i to stream
  * i mod S:
  *
- *     elastic_dealt(number, S, s)     in the graph of stream s, in place of shard(S, s)
- *     hub                             in the host, for each number: reads the whole
+ *     elastic_dealt(place, S, s)      in the graph of stream s, in place of shard(S, s)
+ *     hub                             in the host, for each place: reads the whole
  *
  * A stream asks for the rows of an epoch of the whole from some row on: the epochs that it has
  * begun are counted in its position, and so are the rows. The hub reads on, and keeps for every
@@ -17,6 +17,7 @@
 
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/op_iterator.h"
+#include "pipeline/graph/graph_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/elastic_impl.h"
 
@@ -118,6 +119,22 @@ static item *keep(taker *t, item_kind kind, mr_status *st)
 
 /* ---- reading ---- */
 
+/* Reads an epoch whose rows no stream asks for: a cache in memory has those of the first one. */
+static mr_code fill_caches(mr__elastic_hub *h, mr_status *st)
+{
+    mr_status why;
+    mr_code rc;
+    do {
+        mr_status_init(&why);
+        rc = mr_iterator_next(h->it, (size_t)h->streams * ROWS_FOR_EACH, &h->block, &why);
+    } while (rc == MR_OK || (rc < 0 && rc != MR_CANCELLED && !mr_status_is_of_no_element(&why)));
+    if (rc == MR_END)
+        return MR_OK;
+    if (st)
+        *st = why;
+    return rc;
+}
+
 static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
 {
     mr_iterator_opts run = *h->run;
@@ -130,8 +147,22 @@ static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
     run.executor = NULL;
     run.watch = false;
     MR_TRY(mr_iterator_open(&h->it, h->whole, &run, st));
+    if (epoch > 0 && (mr__dataset_all_props(h->whole) & MR_OP_REMEMBERS))
+        MR_TRY(fill_caches(h, st));
     for (h->epoch = 0; h->epoch < epoch; h->epoch++)
         MR_TRY(mr_iterator_rewind(h->it, st));
+    h->row = h->errors = 0;
+    return MR_OK;
+}
+
+/* The next epoch. What it draws must not depend on how far this one was read, which differs between
+ * processes and after a restore. */
+static mr_code next_epoch(mr__elastic_hub *h, mr_status *st)
+{
+    if (mr__graph_draws_by_reading(h->whole))
+        return start_over(h, h->epoch + 1, st);
+    MR_TRY(mr_iterator_rewind(h->it, st));
+    h->epoch++;
     h->row = h->errors = 0;
     return MR_OK;
 }
@@ -226,9 +257,7 @@ static mr_code read_on(mr__elastic_hub *h, mr_status *st)
     }
     if (rc == MR_END) {
         MR_TRY(deal_end(h, st));
-        h->epoch++;
-        h->row = h->errors = 0;
-        return mr_iterator_rewind(h->it, st);
+        return next_epoch(h, st);
     }
     if (rc == MR_CANCELLED || mr_status_is_of_no_element(&why)) {
         if (st)
@@ -264,11 +293,8 @@ static mr_code approach(mr__elastic_hub *h, int64_t s, mr_status *st)
 {
     if (!h->it || is_behind(h, s))
         return start_over(h, h->takers[s].next.epoch, st);
-    while (is_epoch_over(h)) {
-        MR_TRY(mr_iterator_rewind(h->it, st));
-        h->epoch++;
-        h->row = h->errors = 0;
-    }
+    while (is_epoch_over(h))
+        MR_TRY(next_epoch(h, st));
     return MR_OK;
 }
 
@@ -343,7 +369,7 @@ void mr__elastic_hub_rest(mr__elastic_hub *h)
 /* ---- the op ---- */
 
 struct params {
-    int64_t number, streams, stream;
+    int64_t place, streams, stream;
 };
 
 /* Of all iterators of the node. */
@@ -367,7 +393,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     void *shared;
     MR_TRY(mr_iter_shared(it, sizeof *s->shared, NULL, NULL, &shared, st));
     s->shared = shared;
-    s->hub = mr__elastic_hub_of(host, p->number);
+    s->hub = mr__elastic_hub_of(host, p->place);
     s->stream = p->stream;
     s->taker = &s->hub->takers[p->stream];
     s->at = (place){.epoch = s->shared->begun++};
@@ -454,12 +480,11 @@ static void needs(const mr_dataset *self, const void *p, int64_t *copies, int64_
     *copies = 0;
 }
 
-#define NUMBER(f, least, says)                                                                     \
-    MR_PARAM_WITH(struct params, f, MR_P_POSITIONAL, .min.i = least, .max.i = INT32_MAX,           \
-                  .doc = says)
-static const mr_param table[] = {NUMBER(number, 0, "Of the place where the graph is cut."),
-                                 NUMBER(streams, 1, "Streams of the job."),
-                                 NUMBER(stream, 0, "The one that gets these rows."),
+#define NUMBER(f, least, most, says)                                                               \
+    MR_PARAM_WITH(struct params, f, MR_P_POSITIONAL, .min.i = least, .max.i = most, .doc = says)
+static const mr_param table[] = {NUMBER(place, 0, INT64_MAX, "Where the graph is cut."),
+                                 NUMBER(streams, 1, INT32_MAX, "Streams of the job."),
+                                 NUMBER(stream, 0, INT32_MAX, "The one that gets these rows."),
                                  {0}};
 
 static const mr_op elastic_dealt = {
@@ -472,7 +497,7 @@ static const mr_op elastic_dealt = {
     .min_inputs = 1,
     .max_inputs = 1,
     .role = MR_ROLE_BARRIER,
-    .props = MR_OP_OPENS_INPUTS | MR_OP_OPENS_LATER,
+    .props = MR_OP_OPENS_INPUTS | MR_OP_OPENS_LATER | MR_OP_KEEPS_GRAPH,
     .needs = needs,
     .open = open,
     .next = next,
@@ -482,8 +507,8 @@ static const mr_op elastic_dealt = {
     .restore_shared = restore_shared,
 };
 
-mr_dataset *mr__elastic_dealt(mr_dataset *whole, int64_t number, int64_t streams, int64_t stream)
+mr_dataset *mr__elastic_dealt(mr_dataset *whole, int64_t at, int64_t streams, int64_t stream)
 {
-    const struct params p = {number, streams, stream};
+    const struct params p = {at, streams, stream};
     return mr_dataset_new(&elastic_dealt, &p, &whole, 1);
 }

@@ -295,7 +295,7 @@ static mr_code put_data_lists(void *ctx, mr_dataset *ds, mr_dataset **out, mr_st
 void mr__elastic_wholes_reset(mr__elastic_wholes *w)
 {
     for (size_t i = 0; i < w->n; i++)
-        mr_dataset_unref(w->v[i]);
+        mr_dataset_unref(w->v[i].ds);
     mr_free(w->v);
     *w = (mr__elastic_wholes){0};
 }
@@ -309,25 +309,28 @@ typedef struct dealing {
     mr_status status;
 } dealing;
 
-static mr_code add_whole(dealing *d, mr_dataset *whole, mr_status *st)
+static mr_code add_whole(dealing *d, mr_dataset *whole, int64_t place, mr_status *st)
 {
     mr__elastic_wholes *w = d->wholes;
     if (d->n < w->n)
         return MR_OK;
     MR_TRY(MR_GROW(w->v, w->room, w->n + 1, SIZE_MAX / sizeof *w->v, "the ops of a graph", st));
-    MR_TRY(mr__put_file_lists(d->lists, true, mr_dataset_ref(whole), &w->v[w->n], st));
+    w->v[w->n].place = place;
+    MR_TRY(mr__put_file_lists(d->lists, true, mr_dataset_ref(whole), &w->v[w->n].ds, st));
     w->n++;
     return MR_OK;
 }
 
-static mr_dataset *deal(void *ctx, mr_dataset *whole)
+static mr_dataset *deal(void *ctx, mr_dataset *whole, uint64_t at)
 {
     dealing *d = ctx;
-    if (add_whole(d, whole, &d->status) != MR_OK) {
+    int64_t place = (int64_t)(at >> 1);
+    if (add_whole(d, whole, place, &d->status) != MR_OK) {
         mr_dataset_unref(whole);
         return mr_dataset_fail(&d->status);
     }
-    return mr__elastic_dealt(whole, (int64_t)d->n++, d->x->streams, d->stream);
+    d->n++;
+    return mr__elastic_dealt(whole, place, d->x->streams, d->stream);
 }
 
 mr_code mr__elastic_stream(const mr__elastic *x, mr__matched *m, int64_t stream, uint64_t seed,

@@ -14,7 +14,8 @@
 #include "shard/distribute/elastic_impl.h"
 
 enum {
-    BLOCK_ROWS = 256, /* pulled from a stream at once; more if a step needs more */
+    BLOCK_ROWS = 256, /* pulled from a stream at once; more if a step needs more. Of a mixture only
+                         what it needs: positions would hold the rest */
     BITS = 32         /* of ended streams in one exchange */
 };
 
@@ -38,9 +39,12 @@ static mr_code open_hubs(mr__elastic_host *h, const mr__elastic_wholes *wholes,
     h->hubs = mr_calloc(wholes->n, sizeof *h->hubs);
     if (!h->hubs)
         return mr_fail_memory(st, wholes->n * sizeof *h->hubs, "the streams of a job");
-    for (; h->n_hubs < wholes->n; h->n_hubs++)
-        MR_TRY(mr__elastic_hub_open(&h->hubs[h->n_hubs], wholes->v[h->n_hubs], dd->elastic.streams,
-                                    &h->hub_run, st));
+    for (; h->n_hubs < wholes->n; h->n_hubs++) {
+        struct mr__elastic_hub_at *x = &h->hubs[h->n_hubs];
+        const struct mr__elastic_whole *whole = &wholes->v[h->n_hubs];
+        x->place = whole->place;
+        MR_TRY(mr__elastic_hub_open(&x->hub, whole->ds, dd->elastic.streams, &h->hub_run, st));
+    }
     return MR_OK;
 }
 
@@ -55,6 +59,7 @@ static mr_code open_stream(mr__elastic_host *h, const mr_dist_dataset *dd, mr__m
     internal.shares_memory = true;
     internal.seed_made_up = internal.seed_made_up || !dd->seed_given;
     internal.elastic = h;
+    internal.restores_silently = s > h->first;
     run.internal = &internal;
     run.has_seed = true;
     run.watch = false;
@@ -77,6 +82,8 @@ mr_code mr__elastic_host_open(mr__elastic_host *h, const mr_dist_dataset *dd,
     h->schedule = (mr__schedule){.streams = streams, .batch = dd->elastic.batch, .n_live = streams};
     h->first = mr__schedule_first_stream(streams, dd->worker * dd->replicas, replicas);
     h->last = mr__schedule_first_stream(streams, (dd->worker + dd->local) * dd->replicas, replicas);
+    h->block_rows = mr__graph_is_mixed(dd->elastic.rows) ? 1 : BLOCK_ROWS;
+    h->by_name = opts->run.on_mismatch == MR_RESTORE_BY_NAME;
     h->hosts_all = dd->local == dd->workers || !opts->agree;
     h->schedule.live = mr_calloc((size_t)streams, sizeof *h->schedule.live);
     h->v = mr_calloc((size_t)streams, sizeof *h->v);
@@ -107,7 +114,7 @@ void mr__elastic_host_close(mr__elastic_host *h)
         mr_block_reset(&h->v[s].block);
     }
     for (size_t i = 0; i < h->n_hubs; i++)
-        mr__elastic_hub_close(h->hubs[i]);
+        mr__elastic_hub_close(h->hubs[i].hub);
     mr_free(h->hubs);
     for (size_t i = 0; i < h->pieces_room; i++)
         mr_block_reset(&h->pieces[i]);
@@ -159,15 +166,16 @@ void mr__elastic_forget(mr__elastic_stream_host *x)
 }
 
 /* Pulls until the stream has a row, an error in place of one, or its end. */
-static mr_code look(mr__elastic_stream_host *x, int64_t want, mr_status *st)
+static mr_code look(const mr__elastic_host *h, mr__elastic_stream_host *x, int64_t want,
+                    mr_status *st)
 {
     if (mr__elastic_rows_left(x) || x->has_error || x->ended)
         return MR_OK;
     mr_status why;
     mr_status_init(&why);
-    size_t n = want > BLOCK_ROWS ? (size_t)want : BLOCK_ROWS;
     x->used = 0;
-    mr_code rc = mr_iterator_next(x->it, n, &x->block, &why);
+    mr_code rc = mr_iterator_next(x->it, (size_t)(want > h->block_rows ? want : h->block_rows),
+                                  &x->block, &why);
     if (rc == MR_END)
         x->ended = true;
     else if (rc == MR_CANCELLED || (rc < MR_OK && mr_status_is_of_no_element(&why))) {
@@ -200,7 +208,7 @@ static mr_code take_share(mr__elastic_host *h, int64_t s, mr_status *st)
     mr__elastic_stream_host *x = &h->v[s];
     while (x->taken < x->share) {
         int64_t left = x->share - x->taken;
-        MR_TRY(look(x, left, st));
+        MR_TRY(look(h, x, left, st));
         if (mr__elastic_rows_left(x)) {
             size_t n =
                 mr__elastic_rows_left(x) < (size_t)left ? mr__elastic_rows_left(x) : (size_t)left;
@@ -311,7 +319,7 @@ static mr_code advance(mr__elastic_host *h, mr_status *st)
     case MR__LOOK:
         for (; h->at < h->schedule.streams; h->at++)
             if (h->v[h->at].it && h->schedule.live[h->at])
-                MR_TRY(look(&h->v[h->at], 1, st));
+                MR_TRY(look(h, &h->v[h->at], 1, st));
         h->phase = MR__AGREE;
         return MR_OK;
     case MR__AGREE:
@@ -368,7 +376,7 @@ mr_code mr__elastic_show_sample(mr__elastic_host *h, bool *any, mr_status *st)
     for (int64_t s = h->first; s < h->last && !h->sample.rows; s++) {
         mr__elastic_stream_host *x = &h->v[s];
         if (h->schedule.live[s])
-            MR_TRY(look(x, 1, st));
+            MR_TRY(look(h, x, 1, st));
         if (mr__elastic_rows_left(x))
             MR_TRY(mr_block_slice(&h->sample, &x->block, x->used, 1, st));
     }

@@ -45,7 +45,10 @@ typedef struct mr__matched {
 void mr__matched_reset(mr__matched *m);
 /* What cannot be cut, in the order in which streams count it; owned. */
 typedef struct mr__elastic_wholes {
-    mr_dataset **v;
+    struct mr__elastic_whole {
+        mr_dataset *ds;
+        int64_t place; /* by which the streams refer to it: the same in another mixture */
+    } * v;
     size_t n, room;
 } mr__elastic_wholes;
 void mr__elastic_wholes_reset(mr__elastic_wholes *w);
@@ -69,8 +72,8 @@ mr_code mr__elastic_hub_open(mr__elastic_hub **out, mr_dataset *whole, int64_t s
 void mr__elastic_hub_close(mr__elastic_hub *h); /* after all streams; NULL: nothing */
 /* Closes its files. It begins again when a stream asks. */
 void mr__elastic_hub_rest(mr__elastic_hub *h);
-/* The op: the rows of `stream` of hub `number`. Takes whole over. */
-mr_dataset *mr__elastic_dealt(mr_dataset *whole, int64_t number, int64_t streams, int64_t stream);
+/* The op: the rows of `stream` of the hub of the place `at`. Takes whole over. */
+mr_dataset *mr__elastic_dealt(mr_dataset *whole, int64_t at, int64_t streams, int64_t stream);
 
 /* ---- the host (elastic_host.c) ---- */
 
@@ -101,9 +104,14 @@ typedef struct mr__elastic_host {
     int64_t first, last; /* own streams: [first, last) */
     bool hosts_all;      /* the others run here too, to know when they end */
     bool restoring;
-    bool touched;               /* something was taken in this pass */
+    int64_t block_rows; /* to pull from a stream at once, at least */
+    bool by_name;       /* positions may be of other mixtures; the streams see what differs */
+    bool touched;       /* something was taken in this pass */
     mr__elastic_stream_host *v; /* streams of them */
-    mr__elastic_hub **hubs;
+    struct mr__elastic_hub_at {
+        mr__elastic_hub *hub;
+        int64_t place;
+    } * hubs;
     size_t n_hubs;
     mr_iterator_opts hub_run;
     mr_agree_fn agree;
@@ -119,9 +127,13 @@ typedef struct mr__elastic_host {
     mr_block sample; /* a row of an own stream: the shape of rows in steps without any */
 } mr__elastic_host;
 
-static inline mr__elastic_hub *mr__elastic_hub_of(const mr__elastic_host *h, int64_t number)
+/* place: of a node of a stream, for which a hub was opened. */
+static inline mr__elastic_hub *mr__elastic_hub_of(const mr__elastic_host *h, int64_t place)
 {
-    return h->hubs[number];
+    size_t i = 0;
+    while (h->hubs[i].place != place)
+        i++;
+    return h->hubs[i].hub;
 }
 /* Opens the iterators. opts: those of the run; borrowed until close. */
 mr_code mr__elastic_host_open(mr__elastic_host *h, const mr_dist_dataset *dd,

@@ -129,11 +129,13 @@ mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iter
     return rc;
 }
 
-static mr_code check_same(const mr_dist_dataset *dd, const mr__job_position *p, bool begins,
-                          mr_status *st)
+/* *other: the graph is another one than in the position, which a restore by name may take. */
+static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
+                          const mr__job_position *p, bool begins, bool *other, mr_status *st)
 {
     char *graph = NULL;
     MR_TRY(mr_dataset_to_text(dd->original, &graph, st));
+    *other = strcmp(p->graph, graph) != 0;
     mr_code rc = MR_OK;
     if (!begins && p->streams != dd->elastic.streams)
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
@@ -147,9 +149,14 @@ static mr_code check_same(const mr_dist_dataset *dd, const mr__job_position *p, 
                      ", this job has %" PRId64
                      "; continue the epoch with the same one, or change it at the start of one",
                      p->batch, dd->elastic.batch);
-    else if (!begins && strcmp(p->graph, graph) != 0)
-        rc = mr_fail(st, MR_FAILED_PRECONDITION,
-                     "the position is of another graph: %.400s instead of %.400s", p->graph, graph);
+    else if (!begins && *other && !h->by_name)
+        rc =
+            mr_fail(st, MR_FAILED_PRECONDITION,
+                    "the position is of another graph: %.400s instead of %.400s%s", p->graph, graph,
+                    mr__graph_is_mixed(dd->original)
+                        ? "; restore by name (--restore-by-name, on_mismatch) if only the sources "
+                          "and weights of mix differ"
+                        : "");
     else if (p->has_seed != dd->has_seed || p->seed != dd->seed)
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
                      "the position is of a job with the seed %" PRIu64 ", this one has %" PRIu64
@@ -169,13 +176,15 @@ static mr_code restore_start(mr__elastic_host *h, mr_iterator *steps, int64_t pa
     return MR_OK;
 }
 
-static mr_code restore_streams(mr__elastic_host *h, const mr__job_position *p, mr_status *st)
+/* other: with another mixture, in which a stream that had ended may continue. */
+static mr_code restore_streams(mr__elastic_host *h, const mr__job_position *p, bool other,
+                               mr_status *st)
 {
     h->schedule.n_live = 0;
     for (int64_t s = 0; s < p->streams; s++) {
         mr__elastic_stream_host *x = &h->v[s];
-        h->schedule.live[s] = p->live[s];
-        h->schedule.n_live += p->live[s];
+        h->schedule.live[s] = p->live[s] || other;
+        h->schedule.n_live += h->schedule.live[s];
         if (!x->it)
             continue;
         mr_code rc = restore_stream(x, &p->v[s], st);
@@ -195,7 +204,8 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_i
     MR_TRY(mr__job_position_read(&p, bytes, size, st));
     bool begins = p.step == 0 && p.delivered == 0;
     bool same = p.streams == dd->elastic.streams && p.batch == dd->elastic.batch;
-    mr_code rc = check_same(dd, &p, begins, st);
+    bool other;
+    mr_code rc = check_same(dd, h, &p, begins, &other, st);
     if (rc == MR_OK && !(begins && !same))
         rc = mr__job_position_is_whole(&p, st);
     if (rc == MR_OK && begins && !same)
@@ -205,7 +215,7 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_i
         rc = mr_iterator_restore(steps, p.steps, p.steps_size, st);
         h->restoring = false;
         if (rc == MR_OK)
-            rc = restore_streams(h, &p, st);
+            rc = restore_streams(h, &p, other && h->by_name, st);
         if (rc == MR_OK)
             mr__elastic_restored(h, p.step);
     }
@@ -220,7 +230,7 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_i
 static void rest_hubs(const mr__elastic_host *h)
 {
     for (size_t i = 0; i < h->n_hubs; i++)
-        mr__elastic_hub_rest(h->hubs[i]);
+        mr__elastic_hub_rest(h->hubs[i].hub);
 }
 
 mr_code mr__elastic_rest(mr__elastic_host *h, mr_status *st)

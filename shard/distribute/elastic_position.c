@@ -271,17 +271,26 @@ mr_code mr__job_position_is_whole(const mr__job_position *p, mr_status *st)
     return MR_OK;
 }
 
+static mr_code read_part(mr__job_position *out, const mr_position_part *parts, size_t i, size_t n,
+                         mr_status *st)
+{
+    mr_code rc = mr__job_position_read(out, parts[i].bytes, parts[i].size, st);
+    if (rc != MR_OK)
+        mr_status_prefix(st, "part %zu of %zu", i + 1, n);
+    return rc;
+}
+
 mr_code mr_dist_position_join(const mr_position_part *parts, size_t n, void **bytes, size_t *size,
                               mr_status *st)
 {
     mr__job_position whole = {0};
-    mr_code rc = n ? mr__job_position_read(&whole, parts[0].bytes, parts[0].size, st)
+    mr_code rc = n ? read_part(&whole, parts, 0, n, st)
                    : mr_fail(st, MR_INVALID_ARGUMENT, "no parts to join");
     if (rc != MR_OK)
         return rc;
     for (size_t i = 1; i < n && rc == MR_OK; i++) {
         mr__job_position more;
-        rc = mr__job_position_read(&more, parts[i].bytes, parts[i].size, st);
+        rc = read_part(&more, parts, i, n, st);
         if (rc == MR_OK) {
             rc = add_part(&whole, &more, i, st);
             mr__job_position_reset(&more);

@@ -21,6 +21,9 @@ typedef struct frame {
     mr_dataset *node;
     mr_dataset **inputs; /* their replacements; owned, the first `next` of them */
     size_t next;
+    uint64_t place; /* of the node (graph/origin_internal.h) */
+    bool apart;     /* `outer` holds what k->made will be again after the current input */
+    mr__id_map outer;
 } frame;
 
 typedef struct cutter {
@@ -53,15 +56,22 @@ static bool keeps_file(const mr_dataset *ds)
     return false;
 }
 
-/* A stream keeps its part of a cache in a separate file. */
-static bool passes(const mr_dataset *ds)
+/* A stream keeps its part of a cache in a separate file. o may be NULL. */
+static bool passes(const mr_stream_cut_opts *o, const mr_dataset *ds)
 {
-    return mr_dataset_n_inputs(ds) > 0 && (mr_dataset_op(ds)->props & MR_OP_KEEPS_SHARDS);
+    uint32_t passed = MR_OP_KEEPS_SHARDS | (o && o->elastic ? MR_OP_MIXES : 0);
+    return mr_dataset_n_inputs(ds) > 0 && (mr_dataset_op(ds)->props & passed);
 }
 
 bool mr__stream_splits(const mr_dataset *ds)
 {
-    return passes(ds) && !keeps_file(ds);
+    return passes(NULL, ds) && !keeps_file(ds);
+}
+
+/* Its inputs run at the same time, so that they cannot share iterators. */
+static bool runs_side_by_side(const mr_dataset *ds)
+{
+    return mr_dataset_op(ds)->props & (MR_OP_MIXES | MR_OP_PAIRS);
 }
 
 /* The names of a reader of whole files; NULL: ds is another op. */
@@ -130,7 +140,7 @@ static mr_code count_names(const mr_stream_cut_opts *o, const mr_dataset *ds, in
         int64_t more = mr_dataset_cardinality(at);
         if (o && o->count_names && (mr_dataset_op(at)->props & MR_OP_FILE_NAMES))
             more = o->count_names(o->ctx, at);
-        if (passes(at))
+        if (passes(o, at))
             rc = add_inputs(&t, at, st);
         else if (n < 0 || more < 0 || __builtin_add_overflow(n, more, &n))
             n = MR_UNKNOWN_COUNT;
@@ -159,7 +169,7 @@ mr_code mr_count_streams(mr_dataset *ds, const mr_stream_cut_opts *opts, int64_t
         any = any || names || reads;
         if (more < 0 || __builtin_add_overflow(files, more, &files))
             files = MR_AUTO_STREAMS;
-        if (rc == MR_OK && !reads && passes(at))
+        if (rc == MR_OK && !reads && passes(opts, at))
             rc = add_inputs(&t, at, st);
     }
     forget(&t);
@@ -177,6 +187,11 @@ static mr_dataset *with_seed(cutter *k, mr_dataset *ds, const char *path)
     mr__origin origin = mr__dataset_origin(ds);
     origin.has_seed = true;
     origin.seed = seed_of_stream(k->opts);
+    if (k->opts->elastic) {
+        origin.in_stream = true;
+        origin.has_place = true; /* a node with several users has several copies */
+        origin.place = k->stack[k->depth - 1].place;
+    }
     mr__dataset_set_origin(ds, origin);
     if (!mr__wants_seed(ds) || mr_explain(k->e, "seed", path, k->st,
                                           "%s has no seed: it draws from the job's seed %" PRIu64
@@ -213,9 +228,10 @@ static bool is_dealt(const cutter *k, const mr_dataset *ds)
 static mr_code cut_after(cutter *k, mr_dataset *ds, mr_dataset **out)
 {
     mr_dataset *seeded = NULL;
+    uint64_t place = k->stack[k->depth - 1].place;
     MR_TRY(mr_seed_random_ops(ds, k->opts->seed, &seeded, k->e, k->st));
     mr_dataset_unref(mr_dataset_transform(seeded, find_functions, &k->functions_below));
-    *out = is_dealt(k, ds) ? k->opts->deal(k->opts->deal_ctx, seeded) : shard(k, seeded);
+    *out = is_dealt(k, ds) ? k->opts->deal(k->opts->deal_ctx, seeded, place) : shard(k, seeded);
     return MR_OK;
 }
 
@@ -328,6 +344,22 @@ static mr_dataset *with_buffer(const cutter *k, mr_dataset *ds)
     return made;
 }
 
+/* ds (taken over); a mixture with a seed draws from it and the stream. If all streams drew the
+ * same, the rows of a step would be of one input. */
+static mr_dataset *with_draws(const cutter *k, mr_dataset *ds)
+{
+    mr_value seed = {0};
+    if (!k->opts->elastic || mr_dataset_check(ds, NULL) != MR_OK ||
+        !(mr_dataset_op(ds)->props & MR_OP_MIXES) ||
+        mr_dataset_param_named(ds, "seed", &seed, k->st) != MR_OK || seed.kind != MR_V_INT)
+        return ds;
+    uint64_t own = mr__splitmix((uint64_t)seed.i + MR__GOLDEN * ((uint64_t)k->opts->stream + 1));
+    seed.i = (int64_t)(own >> 1);
+    mr_dataset *made = mr_dataset_with_param(ds, "seed", &seed);
+    mr_dataset_unref(ds);
+    return made;
+}
+
 /* *out = the replacement of the node on top of the stack; NULL: its inputs must be visited first.
  */
 static mr_code look(cutter *k, mr_dataset *ds, mr_dataset **out)
@@ -338,7 +370,11 @@ static mr_code look(cutter *k, mr_dataset *ds, mr_dataset **out)
     *out = NULL;
     if (names)
         return cut_reader(k, ds, names, out);
-    if (!passes(ds))
+    if (k->opts->elastic && (mr_dataset_op(ds)->props & MR_OP_PAIRS)) {
+        MR_TRY(mr__stream_keeps_step(ds, &reads, k->st));
+        return reads ? MR_OK : cut_stop(k, ds, out);
+    }
+    if (!passes(k->opts, ds))
         return cut_stop(k, ds, out);
     if (k->opts->elastic && mr__shuffles(ds, MR_OP_REORDERS)) {
         MR_TRY(is_of_names(k, &reads));
@@ -369,12 +405,41 @@ static mr_code push(cutter *k, mr_dataset *node)
     mr_dataset **inputs = mr_calloc(n ? n : 1, sizeof(mr_dataset *));
     if (!inputs)
         return mr_fail_memory(k->st, n * sizeof(mr_dataset *), "the inputs of a node");
-    k->stack[k->depth++] = (frame){node, inputs, 0};
+    const frame *above = k->depth ? &k->stack[k->depth - 1] : NULL;
+    uint64_t place = above ? mr__dataset_input_place(above->node, above->place, above->next)
+                           : mr__dataset_origin(node).place;
+    k->stack[k->depth++] = (frame){.node = node, .inputs = inputs, .place = place};
     return MR_OK;
+}
+
+static void forget_made(mr__id_map *made)
+{
+    for (size_t i = 0; i < made->n; i++)
+        mr_dataset_unref((mr_dataset *)made->entries[i].value);
+    mr__id_map_reset(made);
+}
+
+/* What is made for the next input of the top node is not for others. */
+static void part(cutter *k)
+{
+    frame *f = &k->stack[k->depth - 1];
+    f->apart = true;
+    f->outer = k->made;
+    k->made = (mr__id_map){0};
+}
+
+static void join(cutter *k)
+{
+    frame *f = &k->stack[k->depth - 1];
+    f->apart = false;
+    forget_made(&k->made);
+    k->made = f->outer;
 }
 
 static void pop(cutter *k)
 {
+    if (k->stack[k->depth - 1].apart)
+        join(k);
     frame *f = &k->stack[--k->depth];
     for (size_t i = 0; i < f->next; i++)
         mr_dataset_unref(f->inputs[i]);
@@ -405,24 +470,28 @@ static mr_code rebuild(cutter *k)
     size_t n = f->next;
     f->next = 0; /* the inputs are taken over */
     mr_dataset *made = with_buffer(k, mr_dataset_with_inputs(f->node, f->inputs, n));
-    return finish(k, with_seed(k, made, path));
+    return finish(k, with_seed(k, with_draws(k, made), path));
 }
 
 static mr_code step(cutter *k)
 {
     frame *f = &k->stack[k->depth - 1];
     mr_dataset *made = NULL;
-    if (f->next == 0) {
+    if (f->next == 0 && !f->apart) {
         MR_TRY(look(k, f->node, &made));
         if (made)
             return finish(k, made);
     }
     for (; f->next < mr_dataset_n_inputs(f->node); f->next++) {
         mr_dataset *in = mr_dataset_input(f->node, f->next);
+        if (k->opts->elastic && runs_side_by_side(f->node) && !f->apart)
+            part(k);
         const uintptr_t *there = mr__id_map_find(&k->made, (uintptr_t)in);
         if (!there)
             return push(k, in);
         f->inputs[f->next] = mr_dataset_ref((mr_dataset *)*there);
+        if (f->apart)
+            join(k);
     }
     return rebuild(k);
 }
@@ -439,9 +508,7 @@ static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *
         *out = mr_dataset_ref((mr_dataset *)*mr__id_map_find(&k->made, (uintptr_t)ds));
     while (k->depth)
         pop(k);
-    for (size_t i = 0; i < k->made.n; i++)
-        mr_dataset_unref((mr_dataset *)k->made.entries[i].value);
-    mr__id_map_reset(&k->made);
+    forget_made(&k->made);
     mr_free(k->stack);
     return rc;
 }

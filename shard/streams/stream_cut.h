@@ -32,11 +32,14 @@ typedef struct mr_stream_cut_opts {
     int64_t (*count_names)(void *ctx, const mr_dataset *source);
     void *ctx;
     /* For an elastic job: a shuffle of n records becomes one of ceil(n / S) in each stream, and a
-     * shuffle of the names of files that are read above it runs identically in every stream. */
+     * shuffle of the names of files that are read above it runs identically in every stream. The
+     * inputs of a mixture are cut, and each stream draws its own one; so are those of a zip of the
+     * same files. */
     bool elastic;
     /* Returns what takes the place of a shard of `whole` (taken over), which cannot be cut. NULL:
-     * every stream runs it, and keeps its elements. */
-    mr_dataset *(*deal)(void *ctx, mr_dataset *whole);
+     * every stream runs it, and keeps its elements. place: of `whole` in the graph
+     * (graph/origin_internal.h). */
+    mr_dataset *(*deal)(void *ctx, mr_dataset *whole, uint64_t place);
     void *deal_ctx;
 } mr_stream_cut_opts;
 

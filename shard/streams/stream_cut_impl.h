@@ -9,4 +9,8 @@
 bool mr__stream_splits(const mr_dataset *ds);
 /* *out = true if a function of the op reads the files that its input names. */
 mr_code mr__stream_reads_files(const mr_dataset *ds, bool *out, mr_status *st) MR_NODISCARD;
+/* *out = true if the inputs of ds, which pairs their elements, read the same files in the same way,
+ * and all ops between keep each element at its place: then the pairs of a part of the files are a
+ * part of the pairs. */
+mr_code mr__stream_keeps_step(const mr_dataset *ds, bool *out, mr_status *st) MR_NODISCARD;
 #endif

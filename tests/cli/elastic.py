@@ -84,6 +84,9 @@ SOURCES = [
     lambda d: f"list_files('t9-*', shuffle=false).shuffle(5).interleave(f => text_line(f), cycle_length={d.randint(1, 4)}).map(x => to_number(x, \"int64\"))",
     lambda d: f"tfrecord('{d.choice('rx')}-*').map(x => to_number(x, \"int64\"))",
     lambda d: "tfrecord('x-*').global_shuffle().map(x => to_number(x, \"int64\"))",
+    lambda d: f"mix({{'a': {d.choice(SOURCES[:7])(d)}, 'b': {d.choice(SOURCES[:7])(d)}.shuffle(5)}}, stop='{d.choice(['first', 'all', 'repeat'])}')",
+    lambda d: f"sample_from_datasets([{', '.join(d.choice(SOURCES[:7])(d) for _ in range(3))}], weights=[3, 1, {d.choice([0, 0.5])}], stop_on_empty_dataset={d.choice(['true', 'false'])})",
+    lambda d: "text_line('t9-*').map(x => to_number(x, 'int64')).zip(text_line('t9-*')).map((x, y) => x * 2)",
 ]
 BELOW = [
     lambda d: f".map(x => x * {d.randint(1, 9)} + {d.randint(0, 9)})",
@@ -281,11 +284,23 @@ def an_epoch_may_begin_with_other_streams(folder):
               rows(show(folder, other, streams, 1, 1), other), "an epoch with other streams")
 
 
+def caches_have_what_the_first_epoch_drew(folder):
+    """Also those of a part that is read whole and dealt, in epochs after a restore."""
+    for below in ("", ".skip(3)", ".shuffle(5).skip(3)"):
+        graph = f"range(24).shuffle(9).cache(){below}.repeat(3).batch(8)"
+        want = rows(show(folder, graph, 4, 1, 1), graph)
+        for step in range(1, len(want)):
+            show(folder, graph, 4, 1, 2, "--save-after", str(step), "--state", "cached")
+            got = rows(show(folder, graph, 4, 2, 1, "--restore", "cached"), graph)
+            equal(got, want[step:], f"after {step} steps of {graph}")
+
+
 COUNT, EACH = (2000, 100) if LONG else (300, 50)
 if options.only is not None:
     TESTS = [graphs(options.only, 1)]
 else:
     TESTS = [steps_are_those_of_the_model, errors_keep_their_place, refusals_say_what_to_do,
-             positions_of_others_are_refused, an_epoch_may_begin_with_other_streams]
+             positions_of_others_are_refused, an_epoch_may_begin_with_other_streams,
+             caches_have_what_the_first_epoch_drew]
     TESTS += [graphs(first, EACH) for first in range(0, COUNT, EACH)]
 kit.main("elastic", TESTS)

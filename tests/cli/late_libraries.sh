@@ -58,6 +58,11 @@ needs zlib1g libz.so.1 write --overwrite --out packed --compress GZIP --text two
 needs zlib1g libz.so.1 show --save-after 0 --state position 'range(2)'
 needs libprotobuf-c1 libprotobuf-c.so.1 show --limit 2 'range(4).snapshot("taken")'
 
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=test \
+    -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem 2>/dev/null
+. "$tests/daemons.sh"
+start d "$m" dispatcher --listen 127.0.0.1:0 --tls-cert cert.pem --tls-key key.pem
+needs libssl3 libssl.so.3 service workers --dispatcher "$at" --tls-ca cert.pem
 # Without liburing files are read by threads.
 : >missing/liburing.so.2
 expect reads_without_liburing 0 $'"a"\n"b"' -- env LD_LIBRARY_PATH="$PWD/missing" "$m" show 'text_line("two.txt")'

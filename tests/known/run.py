@@ -20,7 +20,8 @@ anything; sampled cases are also saved and restored after each (sampled) element
 leaves no sampling. TAP goes to $TAP_FILE, one test a case.
 
 With --gateway PORT only the cases that read files run, with their files in the bucket "known" of the store that
-tests/remote/gateway.py started there: names in their expressions are URLs, s3://known/ID/NAME.
+tests/remote/gateway.py started there: names in their expressions are URLs, s3://known/ID/NAME. With --prefix, which
+begins these URLs, it is one of the stores that tests/remote imitates: gs://known/ or hf://datasets/known/all/.
 
 With --identities all cases that can run go through one process of that program (tests/oracle/held.c)
 instead, which looks only at where elements came from: for all threads and blocks, restored at sampled
@@ -32,6 +33,7 @@ import concurrent.futures
 import copy
 import fnmatch
 import gzip
+import http.client
 import itertools
 import json
 import math
@@ -42,6 +44,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 import zlib
 
 THREADS = (0, 1, 4)
@@ -119,24 +122,39 @@ def make_files(case, folder):
             out.write(file_bytes(spec))
 
 
-def to_store(case, port):
+def to_store(case, port, head):
     """The case with its files in the store, and URLs of them in its expression."""
+    prefix = case["id"].replace("/", "-")
+    put = put_in_gateway(port) if head == "s3://known/" else put_in_imitation(port, head)
+    for name, spec in case["files"].items():
+        put(f"{prefix}/{name}", file_bytes(spec))
+
+    def url(found):
+        name = found[1]
+        return f'"{head}{prefix}/{name}"' if any(fnmatch.fnmatch(f, name) for f in case["files"]) else found[0]
+
+    moved = copy.deepcopy(case)
+    moved["expr"] = re.sub(r'"([^"\\]+)"', url, case["expr"])
+    moved["prefix"] = f"{head}{prefix}/"
+    return moved
+
+
+def put_in_gateway(port):
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "remote"))
     import gateway  # pylint: disable=import-outside-toplevel
     store = gateway.Gateway.__new__(gateway.Gateway)
     store.port = port
-    prefix = case["id"].replace("/", "-")
-    for name, spec in case["files"].items():
-        store.put("known", f"{prefix}/{name}", file_bytes(spec))
+    return lambda key, data: store.put("known", key, data)
 
-    def url(found):
-        name = found[1]
-        return f'"s3://known/{prefix}/{name}"' if any(fnmatch.fnmatch(f, name) for f in case["files"]) else found[0]
 
-    moved = copy.deepcopy(case)
-    moved["expr"] = re.sub(r'"([^"\\]+)"', url, case["expr"])
-    moved["prefix"] = f"s3://known/{prefix}/"
-    return moved
+def put_in_imitation(port, head):
+    def put(key, data):
+        path = "/" + head.split("://")[1].removeprefix("datasets/") + key
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+        connection.request("PUT", urllib.parse.quote(path), body=data)
+        connection.getresponse().read()
+        connection.close()
+    return put
 
 
 def same(a, b):
@@ -230,7 +248,7 @@ def run_case(program, case, options, resumed, everything):
     pairs = configurations(draw, options["sanitized"], everything)
     with tempfile.TemporaryDirectory(prefix="millrace-known-") as folder:
         if options["gateway"]:
-            case = to_store(case, options["gateway"])
+            case = to_store(case, options["gateway"], options["prefix"])
         else:
             make_files(case, folder)
         for extra in pairs:
@@ -288,6 +306,8 @@ def main():
     parser.add_argument("--emulator", help="runs the program of another architecture, as qemu-aarch64")
     parser.add_argument("--identities", metavar="HELD", help="looks at identities, with this program")
     parser.add_argument("--gateway", type=int, metavar="PORT", help="files are in a store, see above")
+    parser.add_argument("--prefix", default="s3://known/", help="of the URLs of these files")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N cases, which MR_TEST_SEED draws")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     program = [os.path.abspath(options.program)]
@@ -301,6 +321,8 @@ def main():
         with open(path, encoding="utf-8") as lines:
             cases += [json.loads(line) for line in lines if line.strip()]
     cases = [case for case in cases if options.only in case["id"] and ("files" in case or not options.gateway)]
+    if options.sample and not everything:
+        cases = random.Random(seed).sample(cases, min(options.sample, len(cases)))
     missing = missing_ops(program)
     n_resumed = RESUMED_SANITIZED if options.sanitized else RESUMED
     lacking = {}
@@ -323,7 +345,8 @@ def main():
         if case["id"] in lacking:
             return "skip", f"op {lacking[case['id']]} is not built"
         try:
-            shared = {"seed": seed, "sanitized": options.sanitized, "gateway": options.gateway}
+            shared = {"seed": seed, "sanitized": options.sanitized, "gateway": options.gateway,
+                      "prefix": options.prefix}
             run_case(program, case, shared, case["id"] in resumed, everything)
         except Failure as why:
             return "fail", str(why)

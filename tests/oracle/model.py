@@ -452,12 +452,13 @@ def repeated(dataset, n):
         def run(source):
             epoch = 0
             while n < 0 or epoch < n:
-                seen = False
+                seen = failed = False
                 for value in source or dataset.iterator():
                     step()
+                    failed = failed or isinstance(value, Error)
                     seen = seen or not isinstance(value, Error)
                     yield value
-                if not seen and (n < 0 or dataset.card == 0):
+                if not seen and (n < 0 or dataset.card == 0 and not failed):
                     return
                 source = None
                 epoch += 1
@@ -502,19 +503,19 @@ def skipped(dataset, n):
     return Dataset(lambda: run(dataset.iterator()) if n >= 0 else iter(()), card)
 
 
-def sharded(dataset, n, index):
+def sharded(dataset, n, index, own_errors=False):
+    """own_errors: as the streams of a job, of which one returns an error of the input"""
     need(n > 0 and 0 <= index < n, "shard")
 
     def run(source):
         position = 0
         for value in source:
             step()
-            if isinstance(value, Error):
+            mine = position % n == index
+            error = isinstance(value, Error)
+            if mine or (error and not own_errors):
                 yield value
-                continue
-            if position % n == index:
-                yield value
-            position += 1
+            position += not error
     card = dataset.card
     if card >= 0:
         card = max(0, -(-(card - index) // n))

@@ -464,7 +464,7 @@ class Draw:
 
         def part(env):
             whole = below.value(env)
-            return model.sharded(whole, n, env["stream"]) if "stream" in env else whole
+            return model.sharded(whole, n, env["stream"], own_errors=True) if "stream" in env else whole
         made = Part(below.text, below.kind, part)
         for _ in range(self.r.choice([0, 1, 1, 2])):
             made = self.one_of(made, PASSES)

@@ -86,6 +86,12 @@ for code in (408, 429, 500, 502, 503, 504):
 server.plan("/a.txt", status(503, Retry_After="1"))
 run, seen = reads("retry_after", requests=2)
 result("retry_after_is_honoured", len(seen) == 2 and seen[1][3] - seen[0][3] >= 1, str(seen))
+for name, after, least in (("date", 3, 1), ("date_in_the_past", -100, 0)):
+    server.plan("/a.txt", lambda s, h, p, after=after: s.refuse(h, 503, Retry_After=kit.http_date(time.time() + after)))
+    run, seen = reads(f"retry_after_a_{name}", requests=2)
+    result(f"a_{name}_is_honoured", len(seen) == 2 and seen[1][3] - seen[0][3] >= least, str(seen))
+server.plan("/a.txt", status(503, Retry_After="100000"))
+fails("retry_after_more_than_five_minutes", ["unavailable", "503", "gave up after 1 try"], requests=1)
 server.always["/a.txt"] = fault(most=300000)
 reads("ranges_shorter_than_asked_for", requests=4)
 server.always.clear()
@@ -138,6 +144,20 @@ def replaced(s, h, path):
 
 server.plan("/r.txt", fault(cut=400000, etag="", modified=""), replaced)
 fails("another_size_while_reading", ["failed precondition", "replaced"], path="/r.txt")
+
+# ---- a proxy, which looks names up itself
+for proxied in ("http://a-host.invalid/a.txt", "http://a-host.invalid/503"):
+    server.put(proxied, TEXT)
+    server.always[proxied] = server.always.get(proxied[len("http://a-host.invalid"):])
+run = show('text_line("http://a-host.invalid/a.txt")', http_proxy=server.address)
+result("a_proxy", run.lines == WANT, str(run))
+run = show('text_line("http://a-host.invalid/503")', http_proxy=server.address, MILLRACE_REMOTE_RETRIES="2")
+result("a_server_that_fails_behind_a_proxy", run.status == 1 and "503" in run.stderr, str(run))
+run = show('text_line("https://a-host.invalid/a.txt")', https_proxy=server.address, MILLRACE_REMOTE_RETRIES="2")
+result("a_proxy_that_makes_no_connections", run.status == 1 and "unavailable" in run.stderr and
+       "the proxy answered 501" in run.stderr, str(run))
+run = show('text_line("http://a-host.invalid/a.txt")', http_proxy="http://no-such-proxy.invalid:1")
+result("a_proxy_that_does_not_resolve", run.status == 1 and "name of the proxy" in run.stderr, str(run))
 
 # ---- redirections
 server.always["/to"] = redirect("/a.txt")

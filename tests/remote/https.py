@@ -116,7 +116,11 @@ try:
     bad = show(f'text_line("{at}words.txt")', SSL_CERT_FILE=os.path.join(root, "no.pem"))
     result("no_file_of_authorities", bad.status == 1 and "SSL_CERT_FILE" in bad.stderr, str(bad))
 
-    # ---- a proxy: nothing listens there
+    # ---- a proxy
+    with kit.Tunnel() as tunnel:
+        proxied = show(f'text_line("{at}words.txt")', HTTPS_PROXY=tunnel.address)
+        result("a_proxy", proxied.lines == ['"red"', '"green"', '"blue"'] and tunnel.asked == [f"localhost:{port}"],
+               f"{proxied}\n{tunnel.asked}")
     proxied = show(f'text_line("{at}words.txt")', HTTPS_PROXY="http://127.0.0.1:9", MILLRACE_REMOTE_RETRIES="1")
     result("a_proxy_is_used", proxied.status == 1 and "unavailable" in proxied.stderr, str(proxied))
     direct = show(f'text_line("{at}words.txt")', HTTPS_PROXY="http://127.0.0.1:9", NO_PROXY="localhost")

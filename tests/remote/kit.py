@@ -21,10 +21,11 @@ _tap = open(os.environ.get("TAP_FILE", os.devnull), "w", encoding="utf-8")
 _suite = os.path.splitext(os.path.basename(sys.argv[0]))[0]
 _failed = []
 for _name in list(os.environ):
-    if _name.startswith(("AWS_", "MILLRACE_", "GOOGLE_")) or _name.lower() in ("http_proxy", "https_proxy", "all_proxy",
+    if _name.startswith(("AWS_", "MILLRACE_", "GOOGLE_", "GCS_", "GCE_", "HF_", "HUGGING_FACE_", "STORAGE_", "CLOUDSDK_")) or _name.lower() in ("http_proxy", "https_proxy", "all_proxy",
                                                                               "no_proxy", "ssl_cert_file"):
         del os.environ[_name]
 os.environ["HOME"] = directory.name  # no one's ~/.aws
+os.environ["AWS_EC2_METADATA_DISABLED"] = os.environ["NO_GCE_CHECK"] = "true"  # nor the role of this machine
 
 
 def result(name, good, why=""):
@@ -83,6 +84,7 @@ class Server:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # head and body are written one after the other
 
             def log_message(self, *_):
                 pass
@@ -189,6 +191,54 @@ class Server:
         h.send_header("Content-Length", str(len(body)))
         h.end_headers()
         h.wfile.write(body)
+
+
+class Tunnel:
+    """A proxy that makes connections (CONNECT); asked: for which it was asked."""
+
+    def __init__(self):
+        self.asked = []
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.address = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.connect, args=(client,), daemon=True).start()
+
+    def connect(self, client):
+        head = b""
+        while b"\r\n\r\n" not in head:
+            part = client.recv(4096)
+            if not part:
+                return
+            head += part
+        name = head.split()[1].decode()
+        self.asked.append(name)
+        host, _, port = name.rpartition(":")
+        server = socket.create_connection((host, int(port)))
+        client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        threading.Thread(target=self.copy, args=(client, server), daemon=True).start()
+        self.copy(server, client)
+
+    @staticmethod
+    def copy(source, target):
+        try:
+            while part := source.recv(1 << 16):
+                target.sendall(part)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
 
 
 def fault(**options):

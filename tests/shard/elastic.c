@@ -2,6 +2,8 @@
 /* Elastic jobs in C. tests/cli/elastic.py has random graphs. */
 #include "pipeline/bytes.h"
 #include "pipeline/formats/crc32c.h"
+#include "pipeline/ops/batch.h"
+#include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"
 #include "shard/distribute/elastic_schedule.h"
 #include "shard/streams/stream_cut.h"
@@ -89,6 +91,37 @@ MR_TEST(a_stream_shuffles_its_part_of_the_buffer)
     mr_free(text);
     mr_dataset_unref(cut);
     mr_dataset_unref(ds);
+}
+
+MR_TEST(a_dataset_in_two_sources_is_read_for_each)
+{
+    mr_status st;
+    const char *const names[] = {"a", "b"};
+    for (int pairs = 0; pairs < 2; pairs++) {
+        mr_dataset *whole = mr_test_graph("range(60).take(41)"), *two[] = {whole, whole};
+        mr_dataset_ref(whole);
+        mr_dataset *both =
+            pairs ? mr_zip(two, 2) : mr_mix(names, two, 2, NULL, &(mr_mix_opts){.stop = "all"});
+        mr_dataset *ds = mr_batch(both, 8, NULL);
+        mr_dist_dataset *dd;
+        mr_dist_iterator *it;
+        mr_step step;
+        int64_t times[60] = {0};
+        mr_ok(mr_distribute_dataset(ds, &(mr_distribute_opts){.elastic_streams = 4}, &dd, &st),
+              &st);
+        mr_ok(mr_dist_iterator_open(&it, dd, &quiet, &st), &st);
+        while (mr_dist_iterator_next(it, NULL, &step, &st) == MR_OK)
+            for (size_t c = 0; c < step.replicas[0].n_columns; c++) {
+                const mr_array *a = &step.replicas[0].columns[c];
+                for (int64_t i = 0; i < a->shape[0]; i++)
+                    times[((const int64_t *)mr_array_at(a, 0))[i]]++;
+            }
+        for (int64_t i = 0; i < 41; i++)
+            mr_eq_i64(times[i], 2);
+        mr_dist_iterator_close(it);
+        mr_dist_dataset_free(dd);
+        mr_dataset_unref(ds);
+    }
 }
 
 /* ---- processes ---- */
@@ -252,6 +285,16 @@ MR_TEST(passes_draw_anew_and_rests_change_nothing)
     steps_from(&j, -1, &again);
     mr_eq_str(again.v, second.v);
     close_job(&j);
+    /* A pass without a step is one too. */
+    for (int rests = 0; rests < 2; rests++) {
+        j = open_job(expr, (mr_distribute_opts){.replicas = 2}, &quiet);
+        if (rests)
+            mr_ok(mr_dist_iterator_rest(j.it, &st), &st);
+        mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+        steps_from(&j, -1, &again);
+        mr_eq_str(again.v, second.v);
+        close_job(&j);
+    }
 }
 
 MR_TEST(a_cancelled_step_is_resumed)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/device/device.h"
+#include "trainer/device/drop.h"
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -398,6 +399,33 @@ void mr_stream_flush(mr_stream *s)
 {
     if (s->backend->flush && is_here(s->device))
         s->backend->flush(s->self);
+}
+
+bool mr__stream_can_drop(const mr_stream *s)
+{
+    return s->backend->section != NULL;
+}
+
+static mr_code mark_section(mr_stream *s, mr_section_mark mark, mr_drop *d, uint64_t section,
+                            mr_status *st)
+{
+    MR_TRY(check_process(s->device, st));
+    return s->backend->section ? s->backend->section(s->self, mark, d, section, st) : MR_OK;
+}
+
+mr_code mr__stream_section_begin(mr_stream *s, mr_drop *d, uint64_t section, mr_status *st)
+{
+    return mark_section(s, MR_SECTION_BEGINS, d, section, st);
+}
+
+mr_code mr__stream_section_keep(mr_stream *s, mr_status *st)
+{
+    return mark_section(s, MR_SECTION_IS_KEPT, NULL, 0, st);
+}
+
+mr_code mr__stream_section_end(mr_stream *s, mr_status *st)
+{
+    return mark_section(s, MR_SECTION_ENDS, NULL, 0, st);
 }
 
 void *mr_stream_native(mr_stream *s)

@@ -71,7 +71,14 @@ typedef struct mr_device_library {
 } mr_device_library;
 
 /* Must match exactly: a back end built for another version is refused. */
-#define MR_DEVICE_ABI 5
+#define MR_DEVICE_ABI 6
+
+typedef struct mr_drop mr_drop;
+typedef enum mr_section_mark {
+    MR_SECTION_BEGINS,
+    MR_SECTION_IS_KEPT, /* unless it was dropped before */
+    MR_SECTION_ENDS
+} mr_section_mark;
 
 /* A kind of device. `self` is the handle that open returned; stream and event handles belong to the
  * back end (mr_stream.self). Calls for one stream are serialised, all others come from any thread:
@@ -145,6 +152,10 @@ typedef struct mr_device_backend {
     /* No more work follows for now: starts what was submitted. The calling thread may run some of
      * it, but waits for nothing. NULL: work starts when it is submitted. */
     void (*flush)(void *stream);
+    /* Marks, in stream order, a step that a cancellation may drop; see trainer/device/drop.h. drop
+     * and section are those of the beginning. NULL: all work runs. */
+    mr_code (*section)(void *stream, mr_section_mark mark, mr_drop *drop, uint64_t section,
+                       mr_status *st);
 } mr_device_backend;
 
 /* Registers a kind of device; the caller keeps b, which must outlive its use. "cpu" is always

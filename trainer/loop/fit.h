@@ -166,7 +166,9 @@ typedef struct mr_fit_opts {
     mr_input_fn input;
     void *input_ctx;
     const mr_iterator_opts *iterator; /* NULL: defaults. Its cancel object ends the call with
-                                         MR_CANCELLED, also while it waits for data */
+                                         MR_CANCELLED, also while it waits for data or
+                                         for a step: on CPUs one that has not begun its
+                                         update is dropped, if this is the only process */
     bool has_auto_shard; /* with several workers: use auto_shard instead of the graph's policy */
     mr_shard_policy auto_shard;
     /* Streams of an elastic job (shard/distribute/distribute.h); 0: what the graph says. Its

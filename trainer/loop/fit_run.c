@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/loop/fit_run.h"
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/log.h"
@@ -428,6 +429,37 @@ static mr_code open_records(mr__run *x, mr_status *st)
     return all[0] > 0 ? mr__step_records_new(&x->records, x->s, st) : MR_OK;
 }
 
+static mr_cancel *cancel_of(const mr__run *x)
+{
+    return x->opts->iterator ? x->opts->iterator->cancel : NULL;
+}
+
+static void drop_steps(mr_cancel_waiter *w)
+{
+    mr__drop_cancel(&((mr__run *)((char *)w - offsetof(mr__run, waiter)))->drop);
+}
+
+/* From now on a cancellation drops steps. Other processes add the sums of this one to theirs, so
+ * a job of several runs all steps that it has begun. */
+static void begin_drops(mr__run *x)
+{
+    x->drops = cancel_of(x) && !mr__strategy_world(x->s) && !x->give;
+    for (size_t r = 0; r < x->n_replicas; r++)
+        x->drops = x->drops && mr__stream_can_drop(mr_replica_stream(mr_strategy_replica(x->s, r)));
+    if (!x->drops)
+        return;
+    mr__drop_reset(&x->drop);
+    x->waiter.wake = drop_steps;
+    mr_cancel_register(cancel_of(x), &x->waiter);
+}
+
+static void end_drops(mr__run *x)
+{
+    if (x->drops)
+        mr_cancel_unregister(cancel_of(x), &x->waiter);
+    x->drops = false;
+}
+
 mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
 {
     x->stepper = &own_replicas;
@@ -453,8 +485,10 @@ mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
         x->feed.asks_stop_ctx = x->opts->stopping_ctx;
     }
     const mr__remote_job *job = mr__strategy_remote(x->s);
-    if (!x->o || !job->self)
+    if (!x->o || !job->self) {
+        begin_drops(x);
         return MR_OK;
+    }
     x->stepper = job->stepper;
     return x->stepper->open(x, job->self, ds, st);
 }
@@ -488,6 +522,7 @@ void mr__run_close(mr__run *x)
         x->stepper->close(x);
     mr_code rc = mr__strategy_synchronize(x->s, NULL);
     (void)rc; /* the next use of the devices reports it */
+    end_drops(x);
     for (size_t r = 0; x->results && r < x->n_replicas; r++)
         if (x->results[r] != mr_replica_stream(mr_strategy_replica(x->s, r)))
             mr_stream_free(x->results[r]);
@@ -719,11 +754,11 @@ static mr_code repeat_pass(mr__run *x, mr__step_result *s, mr_replica *r, mr_sta
     return rc == MR_OK ? ended : rc;
 }
 
-static mr_code enqueue(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
+/* What a cancellation may drop of a step. */
+static mr_code enqueue_section(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
 {
     size_t id = mr_replica_id(r);
     mr__span *span;
-    MR_TRY(mr__staging_acquire(x->feed.ring, x->slot, id, st));
     MR_TRY(mr__span_submit(&span, mr_replica_stream(r), MR_ROW_STREAM, id, "step", st));
     if (x->instead) {
         MR_TRY(mr_stream_set(mr_replica_stream(r), x->sums[id], 0, losses_bytes(x), st));
@@ -731,7 +766,23 @@ static mr_code enqueue(mr__run *x, mr__step_result *s, mr_replica *r, mr_status 
     } else
         MR_TRY(repeat_pass(x, s, r, st));
     MR_TRY(mr__span_submit_end(span, mr_replica_stream(r), st));
-    MR_TRY(send_results(x, s, r, st));
+    return send_results(x, s, r, st);
+}
+
+static mr_code enqueue(mr__run *x, mr__step_result *s, mr_replica *r, mr_status *st)
+{
+    size_t id = mr_replica_id(r);
+    mr_stream *compute = mr_replica_stream(r);
+    mr_status end;
+    mr_status_init(&end);
+    MR_TRY(mr__staging_acquire(x->feed.ring, x->slot, id, st));
+    if (x->drops)
+        MR_TRY(mr__stream_section_begin(compute, &x->drop, mr__strategy_step(x->s), st));
+    mr_code rc = enqueue_section(x, s, r, st);
+    mr_code ended = x->drops ? mr__stream_section_end(compute, &end) : MR_OK;
+    if (rc == MR_OK && ended != MR_OK && st)
+        *st = end;
+    MR_TRY(rc == MR_OK ? ended : rc);
     return mr__staging_release(x->feed.ring, x->slot, id, st);
 }
 
@@ -871,6 +922,10 @@ static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st
     MR_TRY(await_results(x, s, st));
     x->head++;
     *result = s;
+    if (x->drops && mr__drop_is_dropped(&x->drop, s->strategy_step)) {
+        rc = forget_from(x, s, st);
+        return rc == MR_OK ? mr_fail(st, MR_CANCELLED, "the run was cancelled") : rc;
+    }
     for (size_t r = 0; r < x->n_replicas && rc == MR_OK; r++)
         rc = mr__fault_status(&s->replicas[r]->fault, st);
     if (rc != MR_OK) {

@@ -13,6 +13,7 @@
 #include "trainer/loop/step_records.h"
 #include "trainer/loop/fit.h"
 #include "trainer/device/completion.h"
+#include "trainer/device/drop.h"
 #include "trainer/device/math.h"
 
 enum { MR__RUN_SLOTS = 3 }; /* steps with pending results, including the one being submitted */
@@ -80,7 +81,10 @@ typedef struct mr__run {
     mr_code (*instead)(void *ctx, mr_replica *r, mr_status *st);
     void *give_ctx; /* of both */
     const mr__stepper *stepper;
-    void *remote;  /* data of a remote stepper */
+    void *remote;            /* data of a remote stepper */
+    bool drops;              /* a cancellation drops the steps that are not kept */
+    mr_cancel_waiter waiter; /* for it */
+    mr_drop drop;
     double waited; /* seconds in which data were fetched while no step was running */
 } mr__run;
 
@@ -131,7 +135,8 @@ mr_code mr__run_settle(mr__run *x, mr_status *st) MR_NODISCARD;
 bool mr__run_is_ready(mr__run *x);
 /* Waits for the results of the earliest step that has not been collected, borrowed until the next
  * submit. After a bad label all later steps are discarded too.
- * errors   MR_INVALID_ARGUMENT: a label out of range · a failed device's */
+ * errors   MR_INVALID_ARGUMENT: a label out of range · MR_CANCELLED: the run's cancel object was
+ *          triggered before the step had changed anything · a failed device's */
 mr_code mr__run_collect(mr__run *x, const mr__step_result **result, mr_status *st) MR_NODISCARD;
 /* *out = the predictions of the replicas of all workers for one output and the batch of a step, in
  * input order; data are sharded by MR_SHARD_DATA. Every worker calls it for every step. Owned. */

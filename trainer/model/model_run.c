@@ -10,6 +10,7 @@
 #include "trainer/model/model_impl.h"
 #include "trainer/objectives/loss_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
+#include "trainer/device/drop.h"
 #include "trainer/device/random_bits.h"
 #include "trainer/strategy/strategy_impl.h"
 #include "trainer/device/tensor.h"
@@ -703,6 +704,7 @@ mr_code mr_model_apply_gradients(mr_model *m, mr_replica *r, mr_optimizer *o, mr
     MR_TRY(mr__collective_commit(c, id, s, st));
     if (id == 0)
         mr__strategy_on_undo(m->s, take_back, m, p->pending);
+    MR_TRY(mr__stream_section_keep(s, st));
     MR_TRY(mr__optimizer_begin(o, r, st));
     if (mr__optimizer_needs_all(o))
         MR_TRY(measure(m, r, st));

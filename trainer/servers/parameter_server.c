@@ -183,18 +183,27 @@ static mr_code check_task(process *x, mr_status *st)
     return MR_OK;
 }
 
+/* Whether callers are known on any host. */
+static bool shows_peers(const process *x)
+{
+    return x->token.data || mr__tls_is_mutual(x->token.tls);
+}
+
 static mr_code listen_there(process *x, mr_status *st)
 {
     const mr_cluster *c = x->o->cluster;
     const char *where = x->o->listen ? x->o->listen : c->tasks[c->type].addresses[c->index];
     mr__address at;
     MR_TRY(mr__address_resolve(where, &at, st));
-    if (!x->token.data && !x->token.any_user && !mr__address_is_loopback(&at))
+    bool is_public = !mr__address_is_loopback(&at);
+    if (is_public && !shows_peers(x) && !x->token.any_user)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "%s is open to other hosts, and any caller can make a server read any file: "
                        "set a token (--token-file, MILLRACE_TOKEN_FILE)",
                        where);
-    if (!x->token.data && !x->token.any_user) {
+    if (is_public)
+        MR_TRY(mr__check_secure(where, &x->token, x->o->insecure, st));
+    if (!shows_peers(x) && !x->token.any_user) {
         mr__address local;
         MR_TRY(mr__address_new_local(&local, st));
         x->local.accepted = accepted_locally;
@@ -216,6 +225,7 @@ static mr_code serve(process *x, mr_status *st)
     double gone = x->o->gone_s > 0 ? x->o->gone_s : GONE_SECONDS;
     while (!x->ends) {
         int64_t now = mr__loop_now(x->loop);
+        mr__tls_look(x->token.tls, now);
         if (is_cancelled(x))
             return mr_fail(st, MR_CANCELLED, "interrupted");
         if (x->left_ns && (double)(now - x->left_ns) > gone * (double)SECOND)
@@ -245,6 +255,11 @@ static void close_all(process *x)
         mr__loop_close(x->loop);
 }
 
+void mr_server_reload_certificates(void)
+{
+    mr__tls_hang_up();
+}
+
 mr_code mr_server_run(const mr_server_opts *opts, mr_status *st)
 {
     process *x = mr_calloc(1, sizeof *x);
@@ -253,7 +268,8 @@ mr_code mr_server_run(const mr_server_opts *opts, mr_status *st)
     x->o = opts;
     mr_code rc = check_task(x, st);
     if (rc == MR_OK)
-        rc = mr__token_read(opts->token_file, &x->token, st);
+        rc = mr__token_open(opts->token_file, opts->tls,
+                            MR__TLS_ACCEPTS | (x->is_ps ? 0 : MR__TLS_CONNECTS), &x->token, st);
     x->token.any_user = opts->any_user;
     if (rc == MR_OK && x->is_ps)
         rc = mr__parameters_open(&x->parameters, st);

@@ -10,6 +10,7 @@
  * since    0.1 */
 #include "../../pipeline/wait/cancel.h"
 #include "../../shard/cluster/cluster.h"
+#include "../../transport/wire/tls.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,6 +24,9 @@ typedef struct mr_server_opts {
         /* File with the token that callers must present; NULL: that of MILLRACE_TOKEN_FILE, or
          * none. */
         *token_file;
+    const mr_tls_opts *tls; /* its certificate, for callers and the servers that it calls, and the
+                               CA of theirs; NULL: the environment's, else none */
+    bool insecure;          /* an address that other hosts reach may be without TLS */
     bool any_user;     /* without a token: serve every user and host that can connect, with this
                       process's rights; else only processes of the same user on this host */
     mr_cancel *cancel; /* ends the server with MR_CANCELLED; NULL: cannot be cancelled */
@@ -36,10 +40,14 @@ typedef struct mr_server_opts {
 /* Serves until the coordinator ends it. Its callers can make it read any file: without a token it
  * listens on loopback addresses only, and serves its own user only, unless any_user.
  * errors   MR_INVALID_ARGUMENT: the task is neither worker nor ps · MR_FAILED_PRECONDITION: an
- *          address that other hosts reach, and neither a token nor any_user ·
+ *          address that other hosts reach, and neither a token, nor a client_ca, nor any_user ·
  *          MR_ALREADY_EXISTS: the address is in use · MR_UNAVAILABLE: the coordinator is gone ·
  *          MR_CANCELLED */
 MR_API mr_code mr_server_run(const mr_server_opts *opts, mr_status *st) MR_NODISCARD;
+
+/* The server of this process reads its certificates again, within a second.
+ * thread   any, and a signal handler */
+MR_API void mr_server_reload_certificates(void);
 
 #ifdef __cplusplus
 }

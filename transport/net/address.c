@@ -84,6 +84,7 @@ mr_code mr__address_resolve(const char *text, mr__address *out, mr_status *st)
         return mr_fail(st, code, "cannot look up the host \"%.100s\": %s", host, gai_strerror(rc));
     }
     mr__address_of(list->ai_addr, list->ai_addrlen, out);
+    memcpy(out->host, host, sizeof out->host);
     freeaddrinfo(list);
     return MR_OK;
 }

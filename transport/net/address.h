@@ -11,6 +11,7 @@ typedef struct mr__address {
     struct sockaddr_storage to;
     socklen_t size;
     char text[128]; /* numeric: "127.0.0.1:5050" */
+    char host[256]; /* as it was resolved; "": an address from the kernel, a local socket */
 } mr__address;
 
 /* Resolves names with the system's resolver, which may take seconds: do not call it in a loop's

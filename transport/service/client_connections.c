@@ -23,6 +23,7 @@ struct mr__client_connection {
     mr__client_connection *of;    /* the TCP connection that this one is tried for */
     mr__borrower *memory;         /* shared by the worker; NULL: none (yet) */
     mr__posted fails;             /* posted if the lookup could not be started */
+    mr__tls_secret secret;        /* of `of`, if that is encrypted: it is this one's token */
     mr_status why;
 };
 
@@ -246,7 +247,14 @@ static bool try_locally(mr__client_connection *x)
     if (!y)
         return false;
     y->c.class_ = &connections;
-    if (mr__connection_open(&y->c, x->set->loop, &to, MR__WIRE__ROLE__CLIENT, x->set->token, &st) !=
+    mr__token token = x->set->token;
+    if (x->c.is_secure) {
+        y->secret = x->c.tls.secret;
+        token.data = y->secret.key;
+        token.bytes = sizeof y->secret.key;
+        token.session = y->secret.id;
+    }
+    if (mr__connection_open(&y->c, x->set->loop, &to, MR__WIRE__ROLE__CLIENT, token, &st) !=
         MR_OK) {
         unlist(y);
         free_connection(y);

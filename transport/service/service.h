@@ -9,6 +9,7 @@
  * thread   any
  * since    0.1 */
 #include "../../pipeline/graph/rewrite.h"
+#include "../wire/tls.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,6 +39,8 @@ typedef struct mr_service_opts {
     double connect_timeout; /* seconds, at least 0.001; 0: 60 */
     double stall_timeout;   /* seconds without an element; 0: none */
     double client_timeout;  /* seconds, at least 1; 0: 30 */
+    const mr_tls_opts *tls; /* for connections to the service; copied, and no part of the graph.
+                               NULL: the environment's (wire/tls.h), else none */
 } mr_service_opts;
 
 /* Yields the elements of `input` (taken over, also on failure), which the service runs as streams.

@@ -20,14 +20,30 @@ mr_code mr__option_address(const char *name, const char *text, bool listens, mr_
     return rc == MR_OK ? MR_OK : fail(name, &why, st);
 }
 
-mr_code mr__option_token(const char *path, mr__token *out, mr_status *st)
+mr_code mr__option_token(const char *path, const mr_tls_opts *tls, int sides, mr__token *out,
+                         mr_status *st)
 {
     mr_status why;
     mr_code rc = mr__token_read(path, out, &why);
-    if (rc == MR_OK || rc == MR_RESOURCE_EXHAUSTED) {
-        if (st && rc != MR_OK)
+    if (rc == MR_OK) {
+        rc = mr__tls_open(&out->tls, tls, sides, st); /* its messages name the option */
+        if (rc != MR_OK)
+            mr__token_free(out);
+        return rc;
+    }
+    if (rc == MR_RESOURCE_EXHAUSTED) {
+        if (st)
             *st = why;
         return rc;
     }
     return fail("token_file", &why, st);
+}
+
+mr_code mr__option_page_token(const char *path, mr__token *out, mr_status *st)
+{
+    mr_status why;
+    mr_code rc = mr__token_read(path, out, &why);
+    if (rc == MR_OK && !out->data)
+        rc = mr_fail(&why, MR_INVALID_ARGUMENT, "it has no name");
+    return rc == MR_OK ? MR_OK : fail("status_token_file", &why, st);
 }

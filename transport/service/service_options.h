@@ -10,6 +10,10 @@
 /* Checks the form of an address (NULL: not set); listens: port 0 is allowed. Resolves nothing. */
 mr_code mr__option_address(const char *name, const char *text, bool listens,
                            mr_status *st) MR_NODISCARD;
-/* *out = the token in the file at path, as mr__token_read; owned, mr__token_free. */
-mr_code mr__option_token(const char *path, mr__token *out, mr_status *st) MR_NODISCARD;
+/* *out = the token in the file at path, with certificates, as mr__token_open; owned,
+ * mr__token_free. */
+mr_code mr__option_token(const char *path, const mr_tls_opts *tls, int sides, mr__token *out,
+                         mr_status *st) MR_NODISCARD;
+/* The same for the token of a status page. */
+mr_code mr__option_page_token(const char *path, mr__token *out, mr_status *st) MR_NODISCARD;
 #endif

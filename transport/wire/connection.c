@@ -86,6 +86,14 @@ static void sent(mr__send *s, bool was_sent)
         c->class_->sent(c);
 }
 
+static void enqueue(mr__connection *c, queued *q)
+{
+    if (c->is_secure)
+        mr__tls_stream_send(&c->tls, &q->send);
+    else
+        mr__socket_send(&c->socket, &q->send);
+}
+
 /* fd -1: no descriptor is sent. */
 static mr_code send_bytes(mr__connection *c, void *bytes, size_t n, int fd, mr_status *st)
 {
@@ -101,7 +109,7 @@ static mr_code send_bytes(mr__connection *c, void *bytes, size_t n, int fd, mr_s
     q->pass = fd;
     q->one = (struct iovec){bytes, n};
     q->send = (mr__send){.v = &q->one, .n = 1, .pass = fd >= 0 ? &q->pass : NULL, .done = sent};
-    mr__socket_send(&c->socket, &q->send);
+    enqueue(c, q);
     return MR_OK;
 }
 
@@ -169,7 +177,7 @@ mr_code mr__connection_send_block(mr__connection *c, mr__outgoing *frame, mr_sta
         q->send.lends = 1; /* the first is the head */
         c->lent_bytes += (size_t)q->block.bytes;
     }
-    mr__socket_send(&c->socket, &q->send);
+    enqueue(c, q);
     return MR_OK;
 }
 
@@ -186,7 +194,7 @@ static mr_code take_received(mr__connection *c, uint64_t blocks, mr_status *st)
 
 size_t mr__connection_queued(const mr__connection *c)
 {
-    return c->socket.queued_bytes;
+    return c->socket.queued_bytes + c->tls.queued_bytes;
 }
 
 /* ---- closing ---- */
@@ -206,7 +214,10 @@ void mr__connection_finish(mr__connection *c)
     if (c->closing)
         return;
     c->closing = true;
-    mr__socket_finish(&c->socket);
+    if (c->is_secure)
+        mr__tls_stream_finish(&c->tls);
+    else
+        mr__socket_finish(&c->socket);
 }
 
 /* Closes because of why, after sending what is queued (a refusal). */
@@ -216,6 +227,71 @@ static void end_with(mr__connection *c, const mr_status *why)
         return;
     c->why = *why;
     mr__connection_finish(c);
+}
+
+/* ---- TLS ---- */
+
+static const mr__socket_class sockets, secure_sockets;
+
+/* tls NULL: what follows is in the clear. */
+static void secure(mr__connection *c, mr__tls *tls)
+{
+    mr__tls_stream_close(&c->tls);
+    c->tls = (mr__tls_stream){0};
+    mr_status_init(&c->tls.why);
+    c->is_secure = tls != NULL;
+    c->socket.class_ = tls ? &secure_sockets : &sockets;
+}
+
+/* host: as mr__tls_stream_open. */
+static mr_code secure_with(mr__connection *c, mr__loop *l, bool accepts, const char *host,
+                           mr_status *st)
+{
+    mr__tls *tls = c->handshake.token.tls;
+    secure(c, tls);
+    mr__tls_look(tls, mr__loop_now(l));
+    return mr__tls_stream_open(&c->tls, tls, accepts, host, &c->socket, st);
+}
+
+/* Connects by TCP. */
+static mr_code connect_to(mr__connection *c, mr__loop *l, mr_status *st)
+{
+    mr_code rc = MR_OK;
+    if (mr__tls_connects(c->handshake.token.tls) && c->at.to.ss_family != AF_UNIX)
+        rc = secure_with(c, l, false, c->at.host, st);
+    if (rc == MR_OK)
+        rc = mr__socket_connect(l, &c->socket, &c->at, st);
+    if (rc != MR_OK)
+        secure(c, NULL);
+    return rc;
+}
+
+/* The peer speaks the other of TLS and our protocol: tells it so, in the clear. */
+static mr_code refuse_kind(mr__connection *c, const char *message, mr_status *st)
+{
+    void *frame;
+    size_t bytes;
+    mr_code rc =
+        mr__handshake_refuse(&c->handshake, &frame, &bytes, MR_FAILED_PRECONDITION, message, NULL);
+    c->is_secure = false;
+    if (frame && mr__connection_send_frame(c, frame, bytes, NULL) != MR_OK)
+        mr__connection_close(c, st);
+    else
+        end_with(c, st);
+    return rc;
+}
+
+/* The TLS session failed: sends its alert. */
+static void end_secure(mr__connection *c, const mr_status *why)
+{
+    mr_status st = *why;
+    if (c->tls.is_plain && c->handshake.accepts)
+        refuse_kind(c,
+                    "the service requires TLS; give --tls-ca with the file of its CA (or --tls for "
+                    "those of the system), or MILLRACE_TLS_CA",
+                    &st);
+    else
+        end_with(c, &st);
 }
 
 /* ---- changing to the local socket ---- */
@@ -259,11 +335,12 @@ static bool dials_again(mr__connection *c, const mr_status *why)
     bool found = now && mr__address_resolve(c->handshake.local, &local, NULL) == MR_OK;
     c->changes = c->is_open = false;
     c->from = c->to = 0;
+    secure(c, NULL);
     mr_code rc = begin(c, false, c->handshake.role, c->handshake.token, "", &c->why);
     if (rc == MR_OK && found && mr__socket_connect(l, &c->socket, &local, NULL) == MR_OK)
         return true;
     if (rc == MR_OK)
-        rc = mr__socket_connect(l, &c->socket, &c->at, &c->why);
+        rc = connect_to(c, l, &c->why);
     return rc == MR_OK;
 }
 
@@ -273,6 +350,9 @@ static void closed(mr__socket *s, const mr_status *why)
     if (!c->closing && dials_again(c, why))
         return;
     mr__timer_clear(s->loop, &c->deadline);
+    if (c->why.code == MR_OK && c->tls.why.code != MR_OK)
+        c->why = c->tls.why;
+    secure(c, NULL);
     mr_free(c->in);
     mr_free(c->head);
     mr__incoming_reset(&c->incoming);
@@ -306,7 +386,8 @@ static mr_code check_acceptor(const mr__connection *c, mr_status *st)
 {
     const mr__handshake *h = &c->handshake;
     int64_t user;
-    if (h->accepts || h->role != MR__WIRE__ROLE__WORKER || h->token.data || h->token.any_user)
+    if (h->accepts || h->role != MR__WIRE__ROLE__WORKER || h->token.data || h->token.any_user ||
+        c->is_secure)
         return MR_OK;
     if (!c->socket.is_local)
         return mr_fail(st, MR_PERMISSION_DENIED,
@@ -322,10 +403,34 @@ static mr_code check_acceptor(const mr__connection *c, mr_status *st)
     return MR_OK;
 }
 
+/* A local socket of a service that uses TLS: its peers show that they are those of a TLS session,
+ * whose key takes the place of the token. */
+static void take_session(mr__connection *c, const Mr__Wire__Hello *hello)
+{
+    mr__handshake *h = &c->handshake;
+    if (hello->session.len) {
+        if (!c->class_->session_key ||
+            !c->class_->session_key(c, hello->session.data, c->session_key)) {
+            memcpy(c->session_key, h->own, sizeof c->session_key);
+            h->refusal = "its TLS connection to the service has ended; connect again";
+        } else {
+            h->refusal = NULL;
+        }
+        h->token.data = c->session_key;
+        h->token.bytes = sizeof c->session_key;
+    } else if (mr__tls_is_mutual(h->token.tls)) {
+        h->refusal = "the service requires a certificate of its clients, and this local socket "
+                     "serves only those that have a TLS connection to it";
+    }
+}
+
 static void shake(mr__connection *c, const mr__message *m)
 {
     if (changes(c, m))
         return;
+    if (c->handshake.accepts && c->socket.is_local && mr__tls_accepts(c->handshake.token.tls) &&
+        m->body_case == MR__WIRE__MESSAGE__BODY_HELLO && !c->handshake.challenged)
+        take_session(c, m->hello);
     void *frame;
     size_t bytes;
     mr_status st;
@@ -378,10 +483,12 @@ static void *room(mr__socket *s, size_t *n)
         return NULL;
     if (c->has_head) { /* the rest of a payload */
         *n = mr_buffer_size(c->payload) - c->payload_got;
-        mr__socket_expect(s, *n);
+        if (!c->is_secure)
+            mr__socket_expect(s, *n);
         return (char *)mr_buffer_data(c->payload) + c->payload_got;
     }
-    mr__socket_expect(s, 1);
+    if (!c->is_secure)
+        mr__socket_expect(s, 1);
     if (c->head) {
         *n = c->frame.head_bytes - c->head_got;
         return c->head + c->head_got;
@@ -478,6 +585,12 @@ static mr_code start_frame(mr__connection *c, mr_status *st)
 {
     uint64_t most = c->handshake.done ? MR__FRAME_MOST_HEAD : MR__FRAME_MOST_UNKNOWN;
     memcpy(c->fixed, c->in + c->from, MR__FRAME_BYTES);
+    if (c->handshake.accepts && !c->handshake.challenged && c->fixed[0] == 22 && c->fixed[1] == 3) {
+        mr_fail(st, MR_FAILED_PRECONDITION,
+                "it began a TLS handshake, but this service has no certificate; start it with "
+                "--tls-cert and --tls-key");
+        return refuse_kind(c, "the service does not use TLS", st);
+    }
     MR_TRY(mr__frame_get(c->fixed, most, &c->frame, st));
     c->from += MR__FRAME_BYTES;
     c->has_frame = true;
@@ -554,6 +667,54 @@ static void received(mr__socket *s, size_t n)
 
 static const mr__socket_class sockets = {opened, room, received, closed};
 
+/* ---- receiving by TLS ---- */
+
+/* Decrypts what was received, into the same places. */
+static void take_secure(mr__connection *c)
+{
+    mr_status st;
+    void *to;
+    size_t most, n = 1;
+    if (c->is_reading)
+        return;
+    c->is_reading = true;
+    while (n && c->is_secure && (to = room(&c->socket, &most))) {
+        mr_code rc = mr__tls_stream_read(&c->tls, to, most, &n, &st);
+        if (rc != MR_OK)
+            end_secure(c, &st);
+        else if (n)
+            received(&c->socket, n);
+    }
+    c->is_reading = false;
+}
+
+static void secure_opened(mr__socket *s)
+{
+    mr__connection *c = of_socket(s);
+    mr_status st;
+    opened(s);
+    if (!c->closing && mr__tls_stream_begin(&c->tls, &st) != MR_OK)
+        end_secure(c, &st);
+}
+
+static void *secure_room(mr__socket *s, size_t *n)
+{
+    mr__connection *c = of_socket(s);
+    if (c->paused || c->closing || c->changes)
+        return NULL;
+    return mr__tls_stream_room(&c->tls, n);
+}
+
+static void secure_received(mr__socket *s, size_t n)
+{
+    mr__connection *c = of_socket(s);
+    mr__tls_stream_received(&c->tls, n);
+    take_secure(c);
+}
+
+static const mr__socket_class secure_sockets = {secure_opened, secure_room, secure_received,
+                                                closed};
+
 void mr__connection_pause(mr__connection *c)
 {
     c->paused = true;
@@ -565,6 +726,8 @@ void mr__connection_resume(mr__connection *c)
     if (c->is_taking) /* called from `message`, whose caller continues */
         return;
     take_all(c);
+    if (c->is_secure)
+        take_secure(c);
     mr__socket_receive(&c->socket);
 }
 
@@ -601,7 +764,7 @@ mr_code mr__connection_open(mr__connection *c, mr__loop *l, const mr__address *t
 {
     MR_TRY(init(c, l, false, role, token, "", st));
     c->at = *to;
-    return begun(c, l, mr__socket_connect(l, &c->socket, to, st));
+    return begun(c, l, connect_to(c, l, st));
 }
 
 /* Without a token: why the peer is refused, or NULL. */
@@ -627,7 +790,14 @@ mr_code mr__connection_accept(mr__connection *c, mr__loop *l, int fd, Mr__Wire__
         return rc;
     }
     MR_TRY(begun(c, l, mr__socket_adopt(l, &c->socket, fd, st)));
-    if (!token.data && !token.any_user)
+    bool tls = mr__tls_accepts(token.tls) && !c->socket.is_local;
+    if (!token.data && !token.any_user && !(tls && mr__tls_is_mutual(token.tls)))
         c->handshake.refusal = refusal_of(c);
+    if (tls) {
+        mr_status why;
+        c->handshake.lends = false; /* pages are encrypted, not lent */
+        if (secure_with(c, l, true, "", &why) != MR_OK)
+            mr__connection_close(c, &why);
+    }
     return MR_OK;
 }

@@ -11,6 +11,10 @@
  * refuses TCP connections and other users, and a worker refuses such a dispatcher, whose graphs it
  * would run, unless mr__token.any_user.
  *
+ * If the token has certificates that say so, the bytes of a TCP connection are encrypted:
+ * tls_stream.h. A local socket needs no encryption; a service that uses TLS serves those peers on
+ * it that have a TLS connection to it, which they prove by the session's key.
+ *
  * Embedded in its owner. Callbacks run in the loop's thread.
  *
  * thread   the loop's */
@@ -18,6 +22,7 @@
 #include "transport/net/loop.h"
 #include "transport/wire/block_frame.h"
 #include "transport/wire/handshake.h"
+#include "transport/wire/tls_stream.h"
 
 typedef struct mr__connection mr__connection;
 typedef struct mr__connection_class {
@@ -35,6 +40,9 @@ typedef struct mr__connection_class {
     /* Blocks may be sent without a copy: they are kept until the peer confirms receipt. */
     bool lends;
     bool no_memory; /* blocks are sent, even on a local socket */
+    /* key = that of the TLS session with this id, if one of the owner's peers that completed the
+     * handshake has it. May be NULL. */
+    bool (*session_key)(mr__connection *c, const uint8_t *id, uint8_t key[MR__TLS_KEY_BYTES]);
 } mr__connection_class;
 
 enum { MR__CONNECTION_IN = 64 << 10 };
@@ -69,6 +77,9 @@ struct mr__connection {
     uint64_t came, said; /* blocks received, and blocks whose receipt was confirmed to the peer */
     size_t unsaid_bytes;
     mr_status why;
+    mr__tls_stream tls; /* with is_secure */
+    bool is_secure, is_reading;
+    uint8_t session_key[MR__TLS_KEY_BYTES]; /* the token of an accepted local connection */
 };
 
 /* Connects to `to`, or takes over an accepted descriptor; `ready` or `closed` follows. In

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "transport/wire/tls_stream.h"
+
 enum { WAITS_FOR_HELLO, WAITS_FOR_CHALLENGE, WAITS_FOR_PROOF, WAITS_FOR_WELCOME, OVER };
 
 void mr__handshake_init(mr__handshake *h, bool accepts, Mr__Wire__Role role, mr__token token,
@@ -53,6 +55,9 @@ mr_code mr__handshake_hello(mr__handshake *h, void **frame, size_t *bytes, mr_st
     hello.process = (uint32_t)getpid();
     hello.confirms = h->confirms = true;
     hello.no_memory = h->no_memory;
+    if (h->token.session)
+        hello.session =
+            (ProtobufCBinaryData){MR__TLS_ID_BYTES, (uint8_t *)(uintptr_t)h->token.session};
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_HELLO;
     m.hello = &hello;
@@ -60,8 +65,8 @@ mr_code mr__handshake_hello(mr__handshake *h, void **frame, size_t *bytes, mr_st
 }
 
 /* Makes the refusal for st, if memory suffices, and returns st's code. */
-static mr_code refuse(mr__handshake *h, void **frame, size_t *bytes, mr_code code,
-                      const char *message, mr_status *st)
+mr_code mr__handshake_refuse(mr__handshake *h, void **frame, size_t *bytes, mr_code code,
+                             const char *message, mr_status *st)
 {
     mr_status why;
     mr_fail(&why, code, "%s", message);
@@ -89,7 +94,7 @@ static mr_code check_version(mr__handshake *h, uint32_t theirs, void **frame, si
     snprintf(text, sizeof text,
              "protocol version %u here, version %u there; run the same release on both sides",
              (unsigned)MR__WIRE_VERSION, (unsigned)theirs);
-    return refuse(h, frame, bytes, MR_FAILED_PRECONDITION, text, st);
+    return mr__handshake_refuse(h, frame, bytes, MR_FAILED_PRECONDITION, text, st);
 }
 
 static mr_code take_hello(mr__handshake *h, const Mr__Wire__Hello *hello, void **frame,
@@ -150,10 +155,10 @@ static mr_code take_proof(mr__handshake *h, const Mr__Wire__Proof *proof, void *
                           size_t *bytes, mr_status *st)
 {
     if (h->refusal)
-        return refuse(h, frame, bytes, MR_PERMISSION_DENIED, h->refusal, st);
+        return mr__handshake_refuse(h, frame, bytes, MR_PERMISSION_DENIED, h->refusal, st);
     if (!is_proof(h, "connects", &proof->hmac))
-        return refuse(h, frame, bytes, MR_PERMISSION_DENIED,
-                      "the tokens differ; both sides need the same --token-file", st);
+        return mr__handshake_refuse(h, frame, bytes, MR_PERMISSION_DENIED,
+                                    "the tokens differ; both sides need the same --token-file", st);
     uint8_t hmac[MR__HMAC_BYTES];
     if (h->token.data && !prove(h, "accepts", hmac))
         return mr_fail(st, MR_INTERNAL, "HMAC-SHA256 is not available");

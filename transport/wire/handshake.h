@@ -19,20 +19,24 @@
  * thread   one at a time per object */
 #include <stdbool.h>
 #include "transport/wire/messages.h"
+#include "transport/wire/tls_certificates.h"
 
 enum { MR__NONCE_BYTES = 32, MR__HMAC_BYTES = 32 };
 
 typedef struct mr__token {
     const void *data; /* NULL: no token */
     size_t bytes;
-    bool any_user; /* without a token: peers of any user, and from any host, are trusted */
+    bool any_user;          /* without a token: peers of any user, and from any host, are trusted */
+    struct mr__tls *tls;    /* borrowed; NULL: connections are in the clear */
+    const uint8_t *session; /* on a local socket: the id of the TLS session whose key `data` is;
+                               MR__TLS_ID_BYTES, borrowed; NULL: none */
 } mr__token;
 
-/* Whether peers that completed the handshake are known: they have the token, or belong to this
- * process's user. */
+/* Whether peers that completed the handshake are known: they have the token or a certificate, or
+ * belong to this process's user. */
 static inline bool mr__token_tells_peers(mr__token t)
 {
-    return t.data || !t.any_user;
+    return t.data || !t.any_user || mr__tls_is_mutual(t.tls);
 }
 
 typedef struct mr__handshake {
@@ -56,6 +60,10 @@ typedef struct mr__handshake {
  * "" none. */
 void mr__handshake_init(mr__handshake *h, bool accepts, Mr__Wire__Role role, mr__token token,
                         const uint8_t *nonce, const char *local);
+/* *frame = the refusal of a peer with which there is no handshake; owned, mr_free.
+ * returns  code, with the message in st */
+mr_code mr__handshake_refuse(mr__handshake *h, void **frame, size_t *bytes, mr_code code,
+                             const char *message, mr_status *st);
 /* The first frame of the connecting side; owned, mr_free. */
 mr_code mr__handshake_hello(mr__handshake *h, void **frame, size_t *bytes,
                             mr_status *st) MR_NODISCARD;

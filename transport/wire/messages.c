@@ -5,7 +5,7 @@
 
 #include "pipeline/memory/alloc.h"
 
-enum { NONCE = 32, HMAC = 32, MOST_STREAMS = 1 << 16, MOST_TEXT = 4096 };
+enum { NONCE = 32, HMAC = 32, SESSION = 16, MOST_STREAMS = 1 << 16, MOST_TEXT = 4096 };
 #define MOST_MEMORY ((uint64_t)1 << 40)
 
 /* ctx: a bool, set if memory ran out. */
@@ -134,7 +134,8 @@ static bool sound(const mr__message *m)
 {
     switch (m->body_case) {
     case MR__WIRE__MESSAGE__BODY_HELLO:
-        return m->hello->nonce.len == NONCE && text(m->hello->host, MOST_TEXT);
+        return m->hello->nonce.len == NONCE && text(m->hello->host, MOST_TEXT) &&
+               (m->hello->session.len == 0 || m->hello->session.len == SESSION);
     case MR__WIRE__MESSAGE__BODY_CHALLENGE:
         return m->challenge->nonce.len == NONCE && text(m->challenge->local, MOST_TEXT);
     case MR__WIRE__MESSAGE__BODY_PROOF:

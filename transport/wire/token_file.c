@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/files/whole_file.h"
+#include "pipeline/log.h"
 
 mr_code mr__token_read(const char *path, mr__token *out, mr_status *st)
 {
@@ -33,8 +34,37 @@ mr_code mr__token_read(const char *path, mr__token *out, mr_status *st)
     return rc;
 }
 
+mr_code mr__token_open(const char *path, const mr_tls_opts *tls, int sides, mr__token *out,
+                       mr_status *st)
+{
+    MR_TRY(mr__token_read(path, out, st));
+    mr_code rc = mr__tls_open(&out->tls, tls, sides, st);
+    if (rc != MR_OK)
+        mr__token_free(out);
+    return rc;
+}
+
+mr_code mr__check_secure(const char *address, const mr__token *t, bool insecure, mr_status *st)
+{
+    if (mr__tls_accepts(t->tls))
+        return MR_OK;
+    if (!insecure)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "%s is open to other hosts without TLS: anyone who controls the "
+                       "network could read and alter graphs and data; give a certificate (tls_cert "
+                       "and tls_key, "
+                       "--tls-cert and --tls-key), or allow it (insecure, --insecure)",
+                       address);
+    mr_log(MR_LOG_WARNING,
+           "%s is open to other hosts without TLS (--insecure): anyone who controls the network "
+           "can read and alter graphs and data",
+           address);
+    return MR_OK;
+}
+
 void mr__token_free(mr__token *t)
 {
+    mr__tls_free(t->tls);
     mr_free((void *)(uintptr_t)t->data);
     *t = (mr__token){0};
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TRANSPORT_WIRE_TOKEN_FILE_H
 #define MR_TRANSPORT_WIRE_TOKEN_FILE_H
-/* The token's file.
+/* By what connections show whom to trust: the token's file, and certificates.
  *
  * thread   any */
 #include "transport/wire/handshake.h"
@@ -13,5 +13,14 @@ enum { MR__MOST_TOKEN = 4096 };
  * errors   MR_INVALID_ARGUMENT: empty or too long; the system's error for the file; the message
  *          has its name */
 mr_code mr__token_read(const char *path, mr__token *out, mr_status *st) MR_NODISCARD;
+/* The same, with the certificates of mr__tls_open. */
+mr_code mr__token_open(const char *path, const mr_tls_opts *tls, int sides, mr__token *out,
+                       mr_status *st) MR_NODISCARD;
+/* A daemon that other hosts reach at `address` needs certificates, unless it is `insecure`, which
+ * is logged.
+ * errors   MR_INVALID_ARGUMENT */
+mr_code mr__check_secure(const char *address, const mr__token *t, bool insecure,
+                         mr_status *st) MR_NODISCARD;
+/* Also frees the certificates: no connection may be left. */
 void mr__token_free(mr__token *t);
 #endif

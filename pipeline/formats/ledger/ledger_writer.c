@@ -11,6 +11,7 @@
 #include "pipeline/formats/ledger/ledger_format.h"
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/formats/compression_libraries.h"
+#include "pipeline/hide_secrets.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/varint.h"
@@ -100,10 +101,9 @@ static mr_code put_entry(mr_ledger *l, const mr_identity *ids, size_t n)
     return MR_OK;
 }
 
-static mr_code put_name(mr_ledger *l, const mr_identity *of, const char *name)
+static mr_code put_stored_name(mr_ledger *l, const mr_identity *of, const char *name, size_t size)
 {
     const mr__ledger_file *f;
-    size_t size = strnlen(name, MR__LEDGER_NAME);
     mr_code rc = mr__ledger_names_add(&l->names, of->source, of->file, name, size, &f, &l->error);
     if (rc != MR_OK || l->fd < 0)
         return rc;
@@ -115,6 +115,17 @@ static mr_code put_name(mr_ledger *l, const mr_identity *of, const char *name)
     if (rc == MR_OK)
         rc = put_number(l, size);
     return rc == MR_OK ? put_bytes(l, name, size) : rc;
+}
+
+static mr_code put_name(mr_ledger *l, const mr_identity *of, const char *name)
+{
+    char *stored = mr_strndup(name, MR__LEDGER_NAME);
+    if (!stored)
+        return mr_fail_memory(&l->error, strlen(name), "a name");
+    mr__drop_signed_queries(stored);
+    mr_code rc = put_stored_name(l, of, stored, strlen(stored));
+    mr_free(stored);
+    return rc;
 }
 
 /* Requires the lock. */

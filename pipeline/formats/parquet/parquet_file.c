@@ -17,6 +17,7 @@
 #include "pipeline/formats/parquet/parquet_column.h"
 #include "pipeline/formats/table_defaults.h"
 #include "pipeline/formats/table_flaws.h"
+#include "pipeline/remote/object_ahead.h"
 #include "pipeline/remote/object_ranges.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/wait/wait.h"
@@ -36,8 +37,10 @@ typedef struct column {
 
 struct mr__parquet {
     int fd;
-    bool is_input;      /* standard input, which is not closed */
-    mr__object *object; /* of a URL; else NULL */
+    bool is_input;                           /* standard input, which is not closed */
+    mr__object *object;                      /* of a URL; else NULL */
+    mr__object_ahead *ahead, *ahead_of_next; /* of the open group of a URL, and of the next group */
+    size_t next_group;                       /* whose that is */
     char *path;
     mr_file_opts opts;
     int64_t size, row;
@@ -73,7 +76,10 @@ static ssize_t read_some(const mr__parquet *f, void *p, size_t n, off_t offset)
 static mr_code read_object(const mr__parquet *f, int64_t offset, void *p, size_t n, mr_status *st)
 {
     size_t got;
-    MR_TRY(mr__object_read(f->object, offset, p, n, &got, f->opts.cancel, st));
+    if (f->ahead)
+        MR_TRY(mr__object_ahead_read(f->ahead, offset, p, n, &got, f->opts.cancel, st));
+    else
+        MR_TRY(mr__object_read(f->object, offset, p, n, &got, f->opts.cancel, st));
     if (f->opts.on_read)
         f->opts.on_read(f->opts.on_read_ctx, got);
     if (got == n)
@@ -251,6 +257,8 @@ static void close_group(mr__parquet *f)
         mr__parquet_rows_reset(&f->columns[i].rows);
         f->columns[i].at = 0;
     }
+    mr__object_ahead_close(f->ahead);
+    f->ahead = NULL;
     f->open = false;
     f->fails_at = -1;
 }
@@ -260,6 +268,7 @@ void mr__parquet_close(mr__parquet *f)
     if (!f)
         return;
     close_group(f);
+    mr__object_ahead_close(f->ahead_of_next);
     mr_free(f->columns);
     mr__parquet_footer_reset(&f->footer);
     if (f->fd >= 0 && !f->is_input)
@@ -396,13 +405,57 @@ static size_t step_of(const mr__parquet *f, const mr__parquet_group *g)
     return rows < 1 ? 1 : rows > MOST_ROWS ? MOST_ROWS : (size_t)rows;
 }
 
+/* Requests the columns of a group. */
+static mr_code request_group(mr__parquet *f, size_t group, mr__object_ahead **out, mr_status *st)
+{
+    const mr__parquet_group *g = &f->footer.groups[group];
+    mr__object_part *parts = mr_calloc(f->n + 1, sizeof *parts);
+    size_t n = 0;
+    if (!parts)
+        return mr_fail_memory(st, f->n * sizeof *parts, "parts of a remote object");
+    for (size_t i = 0; i < f->n; i++) {
+        if (!is_there(&f->columns[i]))
+            continue;
+        const mr__parquet_chunk *c = &g->chunks[f->columns[i].leaf];
+        int64_t left = f->size - c->begin; /* a damaged footer may say more */
+        if (c->begin >= 0 && c->size > 0 && left > 0)
+            parts[n++] = (mr__object_part){c->begin, c->begin + (c->size < left ? c->size : left)};
+    }
+    mr_code rc = mr__object_ahead_open(out, f->object, parts, n, st);
+    mr_free(parts);
+    return rc;
+}
+
+/* Requests the columns of the open group, and those of the next one if groups are read in order. */
+static mr_code request_groups(mr__parquet *f, mr_status *st)
+{
+    bool in_order = f->ahead_of_next && f->next_group == f->group;
+    mr__object_ahead_close(f->ahead);
+    f->ahead = NULL;
+    if (in_order) {
+        f->ahead = f->ahead_of_next;
+        f->ahead_of_next = NULL;
+    } else
+        MR_TRY(request_group(f, f->group, &f->ahead, st));
+    mr__object_ahead_close(f->ahead_of_next);
+    f->ahead_of_next = NULL;
+    in_order = in_order || (f->next_group == f->group && f->group > 0);
+    f->next_group = f->group + 1;
+    return in_order && f->next_group < f->footer.n_groups
+               ? request_group(f, f->next_group, &f->ahead_of_next, st)
+               : MR_OK;
+}
+
 static mr_code open_group(mr__parquet *f, mr_status *st)
 {
     f->group = find_group(f);
     const mr__parquet_group *g = &f->footer.groups[f->group];
     f->step = step_of(f, g);
+    if (f->object)
+        MR_TRY(request_groups(f, st));
     f->open = true;
-    for (size_t i = 0; i < f->n && f->row == g->first; i++) { /* starts reading ahead */
+    for (size_t i = 0; i < f->n && f->row == g->first && !f->object;
+         i++) { /* starts reading ahead */
         if (!is_there(&f->columns[i]))
             continue;
         const mr__parquet_chunk *c = &g->chunks[f->columns[i].leaf];

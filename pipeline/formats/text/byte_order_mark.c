@@ -4,7 +4,11 @@
 /* Whether a mark may begin with the n bytes at p. */
 static bool may_be_mark(const uint8_t *p, size_t n)
 {
-    return n == 0 || (n < 3 && p[0] == 0xef) || (n < 2 && (p[0] == 0xfe || p[0] == 0xff));
+    static const uint8_t marks[][4] = {{0xff, 0xfe, 0, 0}, {0, 0, 0xfe, 0xff}};
+    for (size_t i = 0; i < 2 && n > 0 && n < 4; i++)
+        if (memcmp(p, marks[i], n) == 0)
+            return true;
+    return n == 0 || (n < 3 && p[0] == 0xef) || (n < 2 && p[0] == 0xfe);
 }
 
 mr_code mr__skip_byte_order_mark(mr_reader *r, mr_status *st)
@@ -20,8 +24,9 @@ mr_code mr__skip_byte_order_mark(mr_reader *r, mr_status *st)
             return mr__reader_give_up(r, rc, st);
     }
     size_t n = (size_t)(in->end - in->at);
-    if (mr__is_utf16(in->at, n))
-        return mr__reader_give_up(r, mr_fail(st, MR_INVALID_ARGUMENT, MR__UTF16_REFUSAL), st);
+    const char *refusal = mr__utf_refusal(in->at, n);
+    if (refusal)
+        return mr__reader_give_up(r, mr_fail(st, MR_INVALID_ARGUMENT, "%s", refusal), st);
     in->at += mr__byte_order_mark(in->at, n);
     return MR_OK;
 }

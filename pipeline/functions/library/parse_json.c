@@ -379,8 +379,9 @@ mr_code mr__sheet_put_json(mr__sheet *s, const mr_bytes *text, const char **bad,
     struct reading r = {.sheet = s};
     mr_code rc;
     mr__json_start(&r.json, text->data, text->size);
-    if (mr__is_utf16(text->data, text->size))
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, MR__UTF16_REFUSAL);
+    const char *refusal = mr__utf_refusal(text->data, text->size);
+    if (refusal)
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "%s", refusal);
     else {
         if (mr__json_peek(&r.json) == MR__JSON_OBJECT)
             rc = put_object(&r, &s->f->root, st);

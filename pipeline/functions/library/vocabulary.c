@@ -133,8 +133,9 @@ static bool line_integer(const mr_bytes *line, int64_t *out)
 static mr_code file_words(const char *path, size_t size, bool integers, words *w, mr_status *st)
 {
     const char *at = mr_buffer_data(w->text), *end = at + size, *feed = NULL;
-    if (mr__is_utf16(at, size))
-        return mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s: " MR__UTF16_REFUSAL, path);
+    const char *refusal = mr__utf_refusal(at, size);
+    if (refusal)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "lookup: %s: %s", path, refusal);
     at += mr__byte_order_mark(at, size);
     size_t n = 0;
     for (const char *p = at; p < end; n++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/sources/file_list.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@
 #include "pipeline/fnv.h"
 #include "pipeline/formats/shards/data_files.h"
 #include "pipeline/formats/shards/missing_shards.h"
+#include "pipeline/hide_secrets.h"
 #include "pipeline/remote/remote_object.h"
 #include "pipeline/system/fork.h"
 
@@ -104,8 +106,15 @@ static uint64_t fingerprint(const mr__file_list *l, size_t n)
 {
     uint64_t hash = MR__FNV_BASIS;
     mr__object_info info;
+    char url[8192];
     for (size_t i = 0; i < n; i++) {
-        hash = mr__fnv1a(hash, l->paths[i], strlen(l->paths[i]) + 1);
+        bool is_long = false;
+        if (mr__is_url(l->paths[i])) {
+            is_long = snprintf(url, sizeof url, "%s", l->paths[i]) >= (int)sizeof url;
+            mr__drop_signed_queries(url);
+        }
+        const char *name = mr__is_url(l->paths[i]) && !is_long ? url : l->paths[i];
+        hash = mr__fnv1a(hash, name, strlen(name) + 1);
         if (mr__is_url(l->paths[i]) && mr__object_recall(l->paths[i], &info)) {
             hash = mr__fnv1a(hash, &info.size, sizeof info.size);
             hash = mr__fnv1a(hash, info.etag, strlen(info.etag) + 1);

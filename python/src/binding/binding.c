@@ -40,11 +40,17 @@ int mrpy_wait(int fd, mr_cancel *cancel)
 {
     struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
     mr_status st;
-    if (cancel && mr_cancel_fd(cancel, &p[1].fd, &st) != MR_OK)
+    /* Without a descriptor to wait for, as where the process has no more, it looks now and then. */
+    bool looks = cancel && mr_cancel_fd(cancel, &p[1].fd, &st) != MR_OK;
+    if (looks)
         p[1].fd = -1;
-    while (poll(p, 2, -1) < 0 && errno == EINTR)
-        ;
-    return p[0].revents ? 0 : 1;
+    for (;;) {
+        int n = poll(p, 2, looks ? 20 : -1);
+        if (n > 0 || (n < 0 && errno != EINTR))
+            return p[0].revents ? 0 : 1;
+        if (mr_cancel_is_cancelled(cancel))
+            return 1;
+    }
 }
 
 /* ---- runs without a consumer ---- */

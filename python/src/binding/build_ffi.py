@@ -149,6 +149,7 @@ mr_dataset *mr_dist_dataset_graph(const mr_dist_dataset *dd, size_t local);
 mr_shard_policy mr_dist_dataset_policy(const mr_dist_dataset *dd);
 const mr_spec *mr_dist_dataset_spec(const mr_dist_dataset *dd);
 int64_t mr_dist_dataset_cardinality(const mr_dist_dataset *dd);
+int64_t mr_dist_dataset_elastic_streams(const mr_dist_dataset *dd);
 int64_t mr_dist_dataset_num_workers(const mr_dist_dataset *dd);
 int64_t mr_dist_dataset_num_replicas_in_sync(const mr_dist_dataset *dd);
 int64_t mr_dist_dataset_worker(const mr_dist_dataset *dd);

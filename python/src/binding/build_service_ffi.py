@@ -12,8 +12,12 @@ from build_ffi import ffi as base
 CDEF = """
 mr_code mr_service_register_ops(mr_status *st);
 
+typedef struct mr_tls_opts { bool enabled; const char *cert, *key, *client_ca, *ca, *name; } mr_tls_opts;
+void mr_service_reload_certificates(void);
+
 typedef struct mr_service_dispatcher mr_service_dispatcher;
-typedef struct mr_service_dispatcher_opts { const char *listen, *state, *status, *token_file; ...; } mr_service_dispatcher_opts;
+typedef struct mr_service_dispatcher_opts { const char *listen, *state, *status, *token_file,
+    *status_token_file; const mr_tls_opts *tls; bool insecure, any_user; ...; } mr_service_dispatcher_opts;
 mr_code mr_service_dispatcher_open(mr_service_dispatcher **out, const mr_service_dispatcher_opts *opts, mr_status *st);
 const char *mr_service_dispatcher_address(const mr_service_dispatcher *d);
 const char *mr_service_dispatcher_status_address(const mr_service_dispatcher *d);
@@ -26,7 +30,8 @@ typedef struct mr_executor mr_executor;
 mr_code mr_executor_new(int n_threads, mr_executor **out, mr_status *st);
 void mr_executor_free(mr_executor *ex);
 typedef struct mr_service_worker mr_service_worker;
-typedef struct mr_service_worker_opts { const char *dispatcher, *listen, *status, *token_file; bool any_user;
+typedef struct mr_service_worker_opts { const char *dispatcher, *listen, *status, *token_file,
+    *status_token_file; const mr_tls_opts *tls; bool insecure, any_user;
     const char *const *tags; size_t n_tags; mr_executor *executor; int64_t memory_limit; bool watch, no_uring;
     void (*ready)(void *ctx); ...; } mr_service_worker_opts;
 const char *mr_service_worker_status_address(const mr_service_worker *w);

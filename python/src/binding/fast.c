@@ -14,6 +14,7 @@
 #endif
 #include <Python.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -55,12 +56,24 @@ static bool in_main_thread(void)
 }
 
 /* Python's handler of SIGINT only sets a flag, which nothing looks at while the main thread waits
- * in the library. Ours, which calls Python's, also ends that wait: of an iterator, or of a call
- * that is given a cancel object. */
-static _Atomic(mr_iterator *) waiting_iterator;
-static _Atomic(mr_cancel *) waiting_call;
-static _Atomic(mr_dist_iterator *) waiting_step;
-static atomic_bool woken; /* a wait was ended */
+ * in the library. Ours, which calls Python's, also ends that wait.
+ *
+ * The kernel runs a handler in any thread that does not block the signal. There it would end the
+ * wait before Python's flag is set, or after the main thread has freed what it ends: it sends the
+ * signal on to the main thread, which thus runs every handler. */
+typedef struct wait_targets { /* of which one is not NULL, as a rule */
+    _Atomic(mr_iterator *) it;
+    _Atomic(mr_cancel *) c;
+    _Atomic(mr_dist_iterator *) d;
+} wait_targets;
+
+typedef struct wait {
+    wait_targets to;
+    atomic_bool woken;   /* it was ended */
+    struct wait *before; /* of which a handler of a signal began this one */
+} wait;
+
+static _Atomic(wait *) waiting; /* of the main thread, the innermost one */
 static struct sigaction chained;
 
 /* In a child: the wait is the parent's. */
@@ -68,23 +81,36 @@ static void forked(void)
 {
     generation++;
     in_main = 1;
-    atomic_store(&waiting_iterator, NULL);
-    atomic_store(&waiting_call, NULL);
+    atomic_store(&waiting, NULL);
 }
 
-static void on_interrupt(int number, siginfo_t *info, void *context)
+static void end_wait(wait *w)
 {
-    mr_iterator *it = atomic_load(&waiting_iterator);
-    mr_cancel *c = atomic_load(&waiting_call);
-    mr_dist_iterator *d = atomic_load(&waiting_step);
+    mr_iterator *it = atomic_load(&w->to.it);
+    mr_cancel *c = atomic_load(&w->to.c);
+    mr_dist_iterator *d = atomic_load(&w->to.d);
     if (it || c || d)
-        atomic_store(&woken, true);
+        atomic_store(&w->woken, true);
     if (it)
         mr_iterator_cancel(it);
     if (c)
         mr_cancel_trigger(c);
     if (d)
         mr_dist_iterator_cancel(d);
+}
+
+static void on_interrupt(int number, siginfo_t *info, void *context)
+{
+    const pid_t main_thread = getpid();
+    if (syscall(SYS_gettid) != main_thread) { /* not in_main_thread, which may allocate here */
+        int err = errno;
+        syscall(SYS_tgkill, main_thread, main_thread, number);
+        errno = err;
+        return;
+    }
+    wait *w = atomic_load(&waiting);
+    if (w)
+        end_wait(w);
     if (chained.sa_flags & SA_SIGINFO)
         chained.sa_sigaction(number, info, context);
     else if (chained.sa_handler != SIG_DFL && chained.sa_handler != SIG_IGN)
@@ -137,41 +163,25 @@ static PyObject *raise_now(PyObject *self, PyObject *args)
     return was_raised() ? NULL : Py_NewRef(Py_None);
 }
 
-typedef struct wait_targets {
-    mr_iterator *it;
-    mr_cancel *c;
-    mr_dist_iterator *d;
-} wait_targets;
-
-/* Begins a wait that Ctrl-C ends; false: an exception is set. *before is for wait_over. */
-static bool wait_begins(wait_targets to, wait_targets *before)
-{
-    *before = (wait_targets){NULL, NULL, NULL};
-    if (!in_main_thread())
-        return true;
-    chain_interrupts();
-    before->it = atomic_exchange(&waiting_iterator, to.it);
-    before->c = atomic_exchange(&waiting_call, to.c);
-    before->d = atomic_exchange(&waiting_step, to.d);
-    atomic_store(&woken, false);
-    /* What came before was seen by Python alone. */
-    if (PyErr_CheckSignals() == 0)
-        return true;
-    atomic_store(&waiting_iterator, before->it);
-    atomic_store(&waiting_call, before->c);
-    atomic_store(&waiting_step, before->d);
-    return false;
-}
-
 /* true: the wait was ended by an interrupt. */
-static bool wait_over(wait_targets before)
+static bool wait_over(wait *w)
 {
     if (!in_main_thread())
         return false;
-    atomic_store(&waiting_iterator, before.it);
-    atomic_store(&waiting_call, before.c);
-    atomic_store(&waiting_step, before.d);
-    return atomic_exchange(&woken, false);
+    atomic_store(&waiting, w->before);
+    return atomic_load(&w->woken);
+}
+
+/* Begins a wait that Ctrl-C ends; w says of what, and must be over before it is freed. false: an
+ * exception is set. */
+static bool wait_begins(wait *w)
+{
+    if (!in_main_thread())
+        return true;
+    chain_interrupts();
+    w->before = atomic_load(&waiting);
+    atomic_store(&waiting, w);
+    return PyErr_CheckSignals() == 0; /* what came before was seen by Python alone */
 }
 
 /* guarded(iterator, cancel, f, distributed=0): f(), which waits in calls that these (0: none) end.
@@ -181,15 +191,15 @@ static PyObject *guarded(PyObject *self, PyObject *args)
     (void)self;
     Py_ssize_t it, cancel, distributed = 0;
     PyObject *call;
-    wait_targets before;
     if (!PyArg_ParseTuple(args, "nnO|n", &it, &cancel, &call, &distributed))
         return NULL;
-    const wait_targets to = {(mr_iterator *)it, (mr_cancel *)cancel,
-                             (mr_dist_iterator *)distributed};
-    if (!wait_begins(to, &before))
+    wait w = {.to = {(mr_iterator *)it, (mr_cancel *)cancel, (mr_dist_iterator *)distributed}};
+    if (!wait_begins(&w)) {
+        (void)wait_over(&w);
         return NULL;
+    }
     PyObject *out = PyObject_CallObject(call, NULL);
-    if (!wait_over(before)) {
+    if (!wait_over(&w)) {
         Py_XDECREF(out);
         return out && !was_raised() ? Py_NewRef(Py_False) : NULL;
     }
@@ -290,6 +300,7 @@ typedef struct iterator {
     enum text text;
     bool interrupted; /* its waits were ended: it must be resumed */
     bool undelivered; /* next() has not returned the row of the block at hand yet */
+    bool closing;     /* by another thread, which waits for the lock: no wait may begin */
     PyThread_type_lock lock;
     unsigned long owner; /* the thread that has the lock; 0: none */
     enum doing doing;    /* what that thread does */
@@ -617,9 +628,11 @@ static bool enter(iterator *self, enum access access, enum doing *before)
             "finalizer cannot use before that call has returned");
         return false;
     }
-    if (access == CANCEL && self->it) {
-        mr_iterator_cancel(self->it);
+    if (access == CANCEL) {
+        self->closing = true;
         self->interrupted = true;
+        if (self->it)
+            mr_iterator_cancel(self->it);
     }
     for (;;) {
         PyThreadState *here = PyEval_SaveThread();
@@ -681,7 +694,6 @@ static bool handlers_pass(iterator *self)
 static bool pull(iterator *self)
 {
     mr_status st;
-    wait_targets before;
     if (!self->it || self->interrupted) {
         /* Python opens or resumes it. */
         PyObject *opened = PyObject_CallMethod((PyObject *)self, "_open", NULL);
@@ -692,18 +704,18 @@ static bool pull(iterator *self)
             return false; /* closed: the end */
     }
     self->doing = PAUSED;
-    bool begun = wait_begins((wait_targets){self->it, NULL, NULL}, &before);
+    wait w = {.to = {.it = self->it}};
+    bool begun = wait_begins(&w);
     self->doing = WORKING;
-    if (!begun)
-        return false;
-    if (!self->it || self->interrupted || self->undelivered) { /* a handler used the iterator */
-        (void)wait_over(before);
-        return true;
+    /* A handler that returned may have used the iterator. */
+    if (!begun || !self->it || self->interrupted || self->undelivered || self->closing) {
+        self->interrupted |= wait_over(&w) && self->it;
+        return begun && !self->closing;
     }
     PyThreadState *here = PyEval_SaveThread();
     mr_code rc = mr_iterator_next(self->it, 1, &self->block, &st);
     PyEval_RestoreThread(here);
-    bool interrupted = wait_over(before);
+    bool interrupted = wait_over(&w);
     self->interrupted |= interrupted;
     if (rc == MR_OK) {
         self->undelivered = true;
@@ -864,8 +876,12 @@ static PyObject *iterator_detach(PyObject *o, PyObject *none)
     mr_iterator *it = self->it;
     self->it = NULL;
     self->undelivered = false;
-    if (it) /* a handler may have closed what the thread is about to wait for */
-        atomic_compare_exchange_strong(&waiting_iterator, &it, NULL);
+    if (it && in_main_thread()) { /* in a handler, which closes what the thread is to wait for */
+        for (wait *w = atomic_load(&waiting); w; w = w->before) {
+            mr_iterator *same = it;
+            atomic_compare_exchange_strong(&w->to.it, &same, NULL);
+        }
+    }
     if (self->generation == generation)
         mr_block_reset(&self->block);
     Py_RETURN_NONE;

@@ -647,6 +647,9 @@ class Methods:
             deterministic: bool | None = None,
             memory_limit: int = 0,
             elastic_streams: int = 0,
+            cache_dir: Path | None = None,
+            remote_connections: int = 0,
+            remote_read_ahead: int = 0,
         ) -> Dataset:
         """Sets options for the whole graph.
 
@@ -659,6 +662,13 @@ class Methods:
                 ahead; 0: none.
             elastic_streams: Streams of an elastic job, which any number of replicas up to that
                 may share; 0: the job is not elastic.
+            cache_dir: Directory where pieces of remote files are kept; default:
+                MILLRACE_CACHE_DIR.
+            remote_connections: Connections to each host of URLs, and ranges of a file that are
+                read at once; 0: up to 64 connections, and as many ranges as make reading
+                faster.
+            remote_read_ahead: Bytes of the file of a URL that are requested before they are
+                needed; 0: chosen while reading.
 
         Order: kept.
         Memory: a block.

@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _worker
-from ._errors import Cancelled, InvalidArgument, Unavailable
+from ._errors import Cancelled, InvalidArgument, ResourceExhausted, Unavailable
 from ._ffi import ffi, lib
+from ._python import LACKS
 from ._worker import Column, Failure, Memory, Task
 
 POLL = 0.05  # seconds between looks at whether the iterator was cancelled
@@ -48,36 +49,49 @@ class Worker:
         """task: a descriptor of the memory with the task."""
         self.ready = False
         self.busy = False
-        ours, theirs = socket.socketpair()
-        life, end_of_life = os.pipe()
-        self.socket = ours
-        self.requests = Memory(os.memfd_create("millrace-requests"))
-        self.results = Memory(os.memfd_create("millrace-results"))
-        self.files = [end_of_life, self.requests.fd, self.results.fd]
-        again = os.open(f"/proc/self/fd/{task}", os.O_RDONLY)  # with a separate offset
-        fds = [theirs.fileno(), life, self.requests.fd, self.results.fd, again]
+        self.socket: socket.socket | None = None
+        self.files: list[int] = []
         python = sys.executable or "python3"
         try:
+            self._start(python, task)
+        except BaseException as e:
+            self._close_files()
+            if not isinstance(e, OSError):
+                raise
+            kind = ResourceExhausted if e.errno in LACKS else Unavailable
+            raise kind(f"cannot start a worker process ({python}): {e}") from e
+
+    def _start(self, python: str, task: int) -> None:
+        theirs: list[int] = []
+        try:
+            self.socket, other = socket.socketpair()
+            theirs.append(other.detach())
+            life, end_of_life = os.pipe()
+            theirs.append(life)
+            self.files.append(end_of_life)
+            for name in ("requests", "results"):
+                self.files.append(os.memfd_create(f"millrace-{name}"))
+            self.requests, self.results = map(Memory, self.files[1:])
+            theirs.append(os.open(f"/proc/self/fd/{task}", os.O_RDONLY))  # with a separate offset
+            fds = [*theirs[:2], *self.files[1:], theirs[2]]
             self.process = subprocess.Popen(
                 [python, "-P", _worker.__file__, *map(str, fds)],
                 pass_fds=fds,
                 stdin=subprocess.DEVNULL,
             )
-        except OSError as e:
-            self._close_files()
-            raise Unavailable(f"cannot start a worker process ({python}): {e}") from e
         finally:
-            theirs.close()
-            os.close(life)
-            os.close(again)
+            for fd in theirs:
+                os.close(fd)
 
     def _close_files(self) -> None:
-        self.socket.close()
+        if self.socket is not None:
+            self.socket.close()
         while self.files:
             os.close(self.files.pop())
 
     def receive(self, cancel: Any, name: str) -> bytes:
         """The next header that it sends."""
+        assert self.socket is not None
         while True:
             found = lib.mrpy_wait(self.socket.fileno(), cancel)
             if found == 0:
@@ -152,6 +166,7 @@ class Pool:
             worker.requests.shrink(KEPT)
             header = worker.requests.put((columns, n, keys))
             try:
+                assert worker.socket is not None
                 _worker.send(worker.socket, header)
             except ConnectionError:
                 raise Unavailable(worker.death(self.name)) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import inspect
 import json
 import time
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 Parallel = Literal["thread", "process", "inline"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 MOST_BYTES = 256 << 10  # of a block of a generator
+LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC)  # of descriptors, memory, processes
 MOST_SECONDS = 2e-3  # that a generator runs before its elements are delivered
 
 
@@ -197,7 +199,10 @@ def _fail_with(st: Any, e: BaseException) -> int:
         return fail(st, "CANCELLED", "interrupted")
     if isinstance(e, Error):
         return fail(st, e.code, str(e))
-    return fail(st, *describe(e))
+    code, message = describe(e)
+    if isinstance(e, OSError) and e.errno in LACKS:
+        code = "RESOURCE_EXHAUSTED"
+    return fail(st, code, message)
 
 
 @callback(error=lib.MR_INTERNAL)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -20,7 +21,7 @@ from ._callbacks import callback
 from ._errors import Error, check, text_of
 
 ffi, lib = _service.library()
-_texts = ("dispatcher", "listen", "status", "token_file")
+_texts = ("dispatcher", "listen", "status", "status_token_file", "token_file")
 _ready: list[Any] = []
 
 
@@ -51,6 +52,12 @@ def _serve(settings: dict[str, list[str]]) -> None:
             setattr(opts, name, _array(settings[name], kept)[0])
     opts.tags, opts.n_tags = _array(tags, kept), len(tags)
     opts.memory_limit = int(settings.get("memory_limit", ["0"])[0])
+    opts.insecure = "insecure" in settings
+    if "tls_client_ca" in settings:  # the rest is in the environment
+        tls = ffi.new("mr_tls_opts *")
+        kept.append(tls)
+        tls.client_ca = _array(settings["tls_client_ca"], kept)[0]
+        opts.tls = tls
     opts.any_user, opts.no_uring, opts.watch = "any_user" in settings, "no_uring" in settings, True
     opts.ready = lib.mrpy_worker_ready
     executor = ffi.new("mr_executor **")
@@ -69,6 +76,8 @@ def _serve(settings: dict[str, list[str]]) -> None:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, stop)
+        if os.environ.get("MILLRACE_TLS_CERT"):
+            signal.signal(signal.SIGHUP, lambda number, frame: lib.mr_service_reload_certificates())
         ended = threading.Event()
         code: list[int] = []
 

@@ -39,6 +39,18 @@ def _address(name: str, x: Any) -> None:
         raise TypeError(f'{name} is an address, as in "127.0.0.1:5050", not {x!r:.80}')
 
 
+def _tls(**files: _Path | bool | None) -> tuple[Any, list[Any]]:
+    """A `mr_tls_opts *`, and what it refers to."""
+    opts, kept = ffi.new("mr_tls_opts *"), list[Any]()
+    for name, x in files.items():
+        if name == "enabled":
+            opts.enabled = bool(x)
+        else:
+            kept.append(_text(x))
+            setattr(opts, name, kept[-1])
+    return opts, [opts, *kept]
+
+
 class _Server:
     """What a dispatcher and a worker share. They serve in a thread of the library."""
 
@@ -127,9 +139,16 @@ class Dispatcher(_Server):
         listen: HOST:PORT for clients and workers; port 0: a free one.
         state: the folder of the account, from which it continues after a restart; None: in memory.
         status: HOST:PORT of the status page (HTTP); port 0: a free one; None: no page.
+        status_token_file: a file with the token that the page requires, except for /healthz.
         token_file: a file with the token that clients and workers must present; None: the file that
             the environment's MILLRACE_TOKEN_FILE names, else no token: then it serves processes of
             the same user on this machine.
+        tls_cert, tls_key: files with a certificate and its key, in PEM form: connections are by TLS
+            only. None: those that the environment's MILLRACE_TLS_CERT and MILLRACE_TLS_KEY name,
+            else connections are in the clear.
+        tls_client_ca: a file with the CA whose certificate everyone who connects must have; None:
+            that of MILLRACE_TLS_CLIENT_CA.
+        insecure: other machines may connect without TLS, if `listen` lets them.
 
     Raises InvalidArgument for a bad option, AlreadyExists if the address is in use, FailedPrecondition
     if another dispatcher uses the folder, DataLoss if the account is damaged.
@@ -143,14 +162,22 @@ class Dispatcher(_Server):
         *,
         state: _Path | None = None,
         status: str | None = None,
+        status_token_file: _Path | None = None,
         token_file: _Path | None = None,
+        tls_cert: _Path | None = None,
+        tls_key: _Path | None = None,
+        tls_client_ca: _Path | None = None,
+        insecure: bool = False,
     ) -> None:
         _address("listen", listen)
         if status is not None:
             _address("status", status)
         opts = ffi.new("mr_service_dispatcher_opts *")
-        kept = [_text(x) for x in (listen, state, status, token_file)]
-        opts.listen, opts.state, opts.status, opts.token_file = kept
+        kept = [_text(x) for x in (listen, state, status, token_file, status_token_file)]
+        opts.listen, opts.state, opts.status, opts.token_file, opts.status_token_file = kept
+        opts.tls, tls = _tls(cert=tls_cert, key=tls_key, client_ca=tls_client_ca)
+        kept += tls
+        opts.insecure = bool(insecure)
         out, st = ffi.new("mr_service_dispatcher **"), ffi.new("mr_status *")
         check(lib.mr_service_dispatcher_open(out, opts, st), st)
         self._start(out)
@@ -176,6 +203,12 @@ class Worker(_Server):
         threads: how many run pipelines, besides one for each stream; None: the number of processors.
         token_file: a file with the service's token; None: the file that the environment's
             MILLRACE_TOKEN_FILE names, else no token.
+        tls_cert, tls_key, tls_client_ca: as for the dispatcher; the certificate is also the one that
+            the worker presents to the dispatcher.
+        tls: connect to the dispatcher by TLS, and trust the system's CAs.
+        tls_ca: connect to it by TLS, and trust the CA in this file; None: that of MILLRACE_TLS_CA.
+        tls_name: the name that the dispatcher's certificate must have; None: its host.
+        insecure: other machines may connect without TLS, if `listen` lets them.
         any_user: without a token: serve every user and machine that can connect, with the rights of
             this process.
 
@@ -196,6 +229,13 @@ class Worker(_Server):
         root: _Path | Sequence[_Path] | None = None,
         threads: int | None = None,
         token_file: _Path | None = None,
+        tls_cert: _Path | None = None,
+        tls_key: _Path | None = None,
+        tls_client_ca: _Path | None = None,
+        tls: bool = False,
+        tls_ca: _Path | None = None,
+        tls_name: str | None = None,
+        insecure: bool = False,
         any_user: bool = False,
     ) -> None:
         address = dispatcher.address if isinstance(dispatcher, Dispatcher) else dispatcher
@@ -208,7 +248,11 @@ class Worker(_Server):
         opts = ffi.new("mr_service_worker_opts *")
         kept = [_text(x) for x in (address, listen, token_file)]
         opts.dispatcher, opts.listen, opts.token_file = kept
-        opts.any_user = bool(any_user)
+        opts.tls, more = _tls(
+            enabled=tls, cert=tls_cert, key=tls_key, client_ca=tls_client_ca, ca=tls_ca, name=tls_name
+        )
+        kept += more
+        opts.insecure, opts.any_user = bool(insecure), bool(any_user)
         self._restrict(tuple(b if b"://" in (b := os.fsencode(f)) else os.path.realpath(b) for f in folders))
         try:
             if threads is not None:

@@ -24,19 +24,18 @@ import logging
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
-from . import _formats
+from . import _distribute, _formats
 from ._dataset import INFINITE, UNKNOWN, Dataset, dataset_at
 from ._errors import (
     Aborted,
     Error,
     FailedPrecondition,
     InvalidArgument,
-    Unimplemented,
     check,
 )
 from ._ffi import ffi, lib
@@ -54,7 +53,7 @@ try:
 except ImportError as e:
     raise ImportError("millrace.torch needs PyTorch: pip install 'millrace-data[torch]'") from e
 
-__all__ = ["DataLoader"]
+__all__ = ["DataLoader", "join_states"]
 
 logger = logging.getLogger("millrace")
 VERSION = 1  # of state_dict()
@@ -93,7 +92,12 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
         even_steps: what happens if ranks have unequal numbers of batches. "drop": all end with the
             one that ends first. "pad": a rank repeats its first batches until all have as many.
             "empty": it gets batches with no rows; each element is used exactly once.
-        elastic: must be None.
+        elastic: cuts the data into this number of streams, so that a job can continue with another
+            number of ranks, up to that: `mr.distribute_dataset` says how. A batch of the dataset is then
+            that of all ranks together, of which each gets its rows, at times none; all ranks take the
+            same number of steps, and `shard` and `even_steps` have no effect. `load_state_dict` takes the
+            state of the whole job: `job_state_dict()`, or `join_states` of those of all ranks. None: what
+            the dataset's `with_options(elastic_streams=...)` says, else the job is not elastic.
         collate: a function that is called with each element, and returns what the loop gets.
     """
 
@@ -115,16 +119,16 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
         world_size: int | None = None,
         shard: str = "auto",
         even_steps: Literal["drop", "pad", "empty"] = "drop",
-        elastic: Any = None,
+        elastic: int | None = None,
         collate: Callable[[Any], Any] | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(ds, Dataset):
             raise TypeError(f"expected a millrace.Dataset, not {type(ds).__name__}")
-        if elastic is not None:
-            raise Unimplemented(
-                "elastic loaders are not implemented in this version; pass elastic=None, and resume with as many ranks"
-            )
+        if elastic is not None and (isinstance(elastic, bool) or not isinstance(elastic, int)):
+            raise TypeError(f"elastic is a number of streams, not {elastic!r}")
+        if elastic is not None and elastic < 1:
+            raise InvalidArgument(f"elastic is the number of streams of the job, at least 1, not {elastic}")
         if even_steps not in EVEN_STEPS:
             raise InvalidArgument(f"even_steps is 'drop', 'pad' or 'empty', not {even_steps!r}")
         if isinstance(prefetch_to_device, bool) or not isinstance(prefetch_to_device, int) or prefetch_to_device < 0:
@@ -141,10 +145,12 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
         self.prefetch_to_device = prefetch_to_device
         self.shard = shard
         self.even_steps = even_steps
+        self.elastic = _elastic_of(ds) if elastic is None else elastic
         self.collate = collate
         self._place = (rank, world_size)
         self._policy = _policy_of(ds, shard)
         self._sources: dict[tuple[int, int], _Source] = {}
+        self._jobs: dict[tuple[int, int], _distribute.DistributedDataset] = {}
         self._epoch = 0  # of the next iterator
         self._named = False  # set_epoch named it
         self._restored: dict[str, Any] | None = None
@@ -190,6 +196,15 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
             self._sources[part] = _Source(self.ds, self._policy, *part)
         return self._sources[part]
 
+    def _job(self, rank: int, world: int) -> _distribute.DistributedDataset:
+        """The share of a rank of an elastic job."""
+        if (rank, world) not in self._jobs:
+            cluster = {"cluster": {"worker": [f"rank-{i}:1" for i in range(world)]}} if world > 1 else {}
+            self._jobs[rank, world] = _distribute.distribute_dataset(
+                self.ds, 1, cluster, rank if world > 1 else None, elastic=self.elastic
+            )
+        return self._jobs[rank, world]
+
     # ---- epochs and positions
 
     def set_epoch(self, epoch: int) -> None:
@@ -227,11 +242,29 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
             "turns": None,
             "own": None,
             "iterator": None,
+            **({} if self.elastic is None else {"elastic": self.elastic}),
         }
+
+    def job_state_dict(self) -> dict[str, Any]:
+        """The position of an elastic job, of the states that all ranks of torch.distributed have now. All
+        of them must call it after the same step, and all get it: let the first one save it."""
+        mine = self.state_dict()
+        rank, world = self._rank_and_world()
+        if world == 1:
+            return mine
+        if not _are_all_ranks(rank, world):
+            raise FailedPrecondition(
+                "the ranks of the job are not those of torch.distributed, which would gather their states; call "
+                "join_states with the state_dict() of each"
+            )
+        states: list[Any] = [None] * world
+        dist.all_gather_object(states, mine, group=_group())
+        return join_states(states)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes to a position that `state_dict` returned, of a loader of an equal dataset in a job with
-        as many ranks. The next iterator continues there; if the epoch was over, it is the next one."""
+        as many ranks; of an elastic job, to one that `job_state_dict` or `join_states` returned. The next
+        iterator continues there; if the epoch was over, it is the next one."""
         if not isinstance(state, dict) or "version" not in state or "place" not in state:
             raise InvalidArgument(f"not what state_dict() returns: {state!r:.80}")
         if state["version"] != VERSION:
@@ -243,10 +276,15 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
             raise InvalidArgument(f"the position is damaged: it is in epoch {epoch!r}")
         saved = state["place"][1], state["place"][3]
         here = self._rank_and_world()[1], _worker()[1]
-        if state["step"] and saved != here:
+        if state["step"] and state.get("elastic") != self.elastic:
+            raise FailedPrecondition(
+                f"the position is of {_kind_of_job(state.get('elastic'))}, and this is {_kind_of_job(self.elastic)}; resume "
+                "with the same number of streams, or at the beginning of an epoch"
+            )
+        if state["step"] and saved != here and self.elastic is None:
             raise FailedPrecondition(
                 f"the position is of a job with {_of_job(*saved)}, and this one has {_of_job(*here)}; resume with as "
-                "many, or at the beginning of an epoch"
+                "many, or at the beginning of an epoch; the next job can be elastic: DataLoader(..., elastic=64)"
             )
         self.close()
         self._restored = dict(state)
@@ -267,7 +305,7 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
         if restored is not None and restored["done"] and not self._named:
             epoch, restored = int(restored["epoch"]) + 1, None
         self._epoch, self._named = epoch + 1, False
-        self._current = _Epoch(self, epoch, restored)
+        self._current = (_Epoch if self.elastic is None else _ElasticEpoch)(self, epoch, restored)
         return self._current
 
     def __len__(self) -> int:
@@ -278,15 +316,17 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
         n = self._known_steps(rank, world)
         if n is None:
             len(self.ds)  # says why
-            raise TypeError(
-                "the number of batches of each rank is not known without running; shard='data' makes it known"
-            )
+            hint = "; shard='data' makes it known" if self.elastic is None else ""
+            raise TypeError(f"the number of batches of each rank is not known without running{hint}")
         if n == ALL:
             raise TypeError("this dataset has no end; take(n) is its first n elements")
         return n
 
     def _known_steps(self, rank: int, world: int) -> int | None:
         """The batches of each rank in an epoch, ALL where there is no end; None: not known."""
+        if self.elastic is not None:
+            n = self._job(rank, world).cardinality()
+            return None if n == UNKNOWN else ALL if n == INFINITE else n
         source = self._source(rank, world) if world > 1 else None
         if source is None or source.turns or source.everything:
             n = self.ds.cardinality()
@@ -311,7 +351,7 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
         state["_place"] = self._rank_and_world()
         state["_restored"] = self.state_dict() if self._restored is not None else None
         state["_current"] = None
-        state["_sources"] = {}
+        state["_sources"], state["_jobs"] = {}, {}
         return state
 
     def __repr__(self) -> str:
@@ -325,6 +365,10 @@ def _check_place(rank: int, world: int, what: str) -> None:
             raise InvalidArgument(f"{what} must be numbers, not {n!r}")
     if not 0 <= rank < world:
         raise InvalidArgument(f"{what}: rank {rank} is not one of 0 to {world - 1}")
+
+
+def _kind_of_job(elastic: int | None) -> str:
+    return "a job that is not elastic" if elastic is None else f"an elastic job of {elastic} streams"
 
 
 def _of_job(world: int, workers: int) -> str:
@@ -380,6 +424,14 @@ def _policy_of(ds: Dataset, name: str) -> int:
     if out[0] == lib.MR_SHARD_AUTO:
         check(lib.mr_shard_policy_of(ds._pointer(), out, st), st)
     return int(out[0])
+
+
+def _elastic_of(ds: Dataset) -> int | None:
+    """What the dataset says about it."""
+    if "elastic_streams=" not in str(ds):
+        return None
+    job = _distribute.distribute_dataset(ds, 1, {})
+    return int(lib.mr_dist_dataset_elastic_streams(job._pointer())) or None
 
 
 class _Source:
@@ -740,6 +792,100 @@ class _Epoch:
         self.done = True
         self._copier = None
         self._close_readers()
+
+
+class _ElasticReader:
+    """What an elastic job has in place of a `_Reader`."""
+
+    def __init__(self, it: _distribute.DistributedIterator) -> None:
+        self.it = it
+
+    def close(self) -> None:
+        self.it.close()
+
+
+class _ElasticEpoch(_Epoch):
+    """The steps of a rank of an elastic job in one epoch."""
+
+    def __init__(self, loader: DataLoader, epoch: int, restored: dict[str, Any] | None) -> None:
+        self.epoch = epoch
+        self.rank, self.world = loader._rank_and_world()
+        self.worker, self.workers = _worker()
+        if self.workers > 1:
+            raise FailedPrecondition(
+                "an elastic loader reads with threads of the process that trains, so it cannot be divided among "
+                f"{self.workers} workers of torch.utils.data.DataLoader; iterate it itself, or with num_workers=0"
+            )
+        self.collate = loader.collate
+        self.elastic = loader.elastic
+        self.step = 0
+        self.done = restored is not None and bool(restored["done"])
+        self.total: int | None = None
+        self.previous: dict[str, Any] | None = None
+        self._copier = _Copier.of(loader)
+        self._queue: deque[tuple[Any, dict[str, Any]]] = deque()
+        self._before: dict[str, Any] | None = None
+        self._padder = None
+        self.reader: Any = None
+        if self.done:
+            return
+        self.total = loader._known_steps(self.rank, self.world)
+        job = loader._job(self.rank, self.world)
+        if job._shared is None:
+            job._shared = Shared()
+        job._shared.epochs = epoch
+        self.reader = _ElasticReader(job.iterator(format="torch", seed=JOB_SEED))
+        if restored is not None and restored["step"]:
+            self.reader.it.load_state_dict(restored["iterator"])
+            self.step = restored["step"]
+
+    def state(self) -> dict[str, Any]:
+        if self._before is not None:
+            return self._before
+        return {
+            "version": VERSION,
+            "epoch": self.epoch,
+            "step": self.step,
+            "done": self.done,
+            "place": [self.rank, self.world, self.worker, self.workers],
+            "turns": None,
+            "own": None,
+            "iterator": None if self.done or self.reader is None else self.reader.it.state_dict(),
+            "elastic": self.elastic,
+        }
+
+    def _one_step(self) -> Any:
+        try:
+            step = None if self.done else next(self.reader.it, None)
+        except Error:
+            self.step += 1  # it is the step of all ranks
+            raise
+        if step is None:
+            self._finish()
+            raise StopIteration
+        self.step += 1
+        if self.total is not None and self.step >= self.total:
+            self._finish()
+        return step[0]
+
+
+def join_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The state of an elastic job, of the `state_dict()` of the loaders of all its ranks after the same
+    step. A job with another number of ranks can load it.
+
+    Raises InvalidArgument for states of different jobs or steps, and if one is missing."""
+    if not states:
+        raise InvalidArgument("there are no states to join")
+    if any(not isinstance(s, Mapping) or s.get("elastic") is None for s in states):
+        raise InvalidArgument("these are not states of elastic loaders: DataLoader(..., elastic=64)")
+    first = dict(states[0])
+    for name, what in (("elastic", "streams"), ("epoch", "epochs"), ("step", "steps")):
+        found = sorted({s[name] for s in states})
+        if len(found) > 1:
+            raise InvalidArgument(f"the states are of different {what}, {found}; join those of one step")
+    if first["iterator"] is not None:
+        first["iterator"] = _distribute.join_states([s["iterator"] for s in states])
+    return first
 
 
 FAILED = 2

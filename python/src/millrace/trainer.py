@@ -450,6 +450,7 @@ class Model:
         steps_per_epoch: int | None = None,
         class_weight: Mapping[int, float] | Sequence[float] | None = None,
         verbose: int = 1,
+        elastic: int | None = None,
     ) -> History:
         """Trains, beginning with the weights that the model has and with a new optimizer.
 
@@ -470,15 +471,21 @@ class Model:
             class_weight: by which the losses of a class are multiplied: {3: 2.0}, or a list from class
                 0 on; others count 1.
             verbose: 0: prints nothing; else a line for each epoch.
+            elastic: cuts the data into this number of streams, as of `mr.distribute_dataset`: with the
+                callback "backup_and_restore(...)" the job continues with any number of processes and
+                replicas up to that. None: what the graph's `with_options(elastic_streams=...)` says,
+                else the job is not elastic.
 
         Raises what the data or callbacks raise, and InvalidArgument for shapes and types that do not
-        fit. Ctrl-C ends it after the steps that have begun, at most three; the weights are those of
-        the last one.
+        fit. Ctrl-C ends it at once; the weights are those of the last step that began its update. On
+        GPUs and in jobs of several processes the steps that have begun end first, at most three.
         """
         run = _Run(self, _texts("metrics", metrics))
         losses, opt = _parsed("loss", _text("loss", loss)), _parsed("optimizer", _text("optimizer", optimizer))
         opts, pointer, st = run.opts, _dataset("data", data), ffi.new("mr_status *")
         opts.epochs = _number("epochs", epochs, 1)
+        if elastic is not None:
+            opts.elastic_streams = _number("elastic", elastic, 1)
         if steps_per_epoch is not None:
             opts.steps_per_epoch = _number("steps_per_epoch", steps_per_epoch, 1)
         if validation is not None:
@@ -534,7 +541,12 @@ class Model:
         return self._current
 
     def evaluate(
-        self, data: Dataset, *, loss: str | None = None, metrics: str | Iterable[str] = ()
+        self,
+        data: Dataset,
+        *,
+        loss: str | None = None,
+        metrics: str | Iterable[str] = (),
+        elastic: int | None = None,
     ) -> dict[str, float]:
         """Loss and metrics over data, without training.
 
@@ -542,12 +554,15 @@ class Model:
             data: as for `fit`.
             loss: None: that of training, as of a saved model.
             metrics: if empty, those of training.
+            elastic: as for `fit`.
         """
         names = _texts("metrics", metrics) or self._metrics
         text = self._loss if loss is None else _text("loss", loss)
         if text is None:
             raise InvalidArgument("the model was not trained, or saved without a loss: give loss=")
         run, losses, pointer = _Run(self, names), _parsed("loss", text), _dataset("data", data)
+        if elastic is not None:
+            run.opts.elastic_streams = _number("elastic", elastic, 1)
         model, strategy = self._pointer(), self._strategy
         result = ffi.new("mr_fit_result *")
         run(lambda st: int(lib.mr_evaluate(strategy, model, pointer, losses, run.opts, result, st)))

@@ -688,12 +688,19 @@ static void resume_within_lines(const char *graph, size_t threads)
 MR_TEST(an_iterator_that_waited_for_a_pipe_resumes_without_loss)
 {
     static const char *const graphs[] = {
-        "text_line(\"%s\").batch(2)", "text_line(\"%s\").enumerate().batch(2)",
-        "zip(range(100), text_line(\"%s\")).batch(2)", "text_line(\"%s\").padded_batch(2)",
-        "text_line(\"%s\").map(x => x).batch(2).prefetch(1)"};
-    /* A thread of prefetch that waits for the next line makes a position wait for it too. */
+        "text_line(\"%s\").batch(2)",
+        "text_line(\"%s\").enumerate().batch(2)",
+        "zip(range(100), text_line(\"%s\")).batch(2)",
+        "text_line(\"%s\").padded_batch(2)",
+        "text_line(\"%s\").map(x => x).batch(2).prefetch(1)",
+        "text_line(\"%s\").prefetch(1).batch(2)",
+        "text_line(\"%s\").batch(2).prefetch(2).prefetch(1)",
+        "from_tensors(0).flat_map(i => text_line(\"%s\")).batch(2).prefetch(1)",
+        "text_line(\"%s\").shuffle(1).batch(2).prefetch(1)",
+        "from_tensors(0).interleave(i => text_line(\"%s\"), cycle_length=1, num_parallel_calls=1)"
+        ".batch(2)"};
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
-        for (size_t threads = 0; threads < (strstr(graphs[i], "prefetch") ? 1 : 3); threads += 2)
+        for (size_t threads = 0; threads < 3; threads += 2)
             resume_within_lines(graphs[i], threads);
 }
 

@@ -61,19 +61,19 @@ MR_TEST(a_byte_order_mark_is_no_text)
     expect("\xFE", 1, "\xFE|");
 }
 
-MR_TEST(utf16_is_refused)
+MR_TEST(utf16_and_utf32_are_refused)
 {
     static const char *const texts[] = {"\xFF\xFE"
                                         "a\0\n",
-                                        "\xFE\xFF\0a"};
-    for (size_t i = 0; i < 2; i++) {
+                                        "\xFE\xFF\0a", "\xFF\xFE\0\0", "\0\0\xFE\xFF"};
+    for (size_t i = 0; i < 4; i++) {
         mr_status st;
         mr_reader *r = NULL;
         mr_array a = {0};
         write_file(mr_test_path("u"), texts[i], 4);
         mr_ok(mr_reader_open(&r, &mr_format_text_line, mr_test_path("u"), NULL, &st), &st);
         mr_code_is(mr_reader_read(r, 9, 100, &a, &st), MR_INVALID_ARGUMENT, &st);
-        mr_has_str(st.message, "the text is UTF-16");
+        mr_has_str(st.message, i < 2 ? "the text is UTF-16" : "the text is UTF-32");
         mr_code_is(mr_reader_read(r, 9, 100, &a, &st), MR_END, &st);
         mr_reader_close(r);
     }

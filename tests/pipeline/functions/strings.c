@@ -320,8 +320,8 @@ MR_TEST(a_vocabulary_may_be_a_file)
     mr_eq_str(in_file(1, path, "x => lookup([\"a\", \"\"], \"%s\")"), "[0, 0]");
     mr_has_str(evaluate(2, "x => lookup(\"a\", \"/nowhere/words\")"),
                "!/nowhere/words: cannot open the file: No such file");
-    mr_has_str(evaluate(1, "x => lookup(\"a\", \"gs://b/words\")"),
-               "!gs://b/words: cannot open the file; local files and the schemes");
+    mr_has_str(evaluate(1, "x => lookup(\"a\", \"az://b/words\")"),
+               "!az://b/words: cannot open the file; local files and the schemes");
     mr_has_str(evaluate(1, "x => lookup(\"a\", \"\")"), "is empty or has a NUL byte");
 }
 

@@ -29,6 +29,10 @@ MR_TEST(the_draws_are_those_of_sample_from_datasets)
         "mix({\"b\": range(9), \"a\": range(10, 12), \"c\": range(20, 27)}, seed=5, stop=\"all\")",
         "sample_from_datasets([range(9), range(10, 12), range(20, 27)], seed=5)");
     mr_drive("mix({\"a\": range(3)}, weights={\"a\": 5})", "0 1 2");
+    mr_drive("from_tensor_slices([[1, 2], [3, 4]])"
+             ".flat_map(x => mix({\"a\": from_tensor_slices(x), \"b\": range(10, 12)}, seed=1, "
+             "stop=\"all\"))",
+             "10 1 2 11 10 3 4 11");
     mr_drive_alike("mix({\"a\": range(9), \"b\": range(10, 19)}).repeat(2)");
     mr_drive_alike(
         "mix({\"a\": range(9), \"b\": range(10, 19).shuffle(4)}, seed=1).shuffle(3, seed=2)"

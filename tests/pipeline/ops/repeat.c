@@ -18,6 +18,8 @@ MR_TEST(an_epoch_without_elements_ends_an_endless_repeat)
     mr_drive("range(0).repeat(9223372036854775807)", "");
     mr_drive("range(3).filter(x => x > 5).repeat()", "");
     mr_drive("from_tensors(0).map(x => 1 // x).repeat()", "!zero");
+    mr_drive("zip(from_tensors(0).map(x => 1 // x), range(0)).repeat()", "!zero");
+    mr_drive("zip(from_tensors(0).map(x => 1 // x), range(0)).repeat(3)", "!zero !zero !zero");
     mr_drive("range(2).shuffle(2, seed=4).take(1).filter(x => x == 1).repeat()", "1 1");
 }
 

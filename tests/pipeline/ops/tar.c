@@ -349,6 +349,25 @@ MR_TEST(members_have_alternatives_and_may_be_optional)
     }
 }
 
+/* What is damaged may be a member that the record may lack. */
+MR_TEST(damage_does_not_become_an_empty_member)
+{
+    for (int cut = 0; cut < 3; cut++) { /* in the header, and before and in the data */
+        tar t = {0};
+        add(&t, "0.jpg", "j0");
+        add(&t, "0.txt", "t0");
+        add(&t, "1.jpg", "j1");
+        add(&t, "1.txt", "t1");
+        finish(&t, "cut.tar", 1024 + (size_t[]){512 + 200, 512, 300}[cut]);
+        mr_test_context("cut %d", cut);
+        mr_drive(mr_drive_path("tar(\"@/cut.tar\", members=[\"jpg\", \"txt?\"])" SHOWN),
+                 "(\"0\",\"j0\",\"t0\") !damaged_tar_archive");
+        mr_drive(mr_drive_path("tar(\"@/cut.tar\", members=[\"jpg\", \"png?\"])"
+                               ".map(r => r[\"jpg\"])"),
+                 "\"j0\" !damaged_tar_archive");
+    }
+}
+
 /* An image of no bytes names its member. */
 MR_TEST(an_error_of_an_empty_member_says_where_it_is)
 {

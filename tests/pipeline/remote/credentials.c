@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "pipeline/remote/aws_profile.h"
+#include "pipeline/remote/aws_sources.h"
 #include "tests/harness.h"
 
 MR_ONE_THREAD;
@@ -33,14 +35,23 @@ static const char *found(void)
 
 static void forget(void)
 {
-    static const char *const names[] = {"AWS_ACCESS_KEY_ID",          "AWS_SECRET_ACCESS_KEY",
-                                        "AWS_SESSION_TOKEN",          "AWS_REGION",
-                                        "AWS_DEFAULT_REGION",         "AWS_PROFILE",
-                                        "MILLRACE_S3_ANONYMOUS",      "AWS_CONFIG_FILE",
-                                        "AWS_SHARED_CREDENTIALS_FILE"};
+    static const char *const names[] = {"AWS_ACCESS_KEY_ID",
+                                        "AWS_SECRET_ACCESS_KEY",
+                                        "AWS_SESSION_TOKEN",
+                                        "AWS_REGION",
+                                        "AWS_DEFAULT_REGION",
+                                        "AWS_PROFILE",
+                                        "MILLRACE_S3_ANONYMOUS",
+                                        "AWS_CONFIG_FILE",
+                                        "AWS_SHARED_CREDENTIALS_FILE",
+                                        "AWS_WEB_IDENTITY_TOKEN_FILE",
+                                        "AWS_ROLE_ARN",
+                                        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                                        "AWS_CONTAINER_CREDENTIALS_FULL_URI"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
     setenv("HOME", mr_test_path("."), 1);
+    setenv("AWS_EC2_METADATA_DISABLED", "true", 1); /* the role of this machine */
 }
 
 MR_TEST(from_the_environment)
@@ -90,4 +101,98 @@ MR_TEST(from_files)
     setenv("AWS_ACCESS_KEY_ID", "E", 1);
     setenv("AWS_SECRET_ACCESS_KEY", "es", 1);
     mr_eq_str(found(), "E es - r AWS_ACCESS_KEY_ID");
+}
+
+MR_TEST(parts_of_a_source)
+{
+    forget();
+    setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/none", 1);
+    mr_has_str(found(), "AWS_ROLE_ARN is not");
+    forget();
+    setenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "v2", 1);
+    mr_has_str(found(), "does not begin with a slash");
+}
+
+/* The address that is asked, or the error. */
+static const char *container(const char *relative, const char *full)
+{
+    static char text[1024];
+    char *url = NULL;
+    mr_status st;
+    forget();
+    if (relative)
+        setenv("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", relative, 1);
+    if (full)
+        setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", full, 1);
+    mr_code rc = mr__aws_container_url(&url, &st);
+    snprintf(text, sizeof text, "%s", url ? url : rc == MR_NOT_FOUND ? "none" : st.message);
+    mr_free(url);
+    return text;
+}
+
+MR_TEST(addresses_of_containers)
+{
+    static const char *const good[] = {
+        "https://any.example.org/x",  "http://127.0.0.1/x",      "http://127.9.8.7:80/x",
+        "http://localhost:1/x",       "http://[::1]:99/x",       "http://169.254.170.2/x",
+        "HTTP://169.254.170.23/v1/c", "http://[fd00:ec2::23]/x", "http://LOCALHOST?x"};
+    static const char *const bad[] = {"http://10.0.0.1/x",
+                                      "http://169.254.169.254/x",
+                                      "http://127.0.0.1.org/x",
+                                      "http://localhost.org/x",
+                                      "http://127.1/x",
+                                      "http://[::2]/x",
+                                      "http://[::1].org/x",
+                                      "http://a@127.0.0.1/x",
+                                      "http://127.0.0.1@a/x",
+                                      "ftp://127.0.0.1/x",
+                                      "file:///x",
+                                      "127.0.0.1/x",
+                                      "http://169.254.170.233/x"};
+    mr_eq_str(container(NULL, NULL), "none");
+    mr_eq_str(container("/v2/a", NULL), "http://169.254.170.2/v2/a");
+    mr_eq_str(container("/v2/a", "http://10.0.0.1/"), "http://169.254.170.2/v2/a");
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        mr_eq_str(container(NULL, good[i]), good[i]);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        mr_has_str(container(NULL, bad[i]), "not asked for credentials");
+}
+
+MR_TEST(times_of_texts)
+{
+    static const struct {
+        const char *text;
+        int64_t seconds;
+    } good[] = {{"1970-01-01T00:00:00Z", 0},
+                {"2024-02-29T12:00:01Z", 1709208001},
+                {"2024-02-29T12:00:01", 1709208001},
+                {"2024-02-29T12:00:01.123456Z", 1709208001},
+                {"2024-02-29T12:00:01+00:00", 1709208001},
+                {"2024-02-29T14:30:01+02:30", 1709208001},
+                {"2024-02-29T11:30:01.5-00:30", 1709208001}};
+    static const char *const bad[] = {
+        "", "now", "2024-02-29", "2024-02-29T12:00:01X", "2024-02-29T12:00:01+", "1709208001"};
+    int64_t at = -1;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        mr_check(mr__time_of_text(good[i].text, &at));
+        mr_eq_i64(at, good[i].seconds * 1000000000);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        mr_check(!mr__time_of_text(bad[i], &at));
+}
+
+MR_TEST(sections_of_profiles)
+{
+    mr__aws_files f = {
+        .texts = {(char[]){"[profile]\n[a]\n"},
+                  (char[]){"[b]\n[profile  c]\n[ profile\td ]\n[default]\n[profile]\n"
+                           "[open\n"}}};
+    static const char *const has[] = {"profile", "a", "c", "d", "default"};
+    static const char *const has_not[] = {"b", "profile c", "open", "", "ef"};
+    for (size_t i = 0; i < sizeof has / sizeof *has; i++)
+        mr_check(mr__aws_has_profile(&f, has[i]));
+    for (size_t i = 0; i < sizeof has_not / sizeof *has_not; i++)
+        mr_check(!mr__aws_has_profile(&f, has_not[i]));
+    mr__aws_files none = {0};
+    mr_check(!mr__aws_has_profile(&none, "default"));
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 #include "tests/harness.h"
 #include "tests/trainer/kit/math_bench.h"
+#include "trainer/device/drop.h"
 
 static mr_status st;
 
@@ -300,6 +301,50 @@ ON_DEVICES(work_that_repeats_does_what_it_does_alone)
             free(got);
         }
     mr_event_free(e);
+}
+
+static void cancel_sections(void *drop)
+{
+    mr__drop_cancel(drop);
+}
+
+static void section(bench *b, mr_drop *d, uint64_t number, float *p, bool cancel)
+{
+    mr_ok(mr__stream_section_begin(b->s, d, number, &st), &st);
+    mr_ok(b->m->fill(b->s, &(mr_math_fill){1, (float)number, p}, &st), &st);
+    mr_ok(mr__stream_section_keep(b->s, &st), &st);
+    if (cancel)
+        mr_ok(mr_stream_host_call(b->s, cancel_sections, d, &st), &st);
+    mr_ok(b->m->fill(b->s, &(mr_math_fill){1, (float)number, p + 1}, &st), &st);
+    mr_ok(mr__stream_section_end(b->s, &st), &st);
+}
+
+static void holds(bench *b, const float *p, float first, float second)
+{
+    float *got = get(b, p, 2 * sizeof *got);
+    mr_eq_f64(got[0], first, 0);
+    mr_eq_f64(got[1], second, 0);
+    free(got);
+}
+
+ON_DEVICES(a_section_is_dropped_in_whole_unless_it_was_kept)
+{
+    mr_drop d;
+    float *p = put_floats(b, NULL, 2);
+    if (!mr__stream_can_drop(b->s))
+        return;
+    mr__drop_reset(&d);
+    section(b, &d, 1, p, false);
+    holds(b, p, 1, 1);
+    section(b, &d, 2, p, true); /* it was kept by then */
+    holds(b, p, 2, 2);
+    section(b, &d, 3, p, false);
+    holds(b, p, 2, 2);
+    mr_check(!mr__drop_is_dropped(&d, 2) && mr__drop_is_dropped(&d, 3));
+    mr_ok(mr__stream_section_keep(b->s, &st), &st);
+    mr_ok(b->m->fill(b->s, &(mr_math_fill){2, 9, p}, &st), &st);
+    holds(b, p, 9, 9);
+    mr_check(mr__drop_is_dropped(&d, 3));
 }
 
 ON_DEVICES(an_error_of_a_kernel_sticks_to_the_stream)

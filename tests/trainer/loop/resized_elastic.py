@@ -7,12 +7,14 @@ ledger has the steps of a run that was left alone, and so have the losses to flo
     resized_elastic.py [MILLRACE [SEED [RUNS]]]     20 runs by default, 200 with MR_TEST_TIER=long
 
 TAP goes to $TAP_FILE."""
+import collections
 import json
 import math
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -37,10 +39,14 @@ def command(data, processes, replicas, *more):
             "--data", data, "--processes", str(processes), "--replicas", str(replicas), *more]
 
 
-def ledger():
-    import subprocess
+def why():
+    """The records of each step."""
     out = subprocess.run([MILLRACE, "why", "ledger"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, text=True).stdout
-    return [[(r["file"], r["ordinal"]) for r in json.loads(x)["records"]] for x in out.splitlines()]
+    return [json.loads(x)["records"] for x in out.splitlines()]
+
+
+def ledger():
+    return [[(r["file"], r["ordinal"]) for r in step] for step in why()]
 
 
 def losses(lines):
@@ -87,6 +93,35 @@ def test_any_number_of_processes_continues():
         assert not os.path.exists("backup"), told
 
 
+def saved_bytes():
+    """The contents of the saved model's files."""
+    found = {}
+    for folder, _, names in os.walk("model"):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as f:
+                found[os.path.join(folder, name)] = f.read()
+    shutil.rmtree("model")
+    return found
+
+
+def test_the_same_numbers_give_the_same_bits():
+    for processes, replicas in ((1, 2), (3, 1)):
+        def job(*more):
+            return command(DATA[1], processes, replicas, "--save", "model", *more)
+
+        code, lines, err = run(job())
+        assert code == 0, err
+        want, model = losses(lines), saved_bytes()
+        remove_backups()
+        keep = ["--callback", 'backup_and_restore("backup", save_freq=1)']
+        code, first, err = run(job(*keep), [(7, send(signal.SIGKILL, *range(processes)) if processes > 1 else to_parent(signal.SIGTERM))])
+        assert code != 0 and losses(first).keys() < want.keys(), (processes, replicas, code, err)
+        code, rest, err = run(job(*keep))
+        assert code == 0 and losses(rest).keys() < want.keys(), (processes, replicas, code, err)
+        assert {**losses(first), **losses(rest)} == want, (processes, replicas, want, losses(first), losses(rest))
+        assert saved_bytes() == model, (processes, replicas)
+
+
 def test_other_streams_are_refused_within_an_epoch():
     remove_backups()
     data = DATA[0]
@@ -96,6 +131,24 @@ def test_other_streams_are_refused_within_an_epoch():
     for change, word in ((["--elastic", "6"], "12"), (["--data", data.replace("batch(16)", "batch(8)")], "batch")):
         code, lines, err = run(command(data, 2, 1, "--callback", 'backup_and_restore("backup", save_freq=1)', *change))
         assert code == 1 and word in err and "--restart-epoch" in err, (code, err)
+
+
+def test_a_mixture_changes_by_name():
+    remove_backups()
+    def mixed(*sources):
+        return f'mix({{{", ".join(sources)}}}, stop="all").map(i => {PAIR}).batch(24)'
+
+    web, code, books = '"web": range(400)', '"code": range(1000, 1300).shuffle(7)', '"books": range(2000, 2100)'
+    keep = ["--callback", 'backup_and_restore("backup", save_freq=1)', "--epochs", "1"]
+    code_, _, err = run(command(mixed(code, web), 2, 1, *keep), [(9, send(signal.SIGKILL, 0, 1))])
+    assert code_ != 0, err
+    other = mixed(code, books)
+    code_, _, err = run(command(other, 3, 1, *keep))
+    assert code_ == 1 and "--restore-by-name" in err, (code_, err)
+    code_, lines, err = run(command(other, 3, 1, *keep, "--restore-by-name"))
+    assert code_ == 0 and '"web" is removed' in err and '"books" is new' in err, (code_, err)
+    records = collections.Counter(r["ordinal"] for step in why() for r in step if r["source"] == 0)
+    assert records == {i: 1 for i in range(300)}, records
 
 
 def test_predictions_are_not_elastic():

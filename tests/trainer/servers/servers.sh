@@ -404,4 +404,21 @@ MILLRACE_TOKEN_FILE=right train --strategy parameter_server --model "$plain" --o
 result the_chief_trains_with_the_same_token $? "$(said)"
 all_ended
 result servers_with_a_token_end_too $? "$(said)"
+
+# ---- TLS: servers and chief verify each other
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj /CN=test \
+    -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem 2>/dev/null
+tls=(MILLRACE_TLS_CERT="$dir/cert.pem" MILLRACE_TLS_KEY="$dir/key.pem" MILLRACE_TLS_CA="$dir/cert.pem")
+export "${tls[@]}" MILLRACE_TLS_CLIENT_CA="$dir/cert.pem"
+servers
+unset "${!MILLRACE_TLS@}"
+ready ps 0; ready worker 0
+job=(train --strategy parameter_server --model "$plain" --optimizer sgd "${how[@]}" --steps 3)
+expect a_chief_without_tls_is_refused 1 '' 'parameter server 0' 'requires TLS' -- env TF_CONFIG="$coordinator" "$m" "${job[@]}"
+expect a_chief_without_a_certificate_is_refused 1 '' 'parameter server 0' 'requires a certificate' -- env \
+    TF_CONFIG="$coordinator" "$m" "${job[@]}" --tls-ca cert.pem
+env "${tls[@]}" TF_CONFIG="$coordinator" "$m" "${job[@]}" >out 2>err
+result the_chief_trains_by_tls $? "$(said)"
+all_ended
+result servers_with_tls_end_too $? "$(said)"
 finish

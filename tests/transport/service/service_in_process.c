@@ -413,7 +413,10 @@ MR_TEST(a_worker_open_to_others_reads_below_directories_only)
     const char *service = mr_service_dispatcher_address(d);
     for (int twice = 0; twice < 2; twice++)
         mr_ok(mr_service_restrict_files(both, 1, &st), &st);
-    const mr_service_worker_opts o = {.dispatcher = service, .listen = "0.0.0.0:0"};
+    mr_service_worker_opts o = {.dispatcher = service, .listen = "0.0.0.0:0"};
+    mr_code_is(mr_service_worker_open(&w, &o, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "open to other hosts without TLS");
+    o.insecure = true;
     mr_ok(mr_service_worker_open(&w, &o, &st), &st);
     mr_ok(mr_service_dispatcher_start(d, &st), &st);
     mr_ok(mr_service_worker_start(w, &st), &st);

@@ -132,15 +132,39 @@ static void report(mr__connection *c, int number, size_t n)
     free(text);
 }
 
+/* Certificates for both sides: one that is its own CA. */
+static mr__tls *certificates(bool mutual)
+{
+    const char *cert = mr_test_path("cert.pem"), *key = mr_test_path("key.pem");
+    char command[1024];
+    mr__tls *tls;
+    mr_status st;
+    snprintf(
+        command, sizeof command,
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 "
+        "-subj /CN=test -addext subjectAltName=IP:127.0.0.1 -keyout '%s' -out '%s' 2>/dev/null",
+        key, cert);
+    mr_eq_i64(system(command), 0);
+    const mr_tls_opts o = {.cert = cert, .key = key, .ca = cert, .client_ca = mutual ? cert : NULL};
+    mr_ok(mr__tls_open(&tls, &o, MR__TLS_ACCEPTS | MR__TLS_CONNECTS, &st), &st);
+    mr_check(mr__tls_accepts(tls) && mr__tls_connects(tls));
+    mr_check(mr__tls_is_mutual(tls) == mutual);
+    return tls;
+}
+
 MR_TEST_SLOW(messages_of_all_sizes_and_blocks_arrive_in_order)
 {
     static const size_t sizes[] = {0, 1, 100, 30000, 33000, 65000, 66000, 200000, 5000000};
-    for (size_t k = 0; k < 2; k++) {
+    for (size_t k = 0; k < 4; k++) {
         pair p;
         mr__token secret = {.data = "secret", .bytes = 6};
         mr_status st;
-        if (!begin(&p, kinds[k], secret))
+        mr_test_context("case %zu", k);
+        secret.tls = k < 2 ? NULL : certificates(k == 2);
+        if (!begin(&p, kinds[k % 2], secret)) {
+            mr__tls_free(secret.tls);
             continue;
+        }
         meet(&p, secret);
         while (!p.a.ready || !p.b.ready)
             turn(&p);
@@ -167,12 +191,68 @@ MR_TEST_SLOW(messages_of_all_sizes_and_blocks_arrive_in_order)
             turn(&p);
         mr_eq_u64(p.b.rows, rows);
         mr_eq_u64(p.b.longest, 5000000);
+        mr_check(p.a.c.is_secure == (k >= 2) && p.b.c.is_secure == (k >= 2));
+        if (k >= 2) { /* what ties a local connection to this one */
+            mr_check(memcmp(&p.a.c.tls.secret, &p.b.c.tls.secret, sizeof(mr__tls_secret)) == 0);
+            mr_eq_str(p.a.c.tls.peer, "/CN=test");
+            mr_eq_str(p.b.c.tls.peer, k == 2 ? "/CN=test" : "");
+        }
         part(&p);
         finish(&p);
+        mr__tls_free(secret.tls);
         mr_block_reset(&b);
         mr_iterator_close(it);
         mr_dataset_unref(ds);
     }
+}
+
+MR_TEST(what_is_queued_by_tls_is_sent_before_the_end)
+{
+    mr__token secret = {.tls = certificates(true)};
+    for (size_t k = 0; k < 2; k++) {
+        pair p;
+        if (!begin(&p, kinds[k], secret))
+            continue;
+        meet(&p, secret);
+        while (!p.a.ready || !p.b.ready)
+            turn(&p);
+        for (int i = 0; i < 20; i++)
+            report(&p.a.c, i, 100000);
+        mr_check(mr__connection_queued(&p.a.c) > 20 * 100000);
+        mr__connection_finish(&p.a.c);
+        while (!p.a.closed || !p.b.closed)
+            turn(&p);
+        mr_eq_i64(p.b.messages, 20);
+        mr_eq_i64(p.b.why.code, MR_END);
+        finish(&p);
+    }
+    mr__tls_free(secret.tls);
+}
+
+MR_TEST(a_paused_connection_by_tls_passes_nothing_on)
+{
+    mr__token secret = {.tls = certificates(true)};
+    for (size_t k = 0; k < 2; k++) {
+        pair p;
+        mr_status st;
+        if (!begin(&p, kinds[k], secret))
+            continue;
+        meet(&p, secret);
+        while (!p.a.ready || !p.b.ready)
+            turn(&p);
+        mr__connection_pause(&p.b.c);
+        report(&p.a.c, 0, 10);
+        report(&p.a.c, 1, 300000);
+        for (int i = 0; i < 20; i++)
+            mr_ok(mr__loop_turn(p.l, mr__loop_now(p.l) + 1000000, &st), &st);
+        mr_eq_i64(p.b.messages, 0);
+        mr__connection_resume(&p.b.c);
+        while (p.b.messages < 2)
+            turn(&p);
+        part(&p);
+        finish(&p);
+    }
+    mr__tls_free(secret.tls);
 }
 
 MR_TEST(another_token_closes_both_ends_with_the_reason)

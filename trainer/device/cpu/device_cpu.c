@@ -20,6 +20,7 @@
 #include "pipeline/memory/alloc.h"
 #include "trainer/device/cpu/matmul.h"
 #include "trainer/device/cpu/stream_cpu.h"
+#include "trainer/device/drop.h"
 #include "trainer/device/spin.h"
 #include "trainer/device/timeline_impl.h"
 
@@ -40,11 +41,11 @@ typedef struct event {
     mr_code rc;  /* of the stream that reached it last */
 } event;
 
-typedef enum verb { COPY, SET, LAUNCH, HOST_CALL, RECORD, WAIT, FREE } verb;
+typedef enum verb { COPY, SET, LAUNCH, HOST_CALL, RECORD, WAIT, FREE, SECTION } verb;
 
 typedef struct command {
     verb verb;
-    int byte;
+    int byte; /* of SECTION: its mark; of LAUNCH: whether it is an operation of the table */
     mr_kernel_fn kernel;
     union {
         struct {
@@ -60,6 +61,10 @@ typedef struct command {
             event *e;
             uint64_t count;
         } event;
+        struct {
+            mr_drop *drop;
+            uint64_t number;
+        } section;
         _Alignas(16) unsigned char args[MR_KERNEL_ARGS];
     } u;
 } command;
@@ -79,6 +84,8 @@ struct stream {
     bool failed; /* st is the sticky error */
     pthread_t thread;
     void *plans;
+    mr_drop *drop;       /* of the section that the commands run are in; NULL: none */
+    uint64_t section;    /* its number */
     mr__spinner spinner; /* for waits for events */
     mr_status st;
     command ring[RING];
@@ -348,8 +355,34 @@ void mr__cpu_fail(mr_code code, const char *fmt, ...)
     va_end(ap);
 }
 
+static void mark_section(stream *s, const command *c)
+{
+    switch ((mr_section_mark)c->byte) {
+    case MR_SECTION_BEGINS:
+        s->drop = c->u.section.drop;
+        s->section = c->u.section.number;
+        break;
+    case MR_SECTION_IS_KEPT:
+        if (s->drop)
+            mr__drop_keep(s->drop, s->section);
+        break;
+    case MR_SECTION_ENDS:
+        s->drop = NULL;
+        break;
+    }
+}
+
+/* Whether the command computes, and its section was dropped. */
+static bool is_dropped(const stream *s, const command *c)
+{
+    bool computes = c->verb == COPY || c->verb == SET || (c->verb == LAUNCH && c->byte);
+    return computes && s->drop && mr__drop_is_dropped(s->drop, s->section);
+}
+
 static void run_command(stream *s, command *c)
 {
+    if (is_dropped(s, c))
+        return;
     switch (c->verb) {
     case COPY:
         memcpy(c->u.copy.dst, c->u.copy.src, c->u.copy.bytes);
@@ -373,6 +406,9 @@ static void run_command(stream *s, command *c)
         break;
     case FREE:
         mr_free(c->u.copy.dst);
+        break;
+    case SECTION:
+        mark_section(s, c);
         break;
     }
 }
@@ -531,25 +567,32 @@ static mr_code cpu_host_call(void *stream_, mr_stream_fn fn, void *ctx, mr_statu
     return MR_OK;
 }
 
-static mr_code cpu_launch(void *stream_, mr_kernel_fn fn, const void *args, size_t size,
-                          mr_status *st)
+static mr_code launch(stream *s, mr_kernel_fn fn, bool computes, const void *args, size_t size,
+                      mr_status *st)
 {
     command c;
     if (size > sizeof c.u.args)
         return mr_fail(st, MR_INVALID_ARGUMENT, "a kernel takes at most %zu bytes, found %zu",
                        sizeof c.u.args, size);
     c.verb = LAUNCH;
-    c.byte = 0;
+    c.byte = computes;
     c.kernel = fn;
     if (size > 0)
         memcpy(c.u.args, args, size);
-    submit(stream_, &c, size);
+    submit(s, &c, size);
     return MR_OK;
+}
+
+/* Others may wait for what a kernel of theirs does. */
+static mr_code cpu_launch(void *stream_, mr_kernel_fn fn, const void *args, size_t size,
+                          mr_status *st)
+{
+    return launch(stream_, fn, false, args, size, st);
 }
 
 mr_code mr__cpu_launch(mr_stream *s, mr_kernel_fn fn, const void *args, size_t size, mr_status *st)
 {
-    return cpu_launch(s->self, fn, args, size, st);
+    return launch(s->self, fn, true, args, size, st);
 }
 
 void **mr__cpu_plans(mr_stream *s)
@@ -637,6 +680,15 @@ static void cpu_flush(void *stream_)
     wake_and_unlock(s);
 }
 
+static mr_code cpu_section(void *stream_, mr_section_mark mark, mr_drop *drop, uint64_t section,
+                           mr_status *st)
+{
+    (void)st;
+    command c = {.verb = SECTION, .byte = (int)mark, .u.section = {drop, section}};
+    submit(stream_, &c, sizeof c.u.section);
+    return MR_OK;
+}
+
 static void *cpu_native_stream(void *stream_)
 {
     (void)stream_;
@@ -670,5 +722,6 @@ const mr_device_backend mr__device_cpu = {
     .stream_status = cpu_stream_status,
     .native_stream = cpu_native_stream,
     .flush = cpu_flush,
+    .section = cpu_section,
     .math = &mr__math_cpu,
 };

@@ -1149,7 +1149,7 @@ static mr_code start(mr__remote *r, Mr__Wire__Place *const *places, size_t n, mr
     r->event = mr__sys->eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (r->event < 0)
         return mr_fail_errno(st, errno, "an event descriptor");
-    MR_TRY(mr__token_read(NULL, &r->token, st));
+    MR_TRY(mr__token_open(NULL, r->o.tls, MR__TLS_CONNECTS, &r->token, st));
     MR_TRY(make_join(r, places, n, st));
     MR_TRY(make_reader(r, st));
     if (pthread_create(&r->thread, NULL, run_loop, r) != 0)

@@ -26,7 +26,8 @@ typedef struct mr__remote_opts {
     bool measured; /* compress only if the link is slower than compressing */
     mr__transfer transfer;
     bool local_workers; /* with MR__TRANSFER_SHARED_MEMORY: read only from workers on this host */
-    mr_iter *it;        /* the op's iterator: spec, cancel, statistics */
+    const mr_tls_opts *tls; /* NULL: the environment's */
+    mr_iter *it;            /* the op's iterator: spec, cancel, statistics */
 } mr__remote_opts;
 
 /* Joins or creates the job (taken over, also on failure), with its streams at the given places (of

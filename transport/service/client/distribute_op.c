@@ -27,6 +27,7 @@
 #include "transport/service/job.h"
 #include "transport/service/service.h"
 #include "transport/service/stream_position.h"
+#include "transport/wire/tls_certificates.h"
 
 enum { ZSTD_LEVEL = 1, MOST_PARAMS = 64 };
 
@@ -238,8 +239,8 @@ static mr_code registered(const distribute_params *p, mr_dataset **out, const ch
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
             "no datasets are registered in this process; give HOST:PORT of a dispatcher");
-    return mr__registered_dataset(p->service, p->dataset_id, p->o.connect_timeout, out, directory,
-                                  st);
+    return mr__registered_dataset(p->service, p->dataset_id, p->o.connect_timeout, p->o.tls, out,
+                                  directory, st);
 }
 
 /* *out = the graph that is cut into streams; borrowed. *directory: of its names, as
@@ -509,6 +510,7 @@ static mr_code open_remote(mr_iter *it, Mr__Wire__Job *job, Mr__Wire__Place *con
                                   .measured = o->compression && strcmp(o->compression, "auto") == 0,
                                   .transfer = local ? MR__TRANSFER_SHARED_MEMORY : transfer_of(o),
                                   .local_workers = local,
+                                  .tls = o->tls,
                                   .it = it};
     MR_TRY(mr__remote_source_open(&s->source, job, places, n_places, &opts, st));
     return make_slots(it, s->source->job->streams, st);
@@ -1256,14 +1258,17 @@ static const mr_op op_distributed_dataset = {
 /* ---- C interface ---- */
 
 /* In C a timeout of 0 means the default. */
-static void take_opts(distribute_params *p, const mr_service_opts *opts)
+static mr_code take_opts(distribute_params *p, const mr_service_opts *opts, mr_status *st)
 {
     if (opts)
         p->o = *opts;
+    if (p->o.tls && !(p->o.tls = mr__tls_opts_keep(p->o.tls)))
+        return mr_fail_memory(st, sizeof *p->o.tls, "the options of TLS");
     if (p->o.connect_timeout == 0)
         p->o.connect_timeout = CONNECT_TIMEOUT;
     if (p->o.client_timeout == 0)
         p->o.client_timeout = CLIENT_TIMEOUT;
+    return MR_OK;
 }
 
 mr_dataset *mr_service_dataset(const char *service, const char *dataset_id,
@@ -1271,7 +1276,9 @@ mr_dataset *mr_service_dataset(const char *service, const char *dataset_id,
 {
     distribute_params p = {.service = (char *)(uintptr_t)service,
                            .dataset_id = (char *)(uintptr_t)dataset_id};
-    take_opts(&p, opts);
+    mr_status st;
+    if (take_opts(&p, opts, &st) != MR_OK)
+        return mr_dataset_fail(&st);
     make_dataset_table();
     return mr_dataset_new(&op_distributed_dataset, &p, NULL, 0);
 }
@@ -1280,7 +1287,11 @@ mr_dataset *mr_service_distribute(mr_dataset *input, const char *service,
                                   const mr_service_opts *opts)
 {
     distribute_params p = {.service = (char *)service};
-    take_opts(&p, opts);
+    mr_status st;
+    if (take_opts(&p, opts, &st) != MR_OK) {
+        mr_dataset_unref(input);
+        return mr_dataset_fail(&st);
+    }
     return mr_dataset_new(&op_distribute, &p, &input, 1);
 }
 

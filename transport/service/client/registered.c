@@ -31,7 +31,8 @@ static mr_code directory_of(const ProtobufCBinaryData *graph, char **out, mr_sta
     return rc;
 }
 
-static mr_code ask(const char *service, const char *id, double timeout, known *k, mr_status *st)
+static mr_code ask(const char *service, const char *id, double timeout, const mr_tls_opts *tls,
+                   known *k, mr_status *st)
 {
     mr__request_opts opts = {.dispatcher = service, .timeout_ns = (int64_t)(timeout * 1e9)};
     Mr__Wire__Ask question = MR__WIRE__ASK__INIT;
@@ -39,7 +40,7 @@ static mr_code ask(const char *service, const char *id, double timeout, known *k
     question.request = 1;
     question.what = (char *)(uintptr_t) "dataset";
     question.name = (char *)(uintptr_t)id;
-    MR_TRY(mr__token_read(NULL, &opts.token, st));
+    MR_TRY(mr__token_open(NULL, tls, MR__TLS_CONNECTS, &opts.token, st));
     mr_code rc = mr__request(&opts, &question, &m, st);
     mr__token_free(&opts.token);
     MR_TRY(rc);
@@ -58,8 +59,8 @@ static mr_code ask(const char *service, const char *id, double timeout, known *k
     return rc;
 }
 
-static mr_code find(const char *service, const char *id, double timeout, const known **out,
-                    mr_status *st)
+static mr_code find(const char *service, const char *id, double timeout, const mr_tls_opts *tls,
+                    const known **out, mr_status *st)
 {
     for (const known *k = all; k; k = k->next)
         if (strcmp(k->service, service) == 0 && strcmp(k->id, id) == 0) {
@@ -71,7 +72,7 @@ static mr_code find(const char *service, const char *id, double timeout, const k
     if (!k || !(k->service = mr_strdup(service)) || !(k->id = mr_strdup(id)))
         rc = mr_fail_memory(st, sizeof *k, "a dataset");
     if (rc == MR_OK)
-        rc = ask(service, id, timeout, k, st);
+        rc = ask(service, id, timeout, tls, k, st);
     if (rc != MR_OK) {
         mr_free(k ? k->directory : NULL);
         mr_free(k ? k->service : NULL);
@@ -86,11 +87,12 @@ static mr_code find(const char *service, const char *id, double timeout, const k
 }
 
 mr_code mr__registered_dataset(const char *service, const char *id, double timeout,
-                               mr_dataset **out, const char **directory, mr_status *st)
+                               const mr_tls_opts *tls, mr_dataset **out, const char **directory,
+                               mr_status *st)
 {
     const known *k = NULL;
     mr__lock_take(&lock);
-    mr_code rc = find(service, id, timeout, &k, st);
+    mr_code rc = find(service, id, timeout, tls, &k, st);
     mr__lock_release(&lock);
     if (rc == MR_OK) {
         *out = k->ds;

@@ -7,6 +7,7 @@
 #include "pipeline/system/system.h"
 #include "transport/service/dispatcher/account.h"
 #include "transport/service/status/daemon.h"
+#include "transport/wire/token_file.h"
 
 #define SECOND ((int64_t)1000000000)
 enum { MOST_WAITING = 64 << 20, MOST_UNREAD = 64 << 10 };
@@ -326,6 +327,8 @@ static mr_code open_all(mr__dispatcher_run *r, mr_status *st)
     MR_TRY(mr__dispatcher_new(&r->d, &opts, &out, r, st));
     MR_TRY(open_account(r, st));
     MR_TRY(mr__daemon_listen(&r->base, r->o.listen, st));
+    if (!mr__address_is_loopback(&r->base.listener.address))
+        MR_TRY(mr__check_secure(r->base.listener.address.text, &r->o.token, r->o.insecure, st));
     MR_TRY(mr__daemon_listen_locally(&r->base, st));
     const char *address = r->base.listener.address.text;
     MR_TRY(mr__daemon_show(&r->base, r->o.status, "dispatcher", address, mr__dispatcher_view,
@@ -347,6 +350,7 @@ mr_code mr__dispatcher_run_open(mr__dispatcher_run **result, const mr__dispatche
     r->base = (mr__daemon){.guest_bytes = sizeof(guest),
                            .role = MR__WIRE__ROLE__DISPATCHER,
                            .token = opts->token,
+                           .status_token = opts->status_token,
                            .ready = ready,
                            .message = message,
                            .closed = closed,

@@ -25,6 +25,8 @@ typedef struct mr__dispatcher_run_opts {
     const char *state;          /* the account's directory; NULL: in memory */
     const char *status;         /* HOST:PORT of the status page; NULL: no page */
     mr__token token;            /* borrowed */
+    mr__token status_token;     /* of the page; borrowed */
+    bool insecure;              /* as mr__check_secure */
     const char *const *workers; /* static modes, as in mr__dispatcher_opts */
     size_t n_workers;
     mr__loop_kind loop;

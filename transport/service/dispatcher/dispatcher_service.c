@@ -16,7 +16,7 @@ enum { AUTO_STREAMS = 8, MOST_WORKERS = 65536 };
 struct mr_service_dispatcher {
     mr__dispatcher_run *run;
     mr__daemon_thread thread;
-    mr__token token;
+    mr__token token, status_token;
     char *state;
     char status[128]; /* address of the page, which closes before the dispatcher; "": none */
 };
@@ -53,8 +53,10 @@ static mr_code check(const mr_service_dispatcher_opts *o, mr_status *st)
 static mr_code open_all(mr_service_dispatcher *d, const mr_service_dispatcher_opts *o,
                         mr_status *st)
 {
-    MR_TRY(mr__option_token(o->token_file, &d->token, st));
+    MR_TRY(mr__option_token(o->token_file, o->tls, MR__TLS_ACCEPTS, &d->token, st));
     d->token.any_user = o->any_user;
+    if (o->status_token_file)
+        MR_TRY(mr__option_page_token(o->status_token_file, &d->status_token, st));
     if (o->state && !(d->state = mr_strdup(o->state)))
         return mr_fail_memory(st, strlen(o->state), "a dispatcher");
     MR_TRY(mr__daemon_thread_init(&d->thread, o->cancel, st));
@@ -62,6 +64,8 @@ static mr_code open_all(mr_service_dispatcher *d, const mr_service_dispatcher_op
                                          .state = d->state,
                                          .status = o->status,
                                          .token = d->token,
+                                         .status_token = d->status_token,
+                                         .insecure = o->insecure,
                                          .workers = o->workers,
                                          .n_workers = o->n_workers,
                                          .loop = o->no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,
@@ -133,6 +137,7 @@ void mr_service_dispatcher_close(mr_service_dispatcher *d)
     mr__dispatcher_run_close(d->run);
     mr__daemon_thread_reset(&d->thread);
     mr__token_free(&d->token);
+    mr__token_free(&d->status_token);
     mr_free(d->state);
     mr_free(d);
 }

@@ -21,6 +21,7 @@
  * thread   mr_service_dispatcher_stop any; the rest one at a time per object
  * since    0.2 */
 #include "../../../pipeline/wait/cancel.h"
+#include "../../wire/tls.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,10 +35,17 @@ typedef struct mr_service_dispatcher_opts {
                            "127.0.0.1:5050" */
     const char *state;  /* directory of the account, created if only its last part is missing; NULL:
                            in memory, lost when the dispatcher ends */
-    const char *status; /* HOST:PORT of the status page (HTTP); port 0: a free one; NULL: no page.
-                           It needs no token, so it must be on loopback unless `listen` is not */
-    const char *token_file; /* file with the token that peers must know; NULL: the file that
+    const char *status; /* HOST:PORT of the status page, by HTTPS if there is a certificate; port 0:
+                           a free one; NULL: no page. It must be on loopback unless `listen` is
+                           not */
+    const char *token_file;        /* file with the token that peers must know; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
+    const char *status_token_file; /* file with the token that the status page requires, as
+                                      Authorization: Bearer, except for /healthz; NULL: none */
+    const mr_tls_opts *tls; /* its certificate; NULL: the environment's, else none. Not on loopback:
+                               needs one, or insecure */
+    bool insecure; /* other hosts may connect without TLS: anyone who controls the network can read
+                      and alter graphs and data */
     bool any_user; /* without a token: serve every user and host that can connect; else only
                       processes of the same user on this host */
     const char *const *workers; /* static modes: addresses of the workers; others are refused. NULL:

@@ -35,7 +35,7 @@ static mr_code request(const char *service, const char *what, const char *name,
     mr__request_opts o = {.dispatcher = service,
                           .timeout_ns = (int64_t)(fmin(timeout, MOST_TIMEOUT) * 1e9),
                           .cancel = opts->cancel};
-    MR_TRY(mr__option_token(opts->token_file, &o.token, st));
+    MR_TRY(mr__option_token(opts->token_file, opts->tls, MR__TLS_CONNECTS, &o.token, st));
     ask.request = 1;
     ask.what = (char *)(uintptr_t)what;
     ask.name = (char *)(uintptr_t)(name ? name : "");
@@ -182,6 +182,11 @@ mr_code mr_service_register(const char *service, const mr_dataset *ds,
     json_decref(report);
     mr__message_free(m);
     return rc;
+}
+
+void mr_service_reload_certificates(void)
+{
+    mr__tls_hang_up();
 }
 
 mr_code mr_service_check_address(const char *address, bool listens, mr_status *st)

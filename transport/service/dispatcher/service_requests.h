@@ -12,6 +12,7 @@
  * since    0.2 */
 #include "../../../pipeline/graph/dataset.h"
 #include "../../../pipeline/wait/cancel.h"
+#include "../../wire/tls.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +22,7 @@ extern "C" {
 typedef struct mr_service_request_opts {
     const char *token_file; /* file with the service's token; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
+    const mr_tls_opts *tls; /* for the connection; NULL: the environment's, else none */
     double timeout;         /* seconds for the whole request, including retries to connect; 0: 5,
                                for mr_service_drain 30 */
     mr_cancel *cancel;      /* ends the wait when triggered; NULL: none */
@@ -72,6 +74,10 @@ MR_API mr_code mr_service_register(const char *service, const mr_dataset *ds,
  * errors MR_INVALID_ARGUMENT */
 MR_API mr_code mr_service_check_address(const char *address, bool listens,
                                         mr_status *st) MR_NODISCARD;
+
+/* The dispatchers and workers of this process read their certificates again, within a second.
+ * thread   any, and a signal handler */
+MR_API void mr_service_reload_certificates(void);
 
 #ifdef __cplusplus
 }

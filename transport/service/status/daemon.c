@@ -97,10 +97,24 @@ static void guest_closed(mr__connection *c, const mr_status *why)
     mr_free(g);
 }
 
+/* A client's local connection is that of its TLS connection. */
+static bool session_key(mr__connection *c, const uint8_t *id, uint8_t key[MR__TLS_KEY_BYTES])
+{
+    const mr__daemon *d = ((mr__guest *)c)->daemon;
+    for (const mr__guest *g = d->newest; g; g = g->next)
+        if (g->is_ready && g->c.is_secure && g->c.tls.is_open && !g->c.closing &&
+            memcmp(g->c.tls.secret.id, id, MR__TLS_ID_BYTES) == 0) {
+            memcpy(key, g->c.tls.secret.key, MR__TLS_KEY_BYTES);
+            return true;
+        }
+    return false;
+}
+
 static const mr__connection_class guests = {.ready = guest_ready,
                                             .message = guest_message,
                                             .closed = guest_closed,
                                             .sent = guest_sent,
+                                            .session_key = session_key,
                                             .lends = true};
 
 /* Makes room for one more: closes the oldest connection that has not completed its handshake. */
@@ -228,7 +242,8 @@ mr_code mr__daemon_listen(mr__daemon *d, const char *listen, mr_status *st)
 static void say_whom_it_admits(const mr__daemon *d)
 {
     const char *at = d->listener.address.text;
-    if (mr__address_is_loopback(&d->listener.address) || d->token.data)
+    if (mr__address_is_loopback(&d->listener.address) || d->token.data ||
+        mr__tls_is_mutual(d->token.tls))
         return;
     if (d->token.any_user)
         mr_log(MR_LOG_WARNING,
@@ -254,7 +269,7 @@ mr_code mr__daemon_listen_locally(mr__daemon *d, mr_status *st)
     if (rc == MR_OK) {
         d->is_listening_locally = true;
         memcpy(d->local_name, at.text, sizeof d->local_name);
-    } else if (d->token.data || d->token.any_user) {
+    } else if (d->token.data || d->token.any_user || mr__tls_is_mutual(d->token.tls)) {
         mr_log(MR_LOG_INFO, "peers on this host connect by TCP: %s", why.message);
     } else {
         if (st)
@@ -263,6 +278,18 @@ mr_code mr__daemon_listen_locally(mr__daemon *d, mr_status *st)
     }
     say_whom_it_admits(d);
     return MR_OK;
+}
+
+/* A file that changes is read within a second, also while no peer connects. */
+static void look(mr__timer *t)
+{
+    mr__daemon *d = OF(look, t);
+    int64_t now = mr__loop_now(d->loop);
+    mr__tls_look(d->token.tls, now);
+    mr__status_page_look(d->page);
+    if (!d->is_draining && mr__timer_set(d->loop, t, now + SECOND, NULL) != MR_OK)
+        mr_log(MR_LOG_WARNING, "out of memory: certificates are read again only when a peer "
+                               "connects");
 }
 
 /* Cancelled, from another thread or a signal handler. */
@@ -274,6 +301,9 @@ static void rings(mr__alarm *a)
 mr_code mr__daemon_heed(mr__daemon *d, mr_cancel *cancel, mr_status *st)
 {
     d->alarm.rings = rings;
+    d->look.fire = look;
+    if (d->token.tls)
+        MR_TRY(mr__timer_set(d->loop, &d->look, mr__loop_now(d->loop) + SECOND, st));
     return mr__alarm_set(&d->alarm, d->loop, cancel, st);
 }
 
@@ -286,6 +316,8 @@ mr_code mr__daemon_show(mr__daemon *d, const char *listen, const char *kind, con
                                        .is_public = !mr__address_is_loopback(&d->listener.address),
                                        .title = title,
                                        .tables = tables,
+                                       .tls = d->token.tls,
+                                       .token = d->status_token.data ? &d->status_token : NULL,
                                        .loop = d->loop,
                                        .report = report,
                                        .ctx = ctx};
@@ -358,8 +390,10 @@ void mr__daemon_end(mr__daemon *d, bool closed)
 {
     mr__id_map_reset(&d->by_id);
     mr__stranger_log_end(&d->strangers);
-    if (d->loop)
+    if (d->loop) {
         mr__timer_clear(d->loop, &d->finish);
+        mr__timer_clear(d->loop, &d->look);
+    }
     if (closed)
         mr__loop_close(d->loop);
 }

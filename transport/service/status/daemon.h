@@ -33,7 +33,8 @@ struct mr__daemon {
     size_t guest_bytes; /* of a struct that begins with mr__guest */
     Mr__Wire__Role role;
     mr__token token;
-    bool may_leave; /* guests may be lost in any way: this is not logged as a warning */
+    mr__token status_token; /* of the page; without data: none */
+    bool may_leave;         /* guests may be lost in any way: this is not logged as a warning */
     void (*ready)(mr__guest *g);
     void (*message)(mr__guest *g, const mr__message *m);
     void (*sent)(mr__guest *g);
@@ -52,8 +53,8 @@ struct mr__daemon {
     mr__id_map by_id;
     bool said_full;
     mr__stranger_log strangers;
-    mr__status_page *page; /* NULL: none */
-    mr__timer finish;
+    mr__status_page *page;     /* NULL: none */
+    mr__timer finish, look;    /* look: at the files of certificates */
     bool is_draining, is_over; /* is_over: drops everything still queued */
     mr_status failed;
     mr__alarm alarm;

@@ -2,13 +2,16 @@
 #include "transport/service/status/status_page.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 
 #include "pipeline/log.h"
@@ -18,11 +21,12 @@
 #include "transport/net/stranger_log.h"
 #include "transport/service/status/status_render.h"
 
-#define SECOND   ((int64_t)1000000000)
-#define FRESH_NS (SECOND / 2)  /* maximum age of a report that is shown */
-#define PATIENCE (2 * SECOND)  /* time limit for a report */
-#define VISIT_NS (10 * SECOND) /* for a connection: its request, and reading the answer */
-#define MS       ((int64_t)1000000)
+#define SECOND     ((int64_t)1000000000)
+#define FRESH_NS   (SECOND / 2)  /* maximum age of a report that is shown */
+#define PATIENCE   (2 * SECOND)  /* time limit for a report */
+#define VISIT_NS   (10 * SECOND) /* for a connection: its request, and reading the answer */
+#define MS         ((int64_t)1000000)
+#define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3" /* of GnuTLS */
 enum { MOST_VISITS = 64, MOST_HEADER = 16 << 10 };
 
 /* A connection. */
@@ -45,6 +49,7 @@ struct mr__status_page {
     bool has_thread;
     int event; /* an eventfd: the thread must end */
     /* The HTTP thread's: */
+    char *cert, *key; /* that it serves with; NULL: HTTP */
     visit *oldest, *newest;
     size_t n_visits; /* not cut */
     mr__stranger_log strangers;
@@ -57,7 +62,11 @@ struct mr__status_page {
     bool is_wanted; /* requested, and not ready yet */
     bool is_closing;
     int64_t wanted_at;
-    char *fresh; /* the new report; owned */
+    char *fresh;              /* the new report; owned */
+    int64_t expiry;           /* of the certificate when the report was made */
+    char *new_cert, *new_key; /* to serve with from now on; NULL: as before */
+    /* The loop's: */
+    unsigned certificate; /* mr__tls_number of the last one */
 };
 
 /* ---- the report ---- */
@@ -70,6 +79,7 @@ static void give_report(mr__posted *posted)
     pthread_mutex_lock(&p->lock);
     mr_free(p->fresh);
     p->fresh = text;
+    p->expiry = mr__tls_expiry(p->o.tls);
     p->is_wanted = false;
     pthread_cond_broadcast(&p->arrived);
     pthread_mutex_unlock(&p->lock);
@@ -130,6 +140,9 @@ static enum MHD_Result answer(struct MHD_Connection *c, unsigned status, const c
         good = good && MHD_add_response_header(r, headers[i][0], headers[i][1]) == MHD_YES;
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         good = good && MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD") == MHD_YES;
+    if (status == MHD_HTTP_UNAUTHORIZED)
+        good = good &&
+               MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer") == MHD_YES;
     enum MHD_Result done = good ? MHD_queue_response(c, status, r) : MHD_NO;
     MHD_destroy_response(r);
     return done;
@@ -176,6 +189,16 @@ static enum MHD_Result answer_metrics(mr__status_page *p, struct MHD_Connection 
 {
     mr__text t = {0};
     mr__status_metrics(&t, p->o.tables, p->report);
+    pthread_mutex_lock(&p->lock);
+    int64_t expiry = p->expiry;
+    pthread_mutex_unlock(&p->lock);
+    if (expiry)
+        mr__put_format(&t,
+                       "# HELP millrace_tls_certificate_expiry_seconds When the certificate "
+                       "expires, in Unix time.\n"
+                       "# TYPE millrace_tls_certificate_expiry_seconds gauge\n"
+                       "millrace_tls_certificate_expiry_seconds %" PRId64 "\n",
+                       expiry);
     return answer_text(c, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", &t);
 }
 
@@ -206,6 +229,21 @@ static enum MHD_Result answer_path(mr__status_page *p, struct MHD_Connection *c,
                      : answer_json(p, c);
 }
 
+/* Whether the request has the token of the page. */
+static bool is_allowed(const mr__status_page *p, struct MHD_Connection *c, const char *path)
+{
+    static const char scheme[] = "Bearer ";
+    const char *given =
+        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (!p->o.token || strcmp(path, "/healthz") == 0)
+        return true;
+    if (!given || strncasecmp(given, scheme, sizeof scheme - 1) != 0)
+        return false;
+    given += sizeof scheme - 1;
+    return strlen(given) == p->o.token->bytes &&
+           CRYPTO_memcmp(given, p->o.token->data, p->o.token->bytes) == 0;
+}
+
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url,
                                   const char *method, const char *version, const char *upload,
                                   size_t *upload_size, void **request)
@@ -223,6 +261,9 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const cha
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return answer_constant(c, MHD_HTTP_METHOD_NOT_ALLOWED, plain,
                                "Only GET and HEAD are supported.\n");
+    if (!is_allowed(cls, c, url))
+        return answer_constant(c, MHD_HTTP_UNAUTHORIZED, plain,
+                               "This page requires a token: Authorization: Bearer TOKEN.\n");
     return answer_path(cls, c, url);
 }
 
@@ -333,6 +374,79 @@ static mr_code check_place(const mr__status_page_opts *o, const mr__address *at,
         o->listen);
 }
 
+/* Serves on the listener fd, which is taken over, except on failure; by HTTPS if there is a
+ * certificate. */
+static mr_code start_daemon(mr__status_page *p, int fd, mr_status *st)
+{
+    const struct MHD_OptionItem https[] = {{MHD_OPTION_HTTPS_MEM_KEY, 0, p->key},
+                                           {MHD_OPTION_HTTPS_MEM_CERT, 0, p->cert},
+                                           {MHD_OPTION_HTTPS_PRIORITIES, 0, PRIORITIES},
+                                           {MHD_OPTION_END, 0, NULL}},
+                                http[] = {{MHD_OPTION_END, 0, NULL}};
+    if (p->cert && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the status page cannot use TLS: libmicrohttpd was built without it");
+    p->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL | (p->cert ? MHD_USE_TLS : 0), 0, NULL, NULL, on_request, p,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)(2 * MOST_VISITS),
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MOST_HEADER, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, p, MHD_OPTION_ARRAY, p->cert ? https : http, MHD_OPTION_END);
+    return p->daemon ? MR_OK
+                     : mr_fail_errno(st, errno ? errno : ENOMEM, "the status page's HTTP server");
+}
+
+static void drop_key(char *key)
+{
+    if (key)
+        OPENSSL_cleanse(key, strlen(key));
+    mr_free(key);
+}
+
+/* Serves with a new certificate, or with the old one if that fails: connections end. */
+static bool start_again(mr__status_page *p)
+{
+    mr_status st;
+    int fd = MHD_quiesce_daemon(p->daemon);
+    MHD_stop_daemon(p->daemon);
+    pthread_mutex_lock(&p->lock);
+    char *cert = p->cert, *key = p->key;
+    p->cert = p->new_cert;
+    p->key = p->new_key;
+    p->new_cert = p->new_key = NULL;
+    pthread_mutex_unlock(&p->lock);
+    mr_code rc = start_daemon(p, fd, &st);
+    if (rc == MR_OK) {
+        mr_free(cert);
+        drop_key(key);
+        return true;
+    }
+    mr_log(MR_LOG_ERROR, "the status page continues with the old certificate: %s", st.message);
+    mr_free(p->cert);
+    drop_key(p->key);
+    p->cert = cert;
+    p->key = key;
+    rc = start_daemon(p, fd, &st);
+    if (rc != MR_OK) {
+        mr_log(MR_LOG_ERROR, "the status page has ended: %s", st.message);
+        mr__sys->close(fd);
+    }
+    return rc == MR_OK;
+}
+
+/* The event was raised: false: the thread must end. */
+static bool take_event(mr__status_page *p, struct pollfd *mhd)
+{
+    uint64_t n;
+    bool is_read = mr__sys->read(p->event, &n, sizeof n) >= 0;
+    pthread_mutex_lock(&p->lock);
+    bool ends = p->is_closing, again = p->new_cert != NULL;
+    pthread_mutex_unlock(&p->lock);
+    if (ends || (is_read && again && !start_again(p)))
+        return false;
+    mhd->fd = MHD_get_daemon_info(p->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+    return true;
+}
+
 /* The time limit of libmicrohttpd begins anew with each byte, so connections are timed here. */
 static void *serve(void *arg)
 {
@@ -340,7 +454,7 @@ static void *serve(void *arg)
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(p->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     struct pollfd fds[2] = {{.fd = info->epoll_fd, .events = POLLIN},
                             {.fd = p->event, .events = POLLIN}};
-    while (!fds[1].revents) {
+    while (!fds[1].revents || take_event(p, &fds[0])) {
         MHD_UNSIGNED_LONG_LONG ms;
         int64_t now = mr__clock_ns(CLOCK_MONOTONIC), due = cut_slow(p, now);
         int64_t wait = due == INT64_MAX ? -1 : (due - now) / MS + 1;
@@ -364,21 +478,6 @@ static mr_code start_thread(mr__status_page *p, mr_status *st)
     return err ? mr_fail_errno(st, err, "the status page's thread") : MR_OK;
 }
 
-/* The listener fd is taken over, except on failure. */
-static mr_code start_daemon(mr__status_page *p, int fd, mr_status *st)
-{
-    p->event = mr__sys->eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (p->event < 0)
-        return mr_fail_errno(st, errno, "an event descriptor");
-    p->daemon =
-        MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, p, MHD_OPTION_LISTEN_SOCKET, fd,
-                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)(2 * MOST_VISITS),
-                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MOST_HEADER,
-                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, p, MHD_OPTION_END);
-    return p->daemon ? MR_OK
-                     : mr_fail_errno(st, errno ? errno : ENOMEM, "the status page's HTTP server");
-}
-
 static mr_code open_page(mr__status_page *p, mr_status *st)
 {
     mr__address at;
@@ -386,13 +485,18 @@ static mr_code open_page(mr__status_page *p, mr_status *st)
     MR_TRY(mr__address_resolve(p->o.listen, &at, st));
     MR_TRY(check_place(&p->o, &at, st));
     MR_TRY(mr__address_listen(&at, &fd, &p->address, st));
-    mr_code rc = start_daemon(p, fd, st);
+    p->event = mr__sys->eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    mr_code rc = p->event < 0 ? mr_fail_errno(st, errno, "an event descriptor") : MR_OK;
+    if (rc == MR_OK && mr__tls_accepts(p->o.tls))
+        rc = mr__tls_texts(p->o.tls, &p->cert, &p->key, &p->certificate, st);
+    if (rc == MR_OK)
+        rc = start_daemon(p, fd, st);
     if (rc != MR_OK) {
         mr__sys->close(fd);
         return rc;
     }
     MR_TRY(start_thread(p, st));
-    if (!mr__address_is_loopback(&at))
+    if (!mr__address_is_loopback(&at) && !p->o.token)
         mr_log(MR_LOG_WARNING,
                "the status page at %s is open to other hosts and needs no token; it shows names of "
                "jobs and addresses of workers, and accepts no commands",
@@ -424,6 +528,23 @@ mr_code mr__status_page_open(mr__status_page **out, const mr__status_page_opts *
 const char *mr__status_page_address(const mr__status_page *p)
 {
     return p->address.text;
+}
+
+void mr__status_page_look(mr__status_page *p)
+{
+    char *cert, *key;
+    unsigned number;
+    if (!p || !mr__tls_accepts(p->o.tls) || p->certificate == mr__tls_number(p->o.tls) ||
+        mr__tls_texts(p->o.tls, &cert, &key, &number, NULL) != MR_OK)
+        return;
+    p->certificate = number;
+    pthread_mutex_lock(&p->lock);
+    mr_free(p->new_cert);
+    drop_key(p->new_key);
+    p->new_cert = cert;
+    p->new_key = key;
+    pthread_mutex_unlock(&p->lock);
+    mr__event_raise(p->event);
 }
 
 /* A request posted by the HTTP thread must return before its memory is freed. */
@@ -461,6 +582,10 @@ void mr__status_page_close(mr__status_page *p)
     pthread_mutex_destroy(&p->lock);
     json_decref(p->report);
     mr_free(p->fresh);
+    mr_free(p->cert);
+    mr_free(p->new_cert);
+    drop_key(p->key);
+    drop_key(p->new_key);
     mr_free(p->text);
     mr_free(p->title);
     mr_free(p);

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "transport/net/loop.h"
+#include "transport/wire/handshake.h"
 
 /* How a value is shown to people. */
 typedef enum mr__status_kind {
@@ -56,11 +57,13 @@ typedef struct mr__status_page mr__status_page;
 typedef struct mr__status_page_opts {
     const char *listen; /* HOST:PORT; port 0: a free one */
     /* The daemon itself listens beyond loopback. If it does not, neither may the page, because it
-     * needs no token. */
+     * may need no token. */
     bool is_public;
     const char *title;              /* "Millrace dispatcher 127.0.0.1:5050" */
     const mr__status_table *tables; /* static */
     mr__loop *loop;
+    const mr__tls *tls;     /* serves HTTPS with its certificate; NULL: HTTP */
+    const mr__token *token; /* borrowed; required except for /healthz; NULL: none */
     /* Makes the report, in the loop's thread; owned, mr_free. NULL: out of memory. */
     char *(*report)(void *ctx);
     void *ctx;
@@ -72,6 +75,8 @@ typedef struct mr__status_page_opts {
 mr_code mr__status_page_open(mr__status_page **out, const mr__status_page_opts *opts,
                              mr_status *st) MR_NODISCARD;
 const char *mr__status_page_address(const mr__status_page *p); /* as bound */
+/* Serves with the new certificate if the files were read again. Call it in the loop's thread. */
+void mr__status_page_look(mr__status_page *p);
 /* Ends the thread and closes its connections; turns the loop while a request is pending. NULL:
  * nothing. */
 void mr__status_page_close(mr__status_page *p);

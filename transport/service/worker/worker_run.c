@@ -682,6 +682,7 @@ mr_code mr__worker_run_open(mr__worker_run **result, const mr__worker_run_opts *
     r->base = (mr__daemon){.guest_bytes = sizeof(guest),
                            .role = MR__WIRE__ROLE__WORKER,
                            .token = opts->token,
+                           .status_token = opts->status_token,
                            .may_leave = true, /* a client may end while blocks are in flight */
                            .ready = ready,
                            .message = message,

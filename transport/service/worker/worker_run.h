@@ -26,6 +26,7 @@ typedef struct mr__worker_run_opts {
     const char *listen;     /* "127.0.0.1:0"; port 0: a free one */
     const char *status;     /* HOST:PORT of the status page; NULL: no page */
     mr__token token;        /* borrowed */
+    mr__token status_token; /* of the page; borrowed */
     const char *const *tags;
     size_t n_tags;
     mr_executor *executor; /* that streams run on; borrowed */

@@ -18,7 +18,7 @@
 struct mr_service_worker {
     mr__worker_run *run;
     mr__daemon_thread thread;
-    mr__token token;
+    mr__token token, status_token;
     char *dispatcher;
     mr_executor *executor; /* its own; NULL: the caller's is used */
     char status[128];      /* address of the page, which closes before the worker; "": none */
@@ -44,7 +44,7 @@ static mr_code check(const mr_service_worker_opts *o, mr_status *st)
 }
 
 /* Clients choose the files that a worker reads. */
-static mr_code check_exposure(const mr_service_worker *w, mr_status *st)
+static mr_code check_exposure(const mr_service_worker *w, bool insecure, mr_status *st)
 {
     const char *address = mr__worker_run_address(w->run);
     if (mr__worker_run_is_loopback(w->run))
@@ -54,13 +54,16 @@ static mr_code check_exposure(const mr_service_worker *w, mr_status *st)
                        "%s is open to other hosts, and clients could read any file; restrict files "
                        "to directories (mr_service_restrict_files, --root)",
                        address);
-    return MR_OK;
+    return mr__check_secure(address, &w->token, insecure, st);
 }
 
 static mr_code open_all(mr_service_worker *w, const mr_service_worker_opts *o, mr_status *st)
 {
-    MR_TRY(mr__option_token(o->token_file, &w->token, st));
+    MR_TRY(
+        mr__option_token(o->token_file, o->tls, MR__TLS_ACCEPTS | MR__TLS_CONNECTS, &w->token, st));
     w->token.any_user = o->any_user;
+    if (o->status_token_file)
+        MR_TRY(mr__option_page_token(o->status_token_file, &w->status_token, st));
     if (!(w->dispatcher = mr_strdup(o->dispatcher)))
         return mr_fail_memory(st, strlen(o->dispatcher), "a worker");
     if (!o->executor)
@@ -70,6 +73,7 @@ static mr_code open_all(mr_service_worker *w, const mr_service_worker_opts *o, m
                                      .listen = o->listen ? o->listen : "127.0.0.1:0",
                                      .status = o->status,
                                      .token = w->token,
+                                     .status_token = w->status_token,
                                      .tags = o->tags,
                                      .n_tags = o->n_tags,
                                      .executor = o->executor ? o->executor : w->executor,
@@ -83,7 +87,7 @@ static mr_code open_all(mr_service_worker *w, const mr_service_worker_opts *o, m
     MR_TRY(mr__worker_run_open(&w->run, &run, st));
     if (o->status)
         snprintf(w->status, sizeof w->status, "%s", mr__worker_run_status_address(w->run));
-    return check_exposure(w, st);
+    return check_exposure(w, o->insecure, st);
 }
 
 mr_code mr_service_worker_open(mr_service_worker **out, const mr_service_worker_opts *opts,
@@ -145,6 +149,7 @@ void mr_service_worker_close(mr_service_worker *w)
     mr_executor_free(w->executor);
     mr__daemon_thread_reset(&w->thread);
     mr__token_free(&w->token);
+    mr__token_free(&w->status_token);
     mr_free(w->dispatcher);
     mr_free(w);
 }

@@ -23,6 +23,7 @@
  * since    0.2 */
 #include "../../../pipeline/engine/iterator.h"
 #include "../../../pipeline/wait/cancel.h"
+#include "../../wire/tls.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,10 +37,18 @@ typedef struct mr_service_worker_opts {
         *dispatcher;    /* HOST:PORT; required. It may start later, and may be away temporarily */
     const char *listen; /* HOST:PORT for clients; port 0: a free one; NULL: "127.0.0.1:0". Not
                                on loopback: needs mr_service_restrict_files */
-    const char *status; /* HOST:PORT of the status page (HTTP); port 0: a free one; NULL: no
-                               page. It must be on loopback unless `listen` is not */
-    const char *token_file; /* file with the service's token; NULL: the file that
+    const char *status; /* HOST:PORT of the status page, by HTTPS if there is a certificate; port 0:
+                           a free one; NULL: no page. It must be on loopback unless `listen` is
+                           not */
+    const char *token_file;        /* file with the service's token; NULL: the file that
                                MILLRACE_TOKEN_FILE names, if it is set, else no token */
+    const char *status_token_file; /* file with the token that the status page requires, as
+                                      Authorization: Bearer, except for /healthz; NULL: none */
+    const mr_tls_opts *tls;        /* its certificate, for clients and, if that asks for one, the
+                               dispatcher; and the CA of the dispatcher's. NULL: the environment's,
+                               else none. Not on loopback: `listen` needs one, or insecure */
+    bool insecure; /* other hosts may connect without TLS: anyone who controls the network can read
+                      and alter graphs and data */
     bool any_user; /* without a token: serve every user and host that can connect, with this
                       process's rights, and trust any dispatcher; else only processes of the same
                       user on this host */
