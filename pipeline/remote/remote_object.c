@@ -115,7 +115,7 @@ mr_code mr__object_open_document(mr__object **out, const char *url, const char *
 
 mr_code mr__object_add_query(mr__object *o, mr_status *st)
 {
-    if (!o->query)
+    if (!o->query || !o->target.url)
         return MR_OK;
     char *url = mr_strf("%s?%s", o->target.url, o->query);
     if (!url)

@@ -217,7 +217,7 @@ try:
                                  "--expr", "range(100000000000)"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
     def wait_for_parts(n):
-        while sum("partNumber" in r[1] for r in forwarder.requests) < n:
+        while process.poll() is None and sum("partNumber" in r[1] for r in forwarder.requests) < n:
             time.sleep(0.01)
 
     for name, number in (("sigterm", signal.SIGTERM), ("sigint", signal.SIGINT)):
