@@ -33,3 +33,5 @@ printf '\nthe service'"'"'s processes\n'
 bench/service.py --build build
 printf '\nfloats as text\n'
 bench/print_floats.sh
+printf '\nURLs\n'
+bench/remote.py --build build
