@@ -35,3 +35,5 @@ printf '\nremote files with the cache\n'
 bench/remote_cache.py --build build
 printf '\nfloats as text\n'
 bench/print_floats.sh
+printf '\nURLs\n'
+bench/remote.py --build build

@@ -9,6 +9,7 @@
 
 #include <millrace/pipeline/engine/iterator.h>
 #include <millrace/pipeline/files/atomic_file.h>
+#include <millrace/pipeline/remote/host_stats.h>
 
 enum { BENCH_TRACE_SPANS = 250000 }; /* of a run; about 150 bytes each in the file */
 
@@ -23,6 +24,10 @@ mr_code bench_trace_open(bench_trace *t, const char *path, mr_status *st) MR_NOD
  * name; the run took `seconds`. A line on stderr reports omitted spans. */
 mr_code bench_trace_run(bench_trace *t, mr_iterator *it, int64_t run, const char *name,
                         double seconds, mr_status *st) MR_NODISCARD;
+/* Adds counters of each host of URLs, what it did since `before`, `at` seconds after the run
+ * began. */
+mr_code bench_trace_hosts(bench_trace *t, int64_t run, double at, const mr_host_stats *before,
+                          size_t n_before, mr_status *st) MR_NODISCARD;
 /* Adds an event. Takes it; NULL: out of memory. */
 mr_code bench_trace_put(bench_trace *t, json_t *event, mr_status *st) MR_NODISCARD;
 /* Adds a "process_name" or "thread_name" event. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The output of bench --trace: a JSON object with the list traceEvents, for Perfetto and
  * chrome://tracing. Each run is a process with its threads; a span of an op is a complete event
- * ("X") of category "busy" or "wait", in microseconds. */
+ * ("X") of category "busy" or "wait", in microseconds. Hosts of URLs have counters ("C"). */
 #include "bench.h"
 
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <millrace/pipeline/memory/alloc.h>
+#include "host_table.h"
 
 static mr_code put_text(bench_trace *t, const char *text, mr_status *st)
 {
@@ -104,6 +105,32 @@ mr_code bench_trace_run(bench_trace *t, mr_iterator *it, int64_t run, const char
                 "us are omitted\n",
                 name, seconds, BENCH_TRACE_SPANS, left_out * 1e6);
     mr_free(spans);
+    return rc;
+}
+
+mr_code bench_trace_hosts(bench_trace *t, int64_t run, double at, const mr_host_stats *before,
+                          size_t n_before, mr_status *st)
+{
+    size_t n;
+    mr_host_stats *v = host_table_own(&n);
+    if (!v)
+        return mr_fail_memory(st, sizeof *v, "statistics");
+    host_table_since(v, n, before, n_before);
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < n && rc == MR_OK; i++) {
+        char name[sizeof v->host + 8];
+        snprintf(name, sizeof name, "host %s", v[i].host);
+        rc = bench_trace_put(t,
+                             json_pack("{s:s, s:s, s:I, s:f, s:{s:I, s:I, s:I, s:I, s:f}}", "name",
+                                       name, "ph", "C", "pid", (json_int_t)run, "ts", at * 1e6,
+                                       "args", "bytes", (json_int_t)v[i].bytes, "requests",
+                                       (json_int_t)v[i].requests, "retries",
+                                       (json_int_t)v[i].retries, "open_connections",
+                                       (json_int_t)v[i].open_connections, "first_byte_seconds",
+                                       v[i].first_byte_seconds),
+                             st);
+    }
+    mr_free(v);
     return rc;
 }
 

@@ -13,6 +13,7 @@
 #include "bench.h"
 #include "cli.h"
 #include "distributed.h"
+#include "host_table.h"
 #include "ledger_flag.h"
 
 enum { WANT = 32768 };
@@ -33,6 +34,8 @@ typedef struct result {
     long peak_rss_bytes;
     mr_op_stats *ops;
     size_t n_ops;
+    mr_host_stats *hosts; /* of URLs, during the run */
+    size_t n_hosts;
 } result;
 
 /* --seconds: ends the current run, also while it waits for an element. */
@@ -66,11 +69,30 @@ static double cpu(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static mr_code run_once(mr_iterator *it, const bench_opts *o, double began, result *r,
-                        mr_status *st)
+/* The hosts of URLs before a run, and when the trace last got their counters. */
+typedef struct hosts {
+    mr_host_stats *before;
+    size_t n;
+    double traced;
+} hosts;
+
+static mr_code trace_hosts(bench_opts *o, int64_t run, double began, hosts *h, bool now,
+                           mr_status *st)
+{
+    double at = mr_iter_now();
+    if (!o->trace_file || run < 1 || (!now && at < h->traced + 0.01))
+        return MR_OK;
+    h->traced = at;
+    return bench_trace_hosts(&o->trace, run, at - began, h->before, h->n, st);
+}
+
+static mr_code run_once(mr_iterator *it, bench_opts *o, int64_t run, double began, hosts *h,
+                        result *r, mr_status *st)
 {
     mr_block b = MR_BLOCK_EMPTY;
-    mr_code rc = MR_OK;
+    mr_code rc = trace_hosts(o, run, began, h, true, st);
+    if (rc != MR_OK)
+        return rc;
     while (!o->has_limit || r->elements < o->limit) {
         size_t want =
             o->has_limit && o->limit - r->elements < WANT ? (size_t)(o->limit - r->elements) : WANT;
@@ -80,15 +102,22 @@ static mr_code run_once(mr_iterator *it, const bench_opts *o, double began, resu
             r->first_element_seconds = mr_iter_now() - began;
         r->elements += (int64_t)b.rows;
         r->bytes += (int64_t)mr_block_payload_bytes(&b);
+        if ((rc = trace_hosts(o, run, began, h, false, st)) != MR_OK)
+            break;
     }
     mr_block_reset(&b);
-    return rc < 0 ? rc : MR_OK;
+    mr_status why;
+    mr_code traced = trace_hosts(o, run, began, h, true, &why);
+    if (rc < 0 || traced == MR_OK)
+        return rc < 0 ? rc : MR_OK;
+    *st = why;
+    return traced;
 }
 
-static mr_code measure(mr_dataset *ds, const bench_opts *o, mr_iterator **kept, result *r,
-                       mr_status *st)
+/* run: its number; less than 1: it warms up. */
+static mr_code measure_since(mr_dataset *ds, bench_opts *o, int64_t run, hosts *h,
+                             mr_iterator **kept, result *r, mr_status *st)
 {
-    *r = (result){0};
     mr_iterator_opts opts = o->run.opts;
     double cpu0 = cpu(), t0 = mr_iter_now();
     MR_TRY(mr_cancel_new(cli_cancel(), &time_up, st));
@@ -96,7 +125,7 @@ static mr_code measure(mr_dataset *ds, const bench_opts *o, mr_iterator **kept, 
     set_clock(o->has_seconds ? o->seconds : 0);
     mr_code rc = mr_iterator_open(kept, ds, &opts, st);
     if (rc == MR_OK)
-        rc = run_once(*kept, o, t0, r, st);
+        rc = run_once(*kept, o, run, t0, h, r, st);
     set_clock(0);
     bool ended = rc != MR_OK && *kept && mr_cancel_is_cancelled(time_up);
     mr_cancel_unref(time_up);
@@ -115,6 +144,22 @@ static mr_code measure(mr_dataset *ds, const bench_opts *o, mr_iterator **kept, 
         return mr_fail_memory(st, r->n_ops * sizeof *r->ops, "statistics");
     mr_iterator_stats(*kept, r->ops, r->n_ops);
     return MR_OK;
+}
+
+static mr_code measure(mr_dataset *ds, bench_opts *o, int64_t run, mr_iterator **kept, result *r,
+                       mr_status *st)
+{
+    hosts h = {.before = NULL};
+    *r = (result){0};
+    if (!(h.before = host_table_own(&h.n)))
+        return mr_fail_memory(st, 0, "statistics");
+    mr_code rc = measure_since(ds, o, run, &h, kept, r, st);
+    if (rc == MR_OK && !(r->hosts = host_table_own(&r->n_hosts)))
+        rc = mr_fail_memory(st, 0, "statistics");
+    if (rc == MR_OK)
+        host_table_since(r->hosts, r->n_hosts, h.before, h.n);
+    mr_free(h.before);
+    return rc;
 }
 
 /* No op is below it: what it waits for is a file, a pipe or another producer outside. */
@@ -231,6 +276,9 @@ static void print_table(const result *r, int64_t run, int64_t runs, bool threads
         bool waits = o->path == slow && is_source(r, i) && o->wait_seconds > o->busy_seconds;
         puts(waits ? "  <- slowest: waits for its data" : o->path == slow ? "  <- slowest" : "");
     }
+    if (r->n_hosts)
+        putchar('\n');
+    host_table_text(r->hosts, r->n_hosts);
     const mr_op_stats *helps = what_helps(r, threads, &saves);
     if (helps)
         printf("\n%s twice as fast would save %s%.3f s (%.0f %%)\n", helps->path,
@@ -252,6 +300,7 @@ static mr_code print_run(const bench_opts *o, const result *r, mr_iterator *it, 
         return o->tuning ? bench_tuning_table(it, has_threads(o), st) : MR_OK;
     }
     print_json(r, run, has_threads(o));
+    host_table_json(r->hosts, r->n_hosts);
     if (o->tuning)
         rc = bench_tuning_json(it, st);
     puts("}");
@@ -267,7 +316,7 @@ static int bench_runs(mr_dataset *ds, bench_opts *o)
         mr_status st;
         o->run.opts.trace_spans = o->trace_file && i >= 0 ? BENCH_TRACE_SPANS : 0;
         o->run.opts.ledger = i >= 0 ? o->ledger : NULL;
-        mr_code rc = measure(ds, o, &it, &r, &st);
+        mr_code rc = measure(ds, o, i + 1, &it, &r, &st);
         char name[40];
         snprintf(name, sizeof name, "run %" PRId64, i + 1);
         if (rc == MR_OK && i >= 0 && o->trace_file)
@@ -280,6 +329,7 @@ static int bench_runs(mr_dataset *ds, bench_opts *o)
             status = cli_flush(cli_interrupted() ? CLI_INTERRUPTED : status);
         mr_iterator_close(it); /* the statistics borrow from it until here */
         mr_free(r.ops);
+        mr_free(r.hosts);
     }
     return status;
 }

@@ -13,8 +13,14 @@
 
 #include <millrace/pipeline/memory/alloc.h>
 #include "cli.h"
+#include "host_table.h"
 
-enum { OP_FIELDS = 14, MOST_REPORT = 64 << 20, PATIENCE = 10 /* seconds to wait for a report */ };
+enum {
+    OP_FIELDS = 14,
+    HOST_FIELDS = 7 + MR_HOST_BOUNDS + 1,
+    MOST_REPORT = 64 << 20,
+    PATIENCE = 10 /* seconds to wait for a report */
+};
 
 typedef struct op {
     const char *path, *name;
@@ -35,7 +41,8 @@ typedef struct report {
     int64_t resident_bytes;
     pipeline *pipelines;
     op *ops;
-    size_t n_pipelines, n_ops;
+    mr_host_stats *hosts;
+    size_t n_pipelines, n_ops, n_hosts;
 } report;
 
 typedef struct top_opts {
@@ -172,6 +179,7 @@ static void free_report(report *r)
     mr_free(r->text);
     mr_free(r->pipelines);
     mr_free(r->ops);
+    mr_free(r->hosts);
     *r = (report){0};
 }
 
@@ -213,11 +221,24 @@ static void take_op(report *r, const char *const *f, size_t n)
     r->pipelines[r->n_pipelines - 1].n_ops++;
 }
 
+static void take_host(report *r, const char *const *f)
+{
+    mr_host_stats *s = &r->hosts[r->n_hosts++];
+    *s = (mr_host_stats){.bytes = whole(f[2]),
+                         .requests = whole(f[3]),
+                         .retries = whole(f[4]),
+                         .open_connections = whole(f[5]),
+                         .first_byte_seconds = strtod(f[6], NULL)};
+    snprintf(s->host, sizeof s->host, "%s", f[1]);
+    for (size_t i = 0; i <= MR_HOST_BOUNDS; i++)
+        s->first_bytes[i] = whole(f[7 + i]);
+}
+
 /* Returns false if it is not a line of a report. */
 static bool take_line(report *r, char *line)
 {
-    const char *f[OP_FIELDS];
-    size_t n = fields_of(line, f, OP_FIELDS);
+    const char *f[HOST_FIELDS];
+    size_t n = fields_of(line, f, HOST_FIELDS);
     if (strcmp(f[0], "process") == 0 && n == 2)
         r->resident_bytes = whole(f[1]);
     else if (strcmp(f[0], "pipeline") == 0 && n == 5)
@@ -230,6 +251,8 @@ static bool take_line(report *r, char *line)
         r->pipelines[r->n_pipelines - 1].graph = f[1];
     else if (strcmp(f[0], "op") == 0 && n >= OP_FIELDS - 1 && r->n_pipelines)
         take_op(r, f, n);
+    else if (strcmp(f[0], "host") == 0 && n == HOST_FIELDS)
+        take_host(r, f);
     else
         return false;
     return true;
@@ -255,7 +278,8 @@ static int parse(char *text, int64_t pid, report *r)
                          pid);
     r->pipelines = mr_calloc(lines, sizeof *r->pipelines);
     r->ops = mr_calloc(lines, sizeof *r->ops);
-    if (!r->pipelines || !r->ops)
+    r->hosts = mr_calloc(lines, sizeof *r->hosts);
+    if (!r->pipelines || !r->ops || !r->hosts)
         return cli_error(&cli_top, CLI_FAILED, "out of memory");
     text[n - 4] = '\0';
     for (char *line = strchr(text, '\n') + 1, *next; *line; line = next) {
@@ -388,7 +412,9 @@ static void print_json(int64_t pid, const char *command, const report *r, const 
         }
         fputs("]}", stdout);
     }
-    puts("]}");
+    putchar(']');
+    host_table_json(r->hosts, r->n_hosts);
+    puts("}");
 }
 
 /* "12 of 16 blocks" */
@@ -439,6 +465,9 @@ static void print_text(int64_t pid, const char *command, const report *r, const 
             printf("  %.200s%s\n", p->graph, strlen(p->graph) > 200 ? " ..." : "");
         print_ops(r, p, before);
     }
+    if (r->n_hosts)
+        putchar('\n');
+    host_table_text(r->hosts, r->n_hosts);
 }
 
 /* ---- the command ---- */

@@ -14,6 +14,7 @@
 #include "pipeline/engine/executor.h"
 #include "pipeline/log.h"
 #include "pipeline/params/literal.h"
+#include "pipeline/remote/host_stats.h"
 #include "pipeline/system/system.h"
 
 enum {
@@ -112,6 +113,34 @@ static mr_code put_pipeline(mr__text *t, mr__watched *w, mr_status *st)
     return put_ops(t, &run->stats, st);
 }
 
+static mr_code put_hosts(mr__text *t, mr_status *st)
+{
+    size_t room = mr_host_stats_read(NULL, 0);
+    mr_host_stats *v = mr_calloc(room + 1, sizeof *v);
+    if (!v)
+        return mr_fail_memory(st, room * sizeof *v, "statistics");
+    size_t n = mr_host_stats_read(v, room); /* further ones follow in the next report */
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < n && i < room && rc == MR_OK; i++) {
+        char figures[160];
+        rc = mr__text_puts(t, "host\t", st);
+        if (rc == MR_OK)
+            rc = mr__text_puts(t, v[i].host, st);
+        snprintf(figures, sizeof figures,
+                 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%.6f", v[i].bytes,
+                 v[i].requests, v[i].retries, v[i].open_connections, v[i].first_byte_seconds);
+        if (rc == MR_OK)
+            rc = mr__text_puts(t, figures, st);
+        for (size_t k = 0; k <= MR_HOST_BOUNDS && rc == MR_OK; k++) {
+            snprintf(figures, sizeof figures, "\t%" PRId64 "%s", v[i].first_bytes[k],
+                     k == MR_HOST_BOUNDS ? "\n" : "");
+            rc = mr__text_puts(t, figures, st);
+        }
+    }
+    mr_free(v);
+    return rc;
+}
+
 /* *out owned, NUL-ended. */
 static mr_code make_report(char **out, mr_status *st)
 {
@@ -119,6 +148,8 @@ static mr_code make_report(char **out, mr_status *st)
     mr__text t = {0};
     snprintf(head, sizeof head, "millrace-top\t1\nprocess\t%" PRId64 "\n", mr__memory_resident());
     mr_code rc = mr__text_puts(&t, head, st);
+    if (rc == MR_OK)
+        rc = put_hosts(&t, st);
     pthread_mutex_lock(&watch.lock);
     for (mr__watched *w = watch.first; w && rc == MR_OK; w = w->next)
         rc = put_pipeline(&t, w, st);

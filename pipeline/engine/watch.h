@@ -14,6 +14,8 @@
  * A report is text, one line per item, with fields separated by tabs:
  *     millrace-top  version (1)
  *     process       resident bytes (-1: not known)
+ *     host          name, bytes, requests, retries, open connections, seconds to first bytes, the
+ *                   numbers of first bytes by bound; as in mr_host_stats. Only if URLs were read
  *     pipeline      number, seconds since it was opened, threads, memory limit (0: none)
  *     graph         its text; omitted if the graph has no text form
  *     op            path, name, elements, blocks, bytes, busy seconds, wait seconds, queued

@@ -143,7 +143,7 @@ static void say_progress(listing *l)
 {
     int64_t now = mr__clock_ns(CLOCK_MONOTONIC);
     if (l->token && now - l->began > 2000000000 && now - l->said > 5000000000) {
-        mr_log(MR_LOG_INFO, "listing %s: %zu objects so far", l->pattern, l->seen);
+        mr_log(MR_LOG_WARNING, "still listing %s: %zu objects so far", l->pattern, l->seen);
         l->said = now;
     }
 }

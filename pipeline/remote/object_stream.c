@@ -12,6 +12,7 @@
 enum {
     ROOM = 64,        /* for ranges in flight, if their number is set */
     MOST_RANGES = 16, /* while the number is measured */
+    FEW_RANGES = 4,   /* fewer would not hide a round trip of 50 ms at 100 MB/s and more */
     MEASURE_AGAIN = 64
 };
 #define FIRST_RANGE  ((int64_t)1 << 20)
@@ -108,8 +109,8 @@ static void measure(mr__object_stream *s)
     } else if (s->waited && rate > 1.1 * s->rate && s->most < MOST_RANGES) {
         s->rate = rate;
         s->most *= 2;
-    } else if (s->waited && s->most > 2) {
-        s->most /= 2;
+    } else if (s->waited && s->most >= FEW_RANGES) {
+        s->most = s->most / 2 > FEW_RANGES ? s->most / 2 : FEW_RANGES;
         s->settled = true;
     }
     begin_measurement(s);

@@ -13,8 +13,10 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "pipeline/remote/cache_fetch.h"
+#include "pipeline/remote/host_counters.h"
 #include "pipeline/remote/s3.h"
 #include "pipeline/remote/secret_file.h"
 #include "pipeline/remote/url_roots_internal.h"
@@ -87,6 +89,7 @@ struct mr__transfer {
     /* the thread's */
     mr__transfer *next, *prev; /* of the list of all, or of the arriving ones */
     CURL *easy;                /* NULL: not running */
+    mr__host *host;            /* of the target */
     struct curl_slist *headers;
     mr_buffer *slot; /* being filled */
     size_t used;
@@ -188,6 +191,7 @@ static void emit_slot(mr__transfer *t)
 
 static bool append(mr__transfer *t, const char *p, size_t n)
 {
+    size_t all = n;
     while (n) {
         if (!t->slot && free_slots(t) == 0) {
             t->verdict = TOO_LONG;
@@ -206,6 +210,7 @@ static bool append(mr__transfer *t, const char *p, size_t n)
         if (t->used == t->room)
             emit_slot(t);
     }
+    mr__host_add(&t->host->bytes, (int64_t)all);
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     t->tries = 0;
     t->renewed = false;
@@ -507,6 +512,33 @@ static const char *certificates(const mr__object *o)
     return v && *v ? v : NULL;
 }
 
+/* The sockets of connections are counted for the host that they were made for. */
+static int count_socket(void *host, curl_socket_t fd, curlsocktype purpose)
+{
+    (void)fd, (void)purpose;
+    mr__host_add(&((mr__host *)host)->open_connections, 1);
+    return CURL_SOCKOPT_OK;
+}
+
+static int close_socket(void *host, curl_socket_t fd)
+{
+    mr__host_add(&((mr__host *)host)->open_connections, -1);
+    return close(fd); /* libcurl opened it without mr__sys */
+}
+
+/* The try has ended. */
+static void count_try(const mr__transfer *t)
+{
+    long redirects = 0;
+    curl_off_t sent = 0, answered = 0;
+    curl.curl_easy_getinfo(t->easy, CURLINFO_REDIRECT_COUNT, &redirects);
+    curl.curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &sent);
+    curl.curl_easy_getinfo(t->easy, CURLINFO_STARTTRANSFER_TIME_T, &answered);
+    mr__host_add(&t->host->requests, redirects);
+    if (answered > 0)
+        mr__host_answered(t->host, answered - sent);
+}
+
 #define SET(option, value) good = good && curl.curl_easy_setopt(t->easy, option, value) == CURLE_OK
 
 static bool set_request(mr__transfer *t)
@@ -569,6 +601,10 @@ static bool set_options(mr__transfer *t)
     SET(CURLOPT_HEADERFUNCTION, on_header);
     SET(CURLOPT_HEADERDATA, t);
     SET(CURLOPT_PRIVATE, t);
+    SET(CURLOPT_SOCKOPTFUNCTION, count_socket);
+    SET(CURLOPT_SOCKOPTDATA, t->host);
+    SET(CURLOPT_CLOSESOCKETFUNCTION, close_socket);
+    SET(CURLOPT_CLOSESOCKETDATA, t->host);
     if (bundle)
         SET(CURLOPT_CAINFO, bundle);
     if (target->signs) {
@@ -626,6 +662,8 @@ static void begin(mr__transfer *t)
     forget_answer(t);
     t->begin_at = 0;
     t->tries++;
+    t->host = mr__host_of(t->object->target.url);
+    mr__host_add(&t->host->requests, 1);
     t->easy = curl.curl_easy_init();
     bool good =
         t->easy && set_options(t) && curl.curl_multi_add_handle(shared.multi, t->easy) == CURLM_OK;
@@ -792,6 +830,7 @@ static void retry(mr__transfer *t)
         finish(t, t->why.code);
         return;
     }
+    mr__host_add(&t->host->retries, 1);
     stop_try(t);
     t->begin_at = now + delay;
 }
@@ -959,6 +998,7 @@ static void end_try(mr__transfer *t, CURLcode rc)
     bool good = is_good(t, status);
     t->answer.status = (int)status;
     snprintf(t->answer.etag, sizeof t->answer.etag, "%s", t->info.etag);
+    count_try(t);
     if (rc == CURLE_OK && good && !t->judged && !judge(t))
         rc = CURLE_WRITE_ERROR;
     if (rc != CURLE_OK && t->shut_out)

@@ -33,7 +33,9 @@ typedef enum mr__status_kind {
     MR__STATUS_DURATION, /* in seconds */
     MR__STATUS_AGO,      /* a point in time, as seconds ago */
     MR__STATUS_YES,      /* a condition */
-    MR__STATUS_PROGRESS  /* a part of `of` */
+    MR__STATUS_PROGRESS, /* a part of `of` */
+    MR__STATUS_HISTOGRAM /* {"sum": x, "bounds": [...], "counts": [...]}; for metrics alone. The
+                          * last count has no bound */
 } mr__status_kind;
 
 typedef struct mr__status_field {

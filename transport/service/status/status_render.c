@@ -110,11 +110,10 @@ static double metric_value(const mr__status_field *f, const json_t *row)
     return json_is_boolean(v) ? json_is_true(v) : json_number_value(v);
 }
 
-static void put_sample(mr__text *t, const mr__status_table *table, const mr__status_field *f,
-                       const json_t *row)
+/* {job="7",stream="1"; returns what follows: more labels after it, or the first. */
+static const char *put_labels(mr__text *t, const mr__status_table *table, const json_t *row)
 {
     const char *separator = "{";
-    mr__put(t, f->metric);
     for (const mr__status_field *l = table->fields; l->key; l++) {
         if (!l->is_label)
             continue;
@@ -127,7 +126,44 @@ static void put_sample(mr__text *t, const mr__status_table *table, const mr__sta
         mr__put(t, "\"");
         separator = ",";
     }
-    mr__put_format(t, "%s %.17g\n", *separator == ',' ? "}" : "", metric_value(f, row));
+    return separator;
+}
+
+static void put_sample(mr__text *t, const mr__status_table *table, const mr__status_field *f,
+                       const char *ending, const json_t *row, double value)
+{
+    mr__put_format(t, "%s%s", f->metric, ending);
+    bool labels = *put_labels(t, table, row) == ',';
+    mr__put_format(t, "%s %.17g\n", labels ? "}" : "", value);
+}
+
+static void put_histogram(mr__text *t, const mr__status_table *table, const mr__status_field *f,
+                          const json_t *row)
+{
+    const json_t *v = json_object_get(row, f->key), *bounds = json_object_get(v, "bounds");
+    const json_t *counts = json_object_get(v, "counts");
+    double below = 0;
+    for (size_t i = 0; i < json_array_size(counts); i++) {
+        below += json_number_value(json_array_get(counts, i));
+        mr__put_format(t, "%s_bucket", f->metric);
+        mr__put_format(t, "%sle=\"", put_labels(t, table, row));
+        if (i < json_array_size(bounds))
+            mr__put_format(t, "%g", json_number_value(json_array_get(bounds, i)));
+        else
+            mr__put(t, "+Inf");
+        mr__put_format(t, "\"} %.17g\n", below);
+    }
+    put_sample(t, table, f, "_sum", row, json_number_value(json_object_get(v, "sum")));
+    put_sample(t, table, f, "_count", row, below);
+}
+
+static void put_metric(mr__text *t, const mr__status_table *table, const mr__status_field *f,
+                       const json_t *row)
+{
+    if (f->kind == MR__STATUS_HISTOGRAM)
+        put_histogram(t, table, f, row);
+    else
+        put_sample(t, table, f, "", row, metric_value(f, row));
 }
 
 void mr__status_metrics(mr__text *t, const mr__status_table *tables, const json_t *report)
@@ -139,12 +175,14 @@ void mr__status_metrics(mr__text *t, const mr__status_table *tables, const json_
                 continue;
             size_t n = strlen(f->metric), i;
             bool counter = n > 6 && strcmp(f->metric + n - 6, "_total") == 0;
+            const char *type = f->kind == MR__STATUS_HISTOGRAM ? "histogram"
+                               : counter                       ? "counter"
+                                                               : "gauge";
             json_t *row;
-            mr__put_format(t, "# HELP %s %s\n# TYPE %s %s\n", f->metric, f->help, f->metric,
-                           counter ? "counter" : "gauge");
+            mr__put_format(t, "# HELP %s %s\n# TYPE %s %s\n", f->metric, f->help, f->metric, type);
             if (json_is_object(rows))
-                put_sample(t, x, f, rows);
-            json_array_foreach(rows, i, row) put_sample(t, x, f, row);
+                put_metric(t, x, f, rows);
+            json_array_foreach(rows, i, row) put_metric(t, x, f, row);
         }
     }
 }

@@ -177,7 +177,10 @@ void mr__put_value(mr__text *t, const mr__status_field *f, const json_t *row, ti
         put_grouped(t, of);
         if (html && of > 0)
             mr__put_format(t, "<progress max=\"%.0f\" value=\"%.0f\"></progress>", of, n);
+        break;
     }
+    case MR__STATUS_HISTOGRAM:
+        break;
     }
 }
 

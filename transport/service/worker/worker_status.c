@@ -5,6 +5,8 @@
 #include <stdio.h>
 
 #include "pipeline/engine/iterator_internal.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/remote/host_stats.h"
 #include "pipeline/system/system.h"
 #include "pipeline/version.h"
 
@@ -80,10 +82,39 @@ static const mr__status_field stream_fields[] = {
     {.key = "client", .title = "Client", .kind = MR__STATUS_TEXT},
     {0}};
 
+static const mr__status_field host_fields[] = {
+    {.key = "host", .title = "Host", .kind = MR__STATUS_TEXT, .is_label = true},
+    {.key = "bytes",
+     .title = "Read",
+     .kind = MR__STATUS_BYTES,
+     .metric = "millrace_remote_bytes_total",
+     .help = "Bytes read from URLs of the host since the start."},
+    {.key = "requests",
+     .title = "Requests",
+     .kind = MR__STATUS_NUMBER,
+     .metric = "millrace_remote_requests_total",
+     .help = "Requests to the host since the start, including retries."},
+    {.key = "retries",
+     .title = "Retries",
+     .kind = MR__STATUS_NUMBER,
+     .metric = "millrace_remote_retries_total",
+     .help = "Requests to the host after one that failed."},
+    {.key = "open_connections",
+     .title = "Connections",
+     .kind = MR__STATUS_NUMBER,
+     .metric = "millrace_remote_open_connections",
+     .help = "Connections to the host that are open."},
+    {.key = "first_byte",
+     .kind = MR__STATUS_HISTOGRAM,
+     .metric = "millrace_remote_first_byte_seconds",
+     .help = "Seconds from a request to the first byte of its answer."},
+    {0}};
+
 const mr__status_table mr__worker_view[] = {
     {"status", NULL, NULL, figures},
     {"streams", "Streams that are read here", "No client reads a stream from this worker.",
      stream_fields},
+    {"hosts", "Hosts of URLs", "No URL has been read.", host_fields},
     {"events", "Last events", "Nothing has happened yet.", mr__recent_fields},
     {0}};
 
@@ -96,6 +127,30 @@ void mr__worker_status_stream(json_t *streams, const Mr__Wire__Hosted *s, uint64
         streams, json_pack("{s:s, s:I, s:I, s:I, s:o}", "job", job, "stream", (json_int_t)s->stream,
                            "generation", (json_int_t)s->generation, "elements",
                            (json_int_t)next_element, "client", mr__json_text(client)));
+}
+
+static json_t *hosts(void)
+{
+    size_t room = mr_host_stats_read(NULL, 0);
+    mr_host_stats *v = mr_calloc(room + 1, sizeof *v);
+    size_t n = v ? mr_host_stats_read(v, room) : 0;
+    json_t *rows = json_array();
+    for (size_t i = 0; i < n && i < room; i++) {
+        json_t *bounds = json_array(), *counts = json_array();
+        for (size_t k = 0; k <= MR_HOST_BOUNDS; k++) {
+            if (k < MR_HOST_BOUNDS)
+                json_array_append_new(bounds, json_real(mr_host_bounds[k]));
+            json_array_append_new(counts, json_integer((json_int_t)v[i].first_bytes[k]));
+        }
+        json_array_append_new(
+            rows, json_pack("{s:o, s:I, s:I, s:I, s:I, s:{s:f, s:o, s:o}}", "host",
+                            mr__json_text(v[i].host), "bytes", (json_int_t)v[i].bytes, "requests",
+                            (json_int_t)v[i].requests, "retries", (json_int_t)v[i].retries,
+                            "open_connections", (json_int_t)v[i].open_connections, "first_byte",
+                            "sum", v[i].first_byte_seconds, "bounds", bounds, "counts", counts));
+    }
+    mr_free(v);
+    return rows;
 }
 
 char *mr__worker_status_report(mr__worker_status *s, const mr__worker_now *now, json_t *streams)
@@ -123,6 +178,7 @@ char *mr__worker_status_report(mr__worker_status *s, const mr__worker_now *now, 
     while (json_array_size(streams) > MOST_ROWS)
         json_array_remove(streams, json_array_size(streams) - 1);
     json_object_set_new(page, "streams", streams);
+    json_object_set_new(page, "hosts", hosts());
     json_object_set_new(page, "events", mr__recent_json(&s->lines, now->now));
     return mr__json_print(page);
 }
