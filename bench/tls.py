@@ -6,6 +6,7 @@
 
 Prints for each way the seconds of worker and client together, the least of all rounds, and then what TLS costs
 more in units of encrypting and decrypting the same bytes with AES-128-GCM. docs/tls.md has the bound."""
+import atexit
 import os
 import re
 import subprocess
@@ -21,6 +22,7 @@ ROW = 1 << 20  # bytes of a row, whose values are a constant: nothing else costs
 
 def start(*words):
     p = subprocess.Popen([millrace, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    atexit.register(p.kill)
     return p, p.stdout.readline().split()[1]
 
 

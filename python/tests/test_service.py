@@ -133,6 +133,34 @@ class InProcess(unittest.TestCase):
                 with self.assertRaises(mr.PermissionDenied):
                     list(mr.range(3).distribute(d.address))
 
+    def test_tls(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = (os.path.join(folder, name) for name in ("cert.pem", "key.pem"))
+            subprocess.run(
+                ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+                + ["-days", "30", "-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+                + ["-keyout", key, "-out", cert],
+                check=True,
+                stderr=subprocess.DEVNULL,
+            )
+            own: dict[str, Any] = {"tls_cert": cert, "tls_key": key, "tls_client_ca": cert}
+            with Dispatcher(**own) as d, Worker(d, tls_ca=cert, **own):
+                ds = mr.range(100).batch(8).distribute(d.address, connect_timeout=20.0)
+                with self.assertRaisesRegex(mr.Error, "requires TLS"):
+                    numbers(ds)
+                settings = {"MILLRACE_TLS_CERT": cert, "MILLRACE_TLS_KEY": key, "MILLRACE_TLS_CA": cert}
+                os.environ.update(settings)
+                try:
+                    self.assertEqual(numbers(ds), list(range(100)))
+                finally:
+                    for name in settings:
+                        del os.environ[name]
+            with self.assertRaisesRegex(mr.InvalidArgument, "tls_cert"):
+                Dispatcher(tls_cert=cert)
+            with self.assertRaisesRegex(mr.InvalidArgument, "without TLS"):
+                Dispatcher("0.0.0.0:0", token_file=cert)
+            Dispatcher("0.0.0.0:0", token_file=cert, insecure=True).close()
+
     def test_bad_options_say_what_to_do(self) -> None:
         wrong: Any = Worker
         with Dispatcher() as d:
