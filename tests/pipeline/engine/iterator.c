@@ -697,8 +697,7 @@ MR_TEST(an_iterator_that_waited_for_a_pipe_resumes_without_loss)
         "text_line(\"%s\").batch(2).prefetch(2).prefetch(1)",
         "from_tensors(0).flat_map(i => text_line(\"%s\")).batch(2).prefetch(1)",
         "text_line(\"%s\").shuffle(1).batch(2).prefetch(1)",
-        "from_tensors(0).interleave(i => text_line(\"%s\"), cycle_length=1, num_parallel_calls=1)"
-        ".batch(2)"};
+        "from_tensors(0).interleave(i => text_line(\"%s\"), cycle_length=1).batch(2)"};
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++)
         for (size_t threads = 0; threads < 3; threads += 2)
             resume_within_lines(graphs[i], threads);

@@ -63,8 +63,8 @@ MR_TEST(a_byte_order_mark_is_no_text)
 
 MR_TEST(utf16_and_utf32_are_refused)
 {
-    static const char *const texts[] = {"\xFF\xFE"
-                                        "a\0\n",
+    static const char *const texts[] = {("\xFF\xFE"
+                                         "a\0\n"),
                                         "\xFE\xFF\0a", "\xFF\xFE\0\0", "\0\0\xFE\xFF"};
     for (size_t i = 0; i < 4; i++) {
         mr_status st;

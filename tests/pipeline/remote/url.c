@@ -154,7 +154,7 @@ MR_TEST(addresses_of_the_hub)
               "https://mirror.org/datasets/o/n/resolve/" COMMIT "/a");
     static const char *const bad[] = {"hf://o/n/a",           "hf://datasets",
                                       "hf://datasets/o",      "hf://datasets/o/n",
-                                      "hf://datasets/o/n/",   "hf://datasets/o/n@" COMMIT,
+                                      "hf://datasets/o/n/",   ("hf://datasets/o/n@" COMMIT),
                                       "hf://datasets/o/n@/a", "hf://datasets/./n/a",
                                       "hf://datasets/o/../a", "hf://datasets/o/n?x/a"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

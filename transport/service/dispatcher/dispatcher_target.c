@@ -153,5 +153,5 @@ void mr__d_tick_target(mr__dispatcher *d, int64_t now)
         target = 1;
     d->needs = needs;
     d->target = fmin(fmax(target, d->opts.min_workers),
-                     d->opts.max_workers ? d->opts.max_workers : MR__MOST_STREAMS);
+                     d->opts.max_workers > 0 ? d->opts.max_workers : MR__MOST_STREAMS);
 }
