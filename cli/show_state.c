@@ -7,7 +7,7 @@
 #include "show.h"
 #include <millrace/pipeline/files/atomic_file.h>
 #include <millrace/pipeline/files/whole_file.h>
-#include <millrace/pipeline/formats/crc32c.h>
+#include <millrace/pipeline/crc32c.h>
 #include <millrace/pipeline/memory/alloc.h>
 
 /* A position saved after the first pass is preceded by the number of its pass:

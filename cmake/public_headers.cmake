@@ -22,6 +22,7 @@ mr_read_umbrella(millrace-trainer.h MR_TRAINER_HEADERS)
 # Public headers that have moved since 0.1 can still be included by their old paths: a generated
 # header at the old path includes the new one. Each line is "old path=new path".
 set(MR_CORE_FORWARDS
+  pipeline/formats/crc32c.h=pipeline/crc32c.h
   pipeline/formats/data_files.h=pipeline/formats/shards/data_files.h
   pipeline/formats/example.h=pipeline/formats/tfrecord/example.h
   pipeline/formats/frames.h=pipeline/formats/tfrecord/zstd_records.h

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/log.h"
 
 /* A chunk and the data made from it stay in the L2 cache. For large records the chunk grows, so

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/memory_bound.h"
 #include "pipeline/remote/cache_list.h"
 #include "pipeline/system/fork.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/system/retry.h"
 
 static const char magic[] = "MRLIST01";

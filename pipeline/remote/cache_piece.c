@@ -12,7 +12,7 @@
 
 #include "pipeline/bytes.h"
 #include "pipeline/fnv.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/hide_secrets.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/system/retry.h"

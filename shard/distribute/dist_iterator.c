@@ -21,7 +21,7 @@
  * ops. */
 #include "shard/distribute/distribute.h"
 #include "pipeline/engine/iterator_internal.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/wait/cancel_internal.h"

@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/formats/packed_bytes_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "shard/distribute/elastic_impl.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/formats/ledger/ledger.h"
 #include "pipeline/formats/ledger/ledger_format.h"
 #include "tests/fuzz/small_memory.h"

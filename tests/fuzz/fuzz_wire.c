@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/graph/dataset.h"
 #include "pipeline/system/system.h"
 #include "transport/wire/block_frame.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elastic jobs in C. tests/cli/elastic.py has random graphs. */
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/ops/batch.h"
 #include "pipeline/ops/sequence.h"
 #include "pipeline/ops/sources.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/remote/store_internal.h"
 #include "pipeline/system/retry.h"

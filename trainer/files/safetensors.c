@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/files/json_file.h"
 #include "trainer/files/safetensors_impl.h"

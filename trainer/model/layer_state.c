@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/functions/library/learned_lists.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/remote/store_internal.h"

@@ -6,7 +6,7 @@
 #include <zstd.h>
 
 #include "pipeline/engine/iterator.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/memory/buffer.h"
 #include "transport/wire/messages.h"
 #include "transport/wire/messages.pb-c.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 
 enum { CRC_AT = 20 };
 static const char magic[4] = {'M', 'R', 'F', '1'};

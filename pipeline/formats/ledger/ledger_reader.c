@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/bytes.h"
 #include "pipeline/formats/ledger/ledger.h"
 #include "pipeline/formats/ledger/ledger_format.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/formats/ledger/ledger_format.h"
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/formats/compression_libraries.h"
@@ -119,7 +119,7 @@ static mr_code put_stored_name(mr_ledger *l, const mr_identity *of, const char *
 
 static mr_code put_name(mr_ledger *l, const mr_identity *of, const char *name)
 {
-    char *stored = mr_strndup(name, MR__LEDGER_NAME);
+    char *stored = mr_strndup(name, strnlen(name, MR__LEDGER_NAME));
     if (!stored)
         return mr_fail_memory(&l->error, strlen(name), "a name");
     mr__drop_signed_queries(stored);

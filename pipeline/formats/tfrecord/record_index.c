@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/files/atomic_file.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/remote/object_ranges.h"

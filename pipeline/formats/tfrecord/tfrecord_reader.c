@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/formats/format.h"
 #include "pipeline/formats/tfrecord/tfrecord_resync.h"
 #include "pipeline/formats/tfrecord/tfrecord_walk.h"

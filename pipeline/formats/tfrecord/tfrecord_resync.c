@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/memory_bound.h"
 
 enum { HEAD = 12, FRAMING = 16 };

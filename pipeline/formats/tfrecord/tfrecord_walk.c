@@ -4,8 +4,8 @@
 #include "pipeline/formats/tfrecord/tfrecord_walk.h"
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
-#include "pipeline/formats/crc32c_kernels.h"
+#include "pipeline/crc32c.h"
+#include "pipeline/crc32c_kernels.h"
 
 static inline uint32_t masked(uint32_t reg)
 {

@@ -3,7 +3,7 @@
 
 #include "pipeline/formats/codec_impl.h"
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 
 struct mr_tfrecord_writer {
     mr_atomic_file *file;

@@ -9,7 +9,7 @@
 #include "pipeline/bytes.h"
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/position.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/formats/tfrecord/tfrecord.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/system/retry.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 
 #include <string.h>
 
-#include "pipeline/formats/crc32c_kernels.h"
+#include "pipeline/crc32c_kernels.h"
 #include "tests/harness.h"
 
 MR_ONE_THREAD;

@@ -5,7 +5,7 @@
 #include <glob.h>
 #include <sys/stat.h>
 
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 #include "tests/fault.h"

@@ -8,7 +8,7 @@
 
 #include "pipeline/log.h"
 #include "pipeline/system/system.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "tests/pipeline/formats/record_files.h"
 #include "tests/pipeline/memory/fail_nth.h"
 

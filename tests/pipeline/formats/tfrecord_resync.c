@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/memory_bound.h"
 #include "tests/fault.h"
 #include "tests/pipeline/formats/record_files.h"

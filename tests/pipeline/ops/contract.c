@@ -341,7 +341,7 @@ MR_TEST(numbers_of_a_position_that_cannot_be_are_refused)
         {"range(9)", "range", 1, 0, 10},
         {"range(3).concatenate(range(3))", "concatenate", 1, 0, 3},
         {"range(3).repeat(2)", "repeat", 1, 0, 2},
-        {"range(3).repeat(2)", "repeat", 1, 1, 2},
+        {"range(3).repeat(2)", "repeat", 1, 1, 4},
         {"range(9).take_while(x => x < 7)", "take_while", 1, 0, 2},
         {"choose_from_datasets([range(9)], range(9).map(x => 0))", "choose_from_datasets", 1, 0, 2},
         {"choose_from_datasets([range(9)], range(9).map(x => 0))", "choose_from_datasets", 1, 1, 2},

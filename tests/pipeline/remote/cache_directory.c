@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/remote/cache_fetch.h"
 #include "pipeline/remote/cache_list.h"
 #include "pipeline/remote/object_cache.h"

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "pipeline/engine/iterator.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/system/system.h"
 #include "tests/fault.h"
 #include "tests/harness.h"

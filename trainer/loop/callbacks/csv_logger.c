@@ -17,7 +17,7 @@
 #include <time.h>
 #include "pipeline/files/atomic_file.h"
 #include "pipeline/files/whole_file.h"
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/remote/store_internal.h"

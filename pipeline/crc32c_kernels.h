@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_CRC32C_KERNELS_H
-#define MR_PIPELINE_FORMATS_CRC32C_KERNELS_H
+#ifndef MR_PIPELINE_CRC32C_KERNELS_H
+#define MR_PIPELINE_CRC32C_KERNELS_H
 /* CRC-32C by instruction set, for crc32c.c and for the record walker, which inlines them: a call
  * costs more than the checksum of a record length. All take and return the bare register (no final
  * xor).

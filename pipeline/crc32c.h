@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MR_PIPELINE_FORMATS_CRC32C_H
-#define MR_PIPELINE_FORMATS_CRC32C_H
+#ifndef MR_PIPELINE_CRC32C_H
+#define MR_PIPELINE_CRC32C_H
 /* CRC-32C (Castagnoli; reflected polynomial 0x82F63B78, start and final xor 0xFFFFFFFF), computed
  * by the fastest instructions of this CPU. The checksum of "123456789" is 0xE3069283.
  *
  * thread   any
  * source   RFC 3720 B.4; TFRecord's masking: ((crc >> 15) | (crc << 17)) + 0xA282EAD8
  * since    0.1 */
-#include "../status.h"
+#include "status.h"
 
 #ifdef __cplusplus
 extern "C" {

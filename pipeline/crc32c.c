@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "pipeline/formats/crc32c.h"
+#include "pipeline/crc32c.h"
 
 #include <pthread.h>
 #if defined(__aarch64__)
@@ -7,7 +7,7 @@
 #endif
 
 #include "pipeline/bytes.h"
-#include "pipeline/formats/crc32c_kernels.h"
+#include "pipeline/crc32c_kernels.h"
 
 /* table[k][b]: the register after byte b and k zero bytes (slicing by 8). */
 static uint32_t table[8][256];
