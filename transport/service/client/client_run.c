@@ -68,6 +68,8 @@ typedef struct remote_stream {
     mr_buffer *end_position;
 } remote_stream;
 
+enum pace { AWAY, ASKS, WAITS }; /* what the consumer does */
+
 typedef struct mr__remote {
     mr__stream_source base;
     mr__remote_opts o;
@@ -88,8 +90,8 @@ typedef struct mr__remote {
     bool joined, is_failed, flushed, over;
     bool all_ended; /* shared: all streams have ended, also those of other clients */
     mr_status failed;
-    bool sleeps;                     /* the consumer waits for the event */
-    enum { AWAY, ASKS, WAITS } pace; /* what the consumer does, since pace_since */
+    bool sleeps;    /* the consumer waits for the event */
+    enum pace pace; /* what the consumer does, since pace_since */
     int64_t pace_since, wait_ns, own_ns;
     remote_stream *news_first, *news_last;
     size_t news_bytes; /* released, not yet known to the loop */
@@ -151,7 +153,7 @@ static bool is_shared(const mr__remote *r)
 /* ---- news from the consumer; call with the lock held ---- */
 
 /* The consumer begins to do something else, or the same: adds the time that has passed. */
-static void set_pace(mr__remote *r, int pace)
+static void set_pace(mr__remote *r, enum pace pace)
 {
     int64_t now = mr__clock_ns(CLOCK_MONOTONIC), passed = now - r->pace_since;
     r->wait_ns += r->pace == WAITS ? passed : 0;
