@@ -120,10 +120,10 @@ if not cc:
     kit.end()
 subprocess.run([cc, "-shared", "-fPIC", f"-I{kit.build}/include", f"-I{kit.build}/generated",
                 os.path.join(HERE, "sleeps.c"), "-o", plugin], check=True)
-few = Load("few", 6, 1, 2, "--max-workers", "50")  # 6 are right
-many = Load("many", 1, 2, 4)  # 1
-some = Load("some", 3, 1, 1)  # 3
-idle = Load("idle", 2, 0, 2, "--max-workers", "4")  # as many as it has streams
+few = Load("few", 24, 4, 2, "--max-workers", "50")  # 6 are right
+many = Load("many", 4, 8, 4)  # 1
+some = Load("some", 12, 4, 1)  # 3
+idle = Load("idle", 8, 0, 2, "--max-workers", "4")  # as many as it has streams
 result("more_are_asked_for", *few.settles(5, 7))
 result("fewer_are_asked_for", *many.settles(1, 2))
 result("one_asks_for_two_more", *some.settles(2, 4))
