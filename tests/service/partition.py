@@ -77,11 +77,11 @@ def netem(*words):
 def read(name, want, trouble, uring):
     """The client reads; once it has begun, there is trouble."""
     at = HOSTS["dispatcher"] + ":5050"
-    daemons = [kit.Daemon("dispatcher", "--listen", at, "--state", kit.path(name + ".state"), "--any-user", *uring, name=name,
+    daemons = [kit.Daemon("dispatcher", "--listen", at, "--state", kit.path(name + ".state"), "--any-user", "--insecure", *uring, name=name,
                           before=inside("dispatcher"))]
     try:
         for w in ("one", "two"):
-            daemons.append(kit.Daemon("worker", "--dispatcher", at, "--listen", HOSTS[w] + ":0", "--any-user", "--root", kit.directory,
+            daemons.append(kit.Daemon("worker", "--dispatcher", at, "--listen", HOSTS[w] + ":0", "--any-user", "--insecure", "--root", kit.directory,
                                       *uring, name=f"{name}.{w}", before=inside(w)))
         log = kit.path(name + ".client")
         client = subprocess.Popen([*inside("client"), kit.millrace, "show", *uring,
