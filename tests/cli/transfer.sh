@@ -104,16 +104,16 @@ if ip netns add "mr-a-$$" 2>/dev/null; then
         ip -n "mr-a-$$" link set "va$$" up && ip -n "mr-b-$$" link set "vb$$" up &&
         ip -n "mr-a-$$" link set lo up && ip -n "mr-b-$$" link set lo up; then
         export MILLRACE_TOKEN_FILE=$PWD/token
-        start d a "$m" dispatcher --listen 10.77.0.1:0
+        start d a "$m" dispatcher --insecure --listen 10.77.0.1:0
         service=$at
-        start e ip netns exec "mr-b-$$" "$m" worker --dispatcher "$service" --listen 10.77.0.2:0 --root /
+        start e ip netns exec "mr-b-$$" "$m" worker --insecure --dispatcher "$service" --listen 10.77.0.2:0 --root /
         elsewhere=$at
         g="range(3000).batch(1000).distribute(\"$service\", streams=2, seed=1"
         want=$("$m" show 'range(3000).batch(1000).distribute("local", streams=2, seed=1)')
         same a_worker_elsewhere "$(a "$m" show "$g)")" "$want"
         expect a_worker_elsewhere_shares_nothing 1 '' "$elsewhere" 'shared_memory' -- ip netns exec "mr-a-$$" "$m" show "$g, transfer=\"shared_memory\")"
         expect nobody_on_this_host 1 '' 'nothing came from the service' 'no worker on this host serves the job' "$service" -- ip netns exec "mr-a-$$" "$m" show "$g, target_workers=\"local\", stall_timeout=1.0)"
-        start f a "$m" worker --dispatcher "$service" --listen 10.77.0.1:0 --root /
+        start f a "$m" worker --insecure --dispatcher "$service" --listen 10.77.0.1:0 --root /
         here=$at
         same one_worker_here_and_one_elsewhere "$(a "$m" show "$g)")" "$want"
         same only_the_one_here "$(a "$m" show "$g, job_name=\"j\", target_workers=\"local\")")" "$want"
