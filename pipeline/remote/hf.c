@@ -136,6 +136,7 @@ static mr_code find_token(mr__object_target *t, mr_status *st)
     if (!token && rc == MR_OK) {
         const char *const arguments[MR__ACCESS_ARGUMENTS] = {path};
         rc = mr__access_put(&t->access, ask_file, arguments, &c, st);
+        mr__credentials_reset(&c);
         if (rc == MR_OK)
             rc = mr__access_take(t->access, &t->generation, &c, st);
         token = c.token;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=full asan=full
+# tier: plain=full asan=long
 """Credentials for S3: each source with its files and servers, what is tried and in which order, renewal in the middle
 of reading, and that no secret is printed or saved anywhere."""
 import itertools

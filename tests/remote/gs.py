@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=full asan=full
+# tier: plain=full asan=long
 """Google Cloud Storage: its sources of access, listings in pages, and objects that are replaced. The store and Google's
 servers are imitated; signatures of requests and of assertions are verified."""
 import base64

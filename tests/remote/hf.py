@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# tier: plain=full asan=full
+# tier: plain=full asan=long
 """Datasets of a hub: revisions, listings in pages, large files in another store, tokens. The hub is imitated."""
 import os
 
