@@ -88,14 +88,14 @@ elif [ ${#builds[@]} = 0 ]; then
     [ $tier = quick ] || builds+=(asan tsan)
 fi
 
-passed=0 failed=0 skipped=0 skips=() matched=0
+passed=0 failed=0 skipped=0 skips=() fails=() matched=0
 one() { # name, exit status, [log]: counts a step that is one test
     if [ "$2" = 0 ]; then
         passed=$((passed + 1))
     elif [ "$2" = 77 ]; then
         skipped=$((skipped + 1)) skips+=("$1: $(tail -n 1 "${3:-/dev/null}")")
     else
-        failed=$((failed + 1))
+        failed=$((failed + 1)) fails+=("$1")
         echo "FAILED $1"
         [ -z "${3:-}" ] || tail -n 60 "$3"
     fi
@@ -117,6 +117,8 @@ finish() {
                 printf "skipped %s%s: %s\n", first[order[i]],
                     (n[order[i]] > 1 ? " and " (n[order[i]] - 1) " more" : ""), order[i]
         }'
+    # Again, where a long log has them in the middle.
+    [ ${#fails[@]} = 0 ] || printf 'FAILED %s\n' "${fails[@]}" | head -n 50
     echo "seed $seed: tests/run.sh${option:+ $option} --seed $seed repeats this run"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ $failed = 0 ]
@@ -171,8 +173,12 @@ count() { # build: adds up the results of its tests
         passed=$((passed + p - s)) failed=$((failed + f)) skipped=$((skipped + s))
         while IFS= read -r line; do skips+=("[$1] $line"); done < <(sed -n 's/^ok [0-9]* *- \(.*\) # SKIP *\(.*\)/\1: \2/p' "$tap")
         if [ "$f" != 0 ]; then
-            sed -n "s/^not ok - /FAILED [$1] /p" "$tap"
-            echo "--- ${tap%.tap}.log, its end:"
+            while IFS= read -r line; do
+                fails+=("[$1] $line")
+                echo "FAILED [$1] $line"
+            done < <(sed -nE "s/^not ok [0-9]* *- (.*)/$(basename "$tap" .tap): \1/p" "$tap")
+            echo "--- ${tap%.tap}.log, its first failure and its end:"
+            grep -m 1 -A 12 '^FAILED ' "${tap%.tap}.log"
             tail -n 40 "${tap%.tap}.log"
         fi
     done

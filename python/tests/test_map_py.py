@@ -585,7 +585,8 @@ class Scarcity(unittest.TestCase):
 class Interrupts(unittest.TestCase):
     def run_program(self, setup: str) -> None:
         program = (
-            "import millrace as mr, os, signal, threading, time\n"
+            "import faulthandler, millrace as mr, os, signal, threading, time\n"
+            "faulthandler.dump_traceback_later(100, exit=True)\n"  # where it hangs
             "over = threading.Event()\n"
             f"{setup}\n"
             "it = iter(ds)\n"
