@@ -307,11 +307,16 @@ mr_code mr__optimizer_prepare(mr_optimizer *o, mr_replica *r, mr_variable *const
     return MR_OK;
 }
 
+/* Variables that only these updates changed begin anew: their slots were filled in a step that may
+ * have been dropped. */
 static void take_back(void *optimizer, uint64_t updates)
 {
     mr_optimizer *o = optimizer;
     for (size_t i = 0; i < MR_MAX_REPLICAS; i++)
         o->iterations[i] -= (int64_t)updates;
+    for (size_t i = o->n_memories; i-- > 0;)
+        if (o->memories[i].from >= o->iterations[0])
+            mr__optimizer_forget(o, o->memories[i].v);
 }
 
 mr_code mr__optimizer_begin(mr_optimizer *o, const mr_replica *r, mr_status *st)

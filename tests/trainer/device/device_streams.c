@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every kind of device keeps of its interface: memory, the order of streams, events. They run
  * on the devices that MR_TEST_DEVICES names. */
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -359,4 +361,91 @@ ON_DEVICES(an_error_of_a_kernel_sticks_to_the_stream)
     mr_check(strlen(st.message) > 20);
     mr_code_is(mr_stream_status(b->s, &st), MR_INTERNAL, &st);
     mr_code_is(mr_stream_synchronize(b->s, &st), MR_INTERNAL, &st);
+}
+
+static _Atomic int handled;
+
+static void on_signal(int number)
+{
+    (void)number;
+    handled++;
+}
+
+static void set_flag(void *flag)
+{
+    atomic_store((_Atomic bool *)flag, true);
+}
+
+/* Products and convolutions are those of a quiet process, in the thread that waits for them or in
+ * the stream's. */
+static void compute_with_signals(bench *b, bool in_stream)
+{
+    enum { ROWS = 256, IN = 384, TIMES = 60 };
+    const mr_math_conv2d_shape image = {.n = 16,
+                                        .height = 16,
+                                        .width = 16,
+                                        .channels = 32,
+                                        .kernel_h = 3,
+                                        .kernel_w = 3,
+                                        .filters = 32,
+                                        .stride_h = 1,
+                                        .stride_w = 1,
+                                        .dilation_h = 1,
+                                        .dilation_w = 1,
+                                        .groups = 1,
+                                        .out_h = 14,
+                                        .out_w = 14};
+    float *host = draw(b, IN * IN), *first[3] = {NULL};
+    float *x = put_floats(b, host, IN * IN), *w = put_floats(b, host, IN * IN),
+          *results[3] = {put_floats(b, NULL, ROWS * IN), put_floats(b, NULL, IN * IN),
+                         put_floats(b, NULL, 16 * 14 * 14 * 32)};
+    const size_t sizes[3] = {ROWS * IN * sizeof(float), IN * IN * sizeof(float),
+                             16 * 14 * 14 * 32 * sizeof(float)};
+    const mr_math_dense dense = {
+        .rows = ROWS, .in = IN, .out = IN, .x = x, .w = w, .y = results[0]};
+    const mr_math_dense_backward_weights back = {
+        .rows = ROWS, .in = IN, .out = IN, .x = x, .dy = w, .dw = results[1]};
+    const mr_math_conv2d conv = {.s = image, .x = x, .kernel = w, .y = results[2]};
+    for (int i = 0; i < TIMES; i++) {
+        _Atomic bool done = false;
+        mr_ok(b->m->dense(b->s, &dense, &st), &st);
+        mr_ok(b->m->dense_backward_weights(b->s, &back, &st), &st);
+        mr_ok(b->m->conv2d(b->s, &conv, &st), &st);
+        if (in_stream)
+            mr_ok(mr_stream_host_call(b->s, set_flag, &done, &st), &st);
+        while (in_stream && !done)
+            rest(1);
+        for (int k = 0; k < 3; k++) {
+            float *got = get(b, results[k], sizes[k]);
+            if (i > 0)
+                mr_eq_mem(got, first[k], sizes[k]);
+            if (i == 0)
+                first[k] = got;
+            else
+                free(got);
+        }
+    }
+    for (int k = 0; k < 3; k++)
+        free(first[k]);
+    free(host);
+}
+
+ON_DEVICES(handlers_of_signals_do_not_disturb_what_is_computed)
+{
+    const struct itimerspec often = {{.tv_nsec = 200000}, {.tv_nsec = 200000}};
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigset_t ours, before;
+    timer_t timer;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGUSR1);
+    mr_check(sigaction(SIGUSR1, &action, NULL) == 0);
+    mr_check(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+    mr_check(timer_settime(timer, 0, &often, NULL) == 0);
+    compute_with_signals(b, false);
+    mr_check(handled > 0);
+    pthread_sigmask(SIG_BLOCK, &ours, &before); /* no thread but the stream's could take them */
+    compute_with_signals(b, true);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    mr_check(timer_delete(timer) == 0);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trainer/loop/fit.h"
+#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -578,6 +579,34 @@ MR_TEST(a_bad_label_leaves_the_weights_before_its_step_on_all_replicas)
         mr_ok(mr_fit(t.s, t.m, t.ds, t.l, t.o, &first, NULL, &st), &st);
         weights_of(&t, good);
         mr_eq_mem(bad, good, size * sizeof *good);
+        close_trainer(&t);
+    }
+}
+
+MR_TEST(a_cancelled_first_step_leaves_the_optimizer_as_it_was)
+{
+    float want[512], got[512];
+    const mr_fit_opts three = {.steps = 3, .seed = 5};
+    batches b = three_classes(10);
+    mallopt(M_PERTURB, 0xff ^ 0x42); /* allocated floats are 48.6 */
+    for (size_t n = 1; n <= 2; n++) {
+        trainer t = open_trainer(n, model_text, &b);
+        mr_ok(mr_fit(t.s, t.m, t.ds, t.l, t.o, &three, NULL, &st), &st);
+        size_t size = weights_of(&t, want);
+        close_trainer(&t);
+        mr_test_context("%zu replicas", n);
+        t = open_trainer(n, model_text, &b);
+        mr_cancel *cancel = NULL;
+        mr_ok(mr_cancel_new(NULL, &cancel, &st), &st);
+        mr_callback c = {.ctx = cancel, .batch_begin = cancel_at_once};
+        const mr_iterator_opts run = {.cancel = cancel};
+        const mr_fit_opts o = {.callbacks = &c, .n_callbacks = 1, .iterator = &run, .seed = 5};
+        mr_code_is(mr_fit(t.s, t.m, t.ds, t.l, t.o, &o, NULL, &st), MR_CANCELLED, &st);
+        mr_eq_i64(mr_optimizer_iterations(t.o), 0);
+        mr_ok(mr_fit(t.s, t.m, t.ds, t.l, t.o, &three, NULL, &st), &st);
+        mr_eq_u64(weights_of(&t, got), size);
+        mr_eq_mem(got, want, size * sizeof *got);
+        mr_cancel_unref(cancel);
         close_trainer(&t);
     }
 }

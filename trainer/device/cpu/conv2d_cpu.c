@@ -463,7 +463,10 @@ static size_t result_values(const shape *s)
 static void run_plan(const plan *p, const call *c, bool again)
 {
     const shape *s = &p->k.s;
+    sigset_t before;
+    mr__onednn_enter(&before);
     dnnl_status_t rc = execute(p, c, again);
+    mr__onednn_leave(&before);
     if (rc != dnnl_success)
         mr__cpu_fail(rc == dnnl_out_of_memory ? MR_RESOURCE_EXHAUSTED : MR_INTERNAL,
                      "oneDNN failed in a convolution (status %d)", (int)rc);

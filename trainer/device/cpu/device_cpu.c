@@ -488,6 +488,7 @@ static void event_await(event *e, uint64_t count, mr__spinner *spinner)
 static void *stream_main(void *stream_)
 {
     stream *s = stream_;
+    mr__onednn_own_thread();
     enter(s);
     pthread_mutex_lock(&s->lock);
     for (;;) {

@@ -30,6 +30,31 @@ void mr__matmul_leave_one_thread(int threads)
     omp_set_num_threads(threads);
 }
 
+static _Thread_local bool takes_no_signals;
+
+void mr__onednn_own_thread(void)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    takes_no_signals = true;
+}
+
+void mr__onednn_enter(sigset_t *before)
+{
+    sigset_t all;
+    if (takes_no_signals)
+        return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+void mr__onednn_leave(const sigset_t *before)
+{
+    if (!takes_no_signals)
+        pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 /* Maximum memory of one call of oneDNN in addition to its operands: generated code, packed panels,
  * the 64 MiB that malloc reserves for a thread. */
 enum { ROOM = 80 << 20 };
@@ -70,10 +95,13 @@ mr_code mr__matmul(bool trans_a, bool trans_b, size_t m, size_t n, size_t k, con
         return MR_OK;
     }
     MR_TRY(mr__onednn_room(st));
+    sigset_t before;
+    mr__onednn_enter(&before);
     dnnl_status_t s =
         dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', (dnnl_dim_t)m, (dnnl_dim_t)n,
                    (dnnl_dim_t)k, 1.0f, a, (dnnl_dim_t)(trans_a ? m : k), b,
                    (dnnl_dim_t)(trans_b ? k : n), add ? 1.0f : 0.0f, c, (dnnl_dim_t)n);
+    mr__onednn_leave(&before);
     if (s == dnnl_out_of_memory)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED, "no memory for a matrix product");
     if (s != dnnl_success)
