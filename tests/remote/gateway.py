@@ -125,9 +125,11 @@ class Gateway:
             if name.endswith(".pid"):
                 with open(os.path.join(self.root, "run", name), encoding="utf-8") as f:
                     pid = int(f.read())
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
+                try:  # it may have ended, and its number may be another's
+                    with open(f"/proc/{pid}/comm", encoding="utf-8") as f:
+                        if f.read().startswith(("ceph-", "radosgw")):
+                            os.kill(pid, signal.SIGKILL)
+                except (FileNotFoundError, ProcessLookupError):
                     pass
         shutil.rmtree(self.root, ignore_errors=True)
 
