@@ -3,9 +3,26 @@
 
 #include <string.h>
 
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+size_t mr_base64_encode(const void *bytes, size_t n, char *text)
+{
+    const unsigned char *s = bytes;
+    char *to = text;
+    for (size_t i = 0; i < n; i += 3) {
+        size_t left = n - i;
+        unsigned v = (unsigned)s[i] << 16 | (left > 1 ? (unsigned)s[i + 1] << 8 : 0) |
+                     (left > 2 ? s[i + 2] : 0);
+        *to++ = digits[v >> 18];
+        *to++ = digits[v >> 12 & 63];
+        *to++ = left > 1 ? digits[v >> 6 & 63] : '=';
+        *to++ = left > 2 ? digits[v & 63] : '=';
+    }
+    return (size_t)(to - text);
+}
+
 static int digit_of(char c)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const char *at = c ? strchr(digits, c) : NULL;
     return at ? (int)(at - digits) : -1;
 }

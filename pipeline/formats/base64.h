@@ -12,6 +12,9 @@
 extern "C" {
 #endif
 
+/* Writes the n bytes to text: 4 characters for every 3 bytes or part of them, and no NUL. Returns
+ * the number of characters. since 0.2 */
+MR_API size_t mr_base64_encode(const void *bytes, size_t n, char *text);
 /* Maximum number of bytes that n characters of base64 decode to. */
 MR_API size_t mr_base64_room(size_t n);
 /* Decodes n characters to `to`, which has room for mr_base64_room(n) bytes, and sets *size. false:

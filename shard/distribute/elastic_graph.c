@@ -9,6 +9,7 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/sequence.h"
 #include "shard/distribute/elastic_impl.h"
+#include "shard/distribute/lone_streams_internal.h"
 #include "shard/passes/own_files.h"
 #include "shard/passes/shard_passes.h"
 #include "shard/streams/file_lists_internal.h"
@@ -77,6 +78,19 @@ static mr_dataset *check_order(void *ctx, mr_dataset *old, mr_dataset *now, cons
         return now;
     mr_dataset_unref(now);
     return mr_dataset_fail(ctx);
+}
+
+static mr_code check_graph(mr_dataset *ds, int64_t streams, mr_status *st)
+{
+    mr_dataset *same = NULL;
+    mr_status own;
+    if (streams < 1 || streams > MR_MOST_STREAMS)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the number of elastic streams must be 1 to %d, not %" PRId64,
+                       MR_MOST_STREAMS, streams);
+    MR_TRY(mr__walk_graph(ds, check_order, st ? st : &own, &same, st));
+    mr_dataset_unref(same);
+    return MR_OK;
 }
 
 /* *out = the op is a map whose function treats the rows of a batch separately. */
@@ -220,15 +234,9 @@ static mr_code warn_of_policy(mr_dataset *ds, mr_explanation *e, mr_status *st)
 mr_code mr__elastic_init(mr__elastic *x, mr_dataset *ds, int64_t streams, mr_explanation *e,
                          mr_status *st)
 {
-    mr_dataset *placed = NULL, *same = NULL;
-    mr_status own;
-    if (streams < 1 || streams > MR_MOST_STREAMS)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the number of elastic streams must be 1 to %d, not %" PRId64,
-                       MR_MOST_STREAMS, streams);
+    mr_dataset *placed = NULL;
+    MR_TRY(check_graph(ds, streams, st));
     x->streams = streams;
-    MR_TRY(mr__walk_graph(ds, check_order, st ? st : &own, &same, st));
-    mr_dataset_unref(same);
     MR_TRY(warn_of_policy(ds, e, st));
     MR_TRY(mr__dataset_settle(ds, MR__PLACE_ROOT, NULL, &placed, st));
     mr_code rc = build_steps(x, placed, st);
@@ -351,7 +359,7 @@ mr_code mr__elastic_stream(const mr__elastic *x, mr__matched *m, int64_t stream,
                                     .count_names = mr__count_file_names,
                                     .ctx = &lists,
                                     .elastic = true,
-                                    .deal = deal,
+                                    .deal = wholes ? deal : NULL,
                                     .deal_ctx = &d};
     mr_dataset *listed = NULL, *own = NULL, *made = NULL;
     MR_TRY(mr__put_file_lists(&lists, false, mr_dataset_ref(x->rows), &listed, st));
@@ -363,4 +371,77 @@ mr_code mr__elastic_stream(const mr__elastic *x, mr__matched *m, int64_t stream,
     mr_dataset_unref(listed);
     mr_dataset_unref(own);
     return rc;
+}
+
+/* ---- streams by themselves ---- */
+
+struct mr__lone_streams {
+    mr__elastic graph; /* rows: the whole graph */
+    uint64_t seed;
+    mr__matched matched;
+};
+
+MR_API mr_code mr__lone_streams_open(mr__lone_streams **out, mr_dataset *ds, int64_t streams,
+                                     uint64_t seed, const char *directory, mr_status *st)
+{
+    MR_TRY(check_graph(ds, streams, st));
+    mr__lone_streams *x = mr_calloc(1, sizeof *x);
+    if (!x)
+        return mr_fail_memory(st, sizeof *x, "the streams of a job");
+    x->graph.streams = streams;
+    x->seed = seed;
+    x->matched.directory = directory;
+    mr_code rc = mr__dataset_settle(ds, MR__PLACE_ROOT, NULL, &x->graph.rows, st);
+    if (rc == MR_OK)
+        *out = x;
+    else
+        mr__lone_streams_close(x);
+    return rc;
+}
+
+MR_API void mr__lone_streams_close(mr__lone_streams *x)
+{
+    if (!x)
+        return;
+    mr__elastic_reset(&x->graph);
+    mr__matched_reset(&x->matched);
+    mr_free(x);
+}
+
+MR_API const char *mr__lone_streams_files(const mr__lone_streams *x, size_t i, char *const **files,
+                                          size_t *n)
+{
+    if (i >= x->matched.n)
+        return NULL;
+    *files = x->matched.v[i].files;
+    *n = x->matched.v[i].n;
+    return x->matched.v[i].pattern;
+}
+
+MR_API mr_code mr__lone_streams_set_files(mr__lone_streams *x, const char *pattern,
+                                          const char *const *files, size_t n, mr_status *st)
+{
+    mr__matched *m = &x->matched;
+    struct mr__matched_pattern p = {mr_strdup(pattern), mr_calloc(n + 1, sizeof *p.files), 0};
+    bool good = p.pattern && p.files;
+    while (good && p.n < n) {
+        good = (p.files[p.n] = mr_strdup(files[p.n])) != NULL;
+        p.n += good;
+    }
+    mr_code rc = good ? MR_GROW(m->v, m->capacity, m->n + 1, 1 << 20, "lists of files", st)
+                      : mr_fail_memory(st, n * sizeof *p.files, "lists of files");
+    if (rc == MR_OK) {
+        m->v[m->n++] = p;
+        return MR_OK;
+    }
+    mr_free(p.pattern);
+    mr__free_files(p.files, p.n);
+    return rc;
+}
+
+MR_API mr_code mr__lone_streams_make(mr__lone_streams *x, int64_t stream, mr_dataset **out,
+                                     uint64_t *run_seed, mr_status *st)
+{
+    return mr__elastic_stream(&x->graph, &x->matched, stream, x->seed, NULL, out, run_seed, NULL,
+                              st);
 }

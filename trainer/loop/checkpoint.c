@@ -61,7 +61,7 @@ static mr_code collect_own(const mr_train_event *e, part *own, mr_status *st)
     /* A callback that ended the epoch did so after the next batch had been fetched: then the end of
      * training has no position. */
     if (!(feed->ahead && e->loop->between))
-        MR_TRY(mr__feed_save(feed, &position, &n, st));
+        MR_TRY(mr__run_save(&e->loop->run, &position, &n, st));
     own->bytes = mr_malloc(first + n);
     own->size = first + n;
     mr_code rc = own->bytes ? MR_OK : mr_fail_memory(st, first + n, "a position");

@@ -214,7 +214,8 @@ static mr_code fetch(mr__feed *f)
     const mr_destination *destination;
     f->stopping = f->stopping || (f->asks_stop && f->asks_stop(f->asks_stop_ctx));
     MR_TRY(mr__staging_reserve(f->ring, &destination, st));
-    mr_code rc = mr_dist_iterator_next(f->it, destination, &step, st);
+    mr_code rc = f->next ? f->next(f->next_ctx, &step, st)
+                         : mr_dist_iterator_next(f->it, destination, &step, st);
     if (rc == MR_END && f->of_all)
         MR_TRY(agree_on_rows(f, true, st));
     MR_TRY(rc);

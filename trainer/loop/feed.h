@@ -43,6 +43,9 @@ typedef struct mr__feed {
     bool (*asks_stop)(void *ctx);
     void *asks_stop_ctx;
     bool stopping;
+    /* The source of the steps, instead of `it`; NULL: it. As mr_dist_iterator_next. */
+    mr_code (*next)(void *ctx, mr_step *out, mr_status *st);
+    void *next_ctx;
 } mr__feed;
 
 /* ds NULL: opts->input makes it, also later; its context must outlive the feed. positions:

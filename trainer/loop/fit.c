@@ -500,7 +500,7 @@ static mr_code begin_epoch(mr__fit_loop *x, mr_train_event *e, mr_status *st)
         x->resumed = false;
     else {
         if (x->pass_over)
-            MR_TRY(mr__feed_rewind(&x->run.feed, st));
+            MR_TRY(mr__run_rewind(&x->run, st));
         x->pass_over = false;
         e->epoch++;
         e->epoch_step = 0;
@@ -610,11 +610,13 @@ static mr_code train_timed(mr__fit_loop *x, mr_fit_result *result, mr_status *st
 static mr_code check_end(const mr__fit_loop *x, mr_status *st)
 {
     const mr_fit_opts *o = x->run.opts;
-    if (x->run.stepper->reads_apart && !o->steps && !o->steps_per_epoch)
+    if (x->run.stepper->reads_apart && !mr__run_has_remote_streams(&x->run) && !o->steps &&
+        !o->steps_per_epoch)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "each worker of parameter servers reads the data by itself, so epochs have "
                        "no common end: set the number of steps per epoch (steps_per_epoch, "
-                       "--steps-per-epoch) or in total (steps, --steps)");
+                       "--steps-per-epoch) or in total (steps, --steps), or make the job elastic "
+                       "(elastic_streams, --elastic)");
     if (x->run.steps_in_pass == MR_INFINITE && !o->steps && !o->steps_per_epoch)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the data never end, so no epoch does: set the number of steps per epoch "

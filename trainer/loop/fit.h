@@ -172,7 +172,8 @@ typedef struct mr_fit_opts {
     bool has_auto_shard; /* with several workers: use auto_shard instead of the graph's policy */
     mr_shard_policy auto_shard;
     /* Streams of an elastic job (shard/distribute/distribute.h); 0: what the graph says. Its
-     * checkpoints continue with any number of processes and replicas up to it. since 0.2 */
+     * checkpoints continue with any number of processes and replicas up to it, or of workers of
+     * parameter servers. since 0.2 */
     int64_t elastic_streams;
     size_t staging_depth; /* number of batches on their way to the devices; at least 2 */
     /* mr_fit only: the name of a ledger (pipeline/formats/ledger/ledger.h) of the records of each

@@ -417,10 +417,6 @@ static mr_code open_records(mr__run *x, mr_status *st)
 {
     double own = x->o && x->opts->ledger, all[MR_MAX_REPLICAS] = {own};
     size_t workers = mr_strategy_num_workers(x->s);
-    if (own > 0 && mr__strategy_remote(x->s)->self)
-        return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the workers of parameter servers read the data by themselves, so there is "
-                       "no ledger of their steps");
     if (x->o && mr__strategy_world(x->s) && workers > 1) {
         if (workers > MR_MAX_REPLICAS)
             return mr_fail(st, MR_RESOURCE_EXHAUSTED, "too many workers for a ledger");
@@ -490,6 +486,12 @@ mr_code mr__run_open(mr__run *x, mr_dataset *ds, mr_status *st)
         return MR_OK;
     }
     x->stepper = job->stepper;
+    x->feed.records = NULL; /* its batches are for the shapes only */
+    if (x->records && !mr__run_has_remote_streams(x))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "the workers of parameter servers read the data by themselves, so there is "
+                       "no ledger of their steps, unless the job is elastic (elastic_streams, "
+                       "--elastic)");
     return x->stepper->open(x, job->self, ds, st);
 }
 
@@ -569,13 +571,30 @@ static void count_wait(mr__run *x, size_t last, double began, double now)
     }
 }
 
+bool mr__run_has_remote_streams(const mr__run *x)
+{
+    return x->stepper->reads_apart && mr_dist_dataset_elastic_streams(x->feed.dd) > 0;
+}
+
+mr_code mr__run_rewind(mr__run *x, mr_status *st)
+{
+    return mr__run_has_remote_streams(x) ? x->stepper->rewind(x, st)
+                                         : mr__feed_rewind(&x->feed, st);
+}
+
+mr_code mr__run_save(mr__run *x, void **bytes, size_t *size, mr_status *st)
+{
+    return mr__run_has_remote_streams(x) ? x->stepper->save(x, bytes, size, st)
+                                         : mr__feed_save(&x->feed, bytes, size, st);
+}
+
 mr_code mr__run_take(mr__run *x, mr_status *st)
 {
     double began, now;
     if (x->stepper->reads_apart && mr_model_is_built(x->m)) {
         mr__feed *f = &x->feed;
         f->stopping = f->asks_stop && f->asks_stop(f->asks_stop_ctx);
-        return MR_OK;
+        return mr__run_has_remote_streams(x) ? x->stepper->take(x, st) : MR_OK;
     }
     if (!x->feed.ahead) {
         began = fetch(x, &now);

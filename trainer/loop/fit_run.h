@@ -94,6 +94,13 @@ struct mr__stepper {
     /* Its processes read the data themselves: batches are taken in this process only until the
      * model is built. */
     bool reads_apart;
+    /* In an elastic job, whose streams the processes read; NULL: nothing to do. takes: the next
+     * batch; MR_END. rewind, save, restore: as those of mr__feed, of all streams; restore without
+     * bytes: to the beginning of pass `pass`. */
+    mr_code (*take)(mr__run *x, mr_status *st);
+    mr_code (*rewind)(mr__run *x, mr_status *st);
+    mr_code (*save)(mr__run *x, void **bytes, size_t *size, mr_status *st);
+    mr_code (*restore)(mr__run *x, const void *bytes, size_t size, int64_t pass, mr_status *st);
     /* job: mr__remote_job.self; ds NULL: the result of the run's input function. NULL: nothing to
      * do. close is also called after a failed open. */
     mr_code (*open)(mr__run *x, void *job, const mr_dataset *ds, mr_status *st);
@@ -116,6 +123,12 @@ void mr__run_close(mr__run *x);
 
 /* Takes the next batch; MR_END. */
 mr_code mr__run_take(mr__run *x, mr_status *st) MR_NODISCARD;
+/* Starts the next pass over the data. */
+mr_code mr__run_rewind(mr__run *x, mr_status *st) MR_NODISCARD;
+/* The position of the data, as mr__feed_save. */
+mr_code mr__run_save(mr__run *x, void **bytes, size_t *size, mr_status *st) MR_NODISCARD;
+/* Its processes read the streams of an elastic job, which have common epochs. */
+bool mr__run_has_remote_streams(const mr__run *x);
 /* Checks the structure of the batch taken, and builds the model from the first one. */
 mr_code mr__run_build(mr__run *x, mr_status *st) MR_NODISCARD;
 /* Submits the step on the batch taken, and meanwhile fetches the next if requested. Fewer than

@@ -309,6 +309,26 @@ static mr_code begin_again(const mr_train_event *e, const mr__train_state *s, co
     return go_to_pass(e, d->at.pass, st);
 }
 
+/* The streams of an elastic job that parameter servers' workers read. */
+static mr_code resume_remote(const mr_train_event *e, const mr__train_state *s, const saved *d,
+                             const void *position, size_t size, bool again, mr_status *st)
+{
+    mr__run *x = &e->loop->run;
+    MR_TRY(take_seed(e, d, st));
+    if (again || !position) {
+        if (!again && !s->epoch_over && d->at.step > 0)
+            return mr_fail(st, MR_FAILED_PRECONDITION,
+                           "it has no positions of the streams. Continue from another checkpoint, "
+                           "%s",
+                           or_again);
+        return x->stepper->restore(x, NULL, 0, d->at.pass, st);
+    }
+    MR_TRY(check_order(e, s, d, st));
+    MR_TRY(x->stepper->restore(x, position, size, d->at.pass, st));
+    x->feed.at = d->at;
+    return MR_OK;
+}
+
 mr_code mr__data_resume(const mr_train_event *e, const json_t *root, const mr__train_state *s,
                         const void *position, size_t size, bool *again, mr_status *st)
 {
@@ -316,6 +336,8 @@ mr_code mr__data_resume(const mr_train_event *e, const json_t *root, const mr__t
     mr__feed *f = &e->loop->run.feed;
     *again = e->opts->restart_epoch && !s->epoch_over;
     MR_TRY(read_data(e, root, s, &d, st));
+    if (mr__run_has_remote_streams(&e->loop->run))
+        return resume_remote(e, s, &d, position, size, *again, st);
     if (e->loop->run.stepper->reads_apart) {
         mr_log(MR_LOG_WARNING, "each worker of parameter servers begins its data again");
         return position ? add_way_out(mr__feed_restore(f, position, size, st), st) : MR_OK;

@@ -370,6 +370,26 @@ mr_code mr__step_records_trained(mr__step_records *x, mr_status *st)
     return mr_ledger_add(x->file, e->ids, e->n, st);
 }
 
+mr_code mr__step_records_pack(mr__step_records *x, const mr_step *step, const void **out,
+                              size_t *size, mr_status *st)
+{
+    x->begun = true;
+    MR_TRY(mr__step_records_note(x, step, st));
+    *out = x->own.v;
+    *size = x->own.n;
+    return MR_OK;
+}
+
+mr_code mr__step_records_add(mr__step_records *x, const void *from, size_t size, mr_status *st)
+{
+    x->own.n = 0;
+    MR_TRY(room_for(&x->own, size + 1, st));
+    memcpy(x->own.v, from, size);
+    x->all[0] = (mr__worker_bytes){x->own.v, size};
+    MR_TRY(enter(x, NULL, st));
+    return mr__step_records_trained(x, st);
+}
+
 mr_code mr__step_records_sync(mr__step_records *x, mr_status *st)
 {
     return x->file ? mr__ledger_sync(x->file, st) : MR_OK;

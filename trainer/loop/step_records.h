@@ -34,6 +34,14 @@ mr_code mr__step_records_gather(mr__step_records *x, const int64_t *first,
 void mr__step_records_drop(mr__step_records *x);
 /* The earliest step that was gathered and not dropped was trained. */
 mr_code mr__step_records_trained(mr__step_records *x, mr_status *st) MR_NODISCARD;
+/* For workers that make steps by themselves (parameter servers): notes the records of a step, as
+ * bytes for mr__step_records_add. *out is borrowed until the next call. */
+mr_code mr__step_records_pack(mr__step_records *x, const mr_step *step, const void **out,
+                              size_t *size, mr_status *st) MR_NODISCARD;
+/* Writes the records of a step that such a worker has trained.
+ * errors   MR_DATA_LOSS: they make no sense · those of mr_ledger_add */
+mr_code mr__step_records_add(mr__step_records *x, const void *from, size_t size,
+                             mr_status *st) MR_NODISCARD;
 /* Makes what was written durable. */
 mr_code mr__step_records_sync(mr__step_records *x, mr_status *st) MR_NODISCARD;
 #endif

@@ -111,6 +111,8 @@ static mr_code prepare(mr__parameters *p, const mr__call *call, mr_status *st)
     MR_TRY(mr_optimizer_parse(&p->o, optimizer, st));
     MR_TRY(make_variables(p, call, st));
     MR_TRY(take_state(p, call, iterations, st));
+    if (json_object_get(call->text, "after"))
+        MR_TRY(mr__call_integer(call, "after", &p->after, st));
     if (json_object_get(call->text, "learning_rate")) { /* otherwise the schedule sets it */
         MR_TRY(mr__call_number(call, "learning_rate", &rate, st));
         mr_optimizer_set_learning_rate(p->o, rate);
@@ -265,12 +267,25 @@ static mr_code unfold(const mr_variable *v, int64_t rows, const float *from, siz
     return MR_OK;
 }
 
+static bool is_applied(const mr__parameters *p, int64_t step)
+{
+    size_t n = p->n_applied < MR__APPLIED_STEPS ? p->n_applied : MR__APPLIED_STEPS;
+    bool found = step <= p->after;
+    for (size_t i = 0; i < n && !found; i++)
+        found = p->applied[i] == step;
+    return found;
+}
+
 static mr_code push(mr__parameters *p, const mr__call *call, mr_status *st)
 {
     json_t *rows;
     size_t at = 0, k = 0, used;
+    int64_t step;
     float *to = p->pushed;
     MR_TRY(mr__call_list(call, "rows", &rows, st));
+    MR_TRY(mr__call_integer(call, "step", &step, st));
+    if (is_applied(p, step)) /* by a worker that was lost before it answered */
+        return MR_OK;
     for (size_t i = 0; i < p->n; i++) {
         const mr_variable *v = p->variables[i];
         if (mr_variable_role_of(v) == MR_FIXED)
@@ -288,7 +303,9 @@ static mr_code push(mr__parameters *p, const mr__call *call, mr_status *st)
         return mr_fail(st, MR_DATA_LOSS, "received gradients of %zu values for %zu", call->n, at);
     if (p->n_learned > 0)
         MR_TRY(mr_strategy_run(p->s, apply, p, st));
-    return add_means(p, st);
+    MR_TRY(add_means(p, st));
+    p->applied[p->n_applied++ % MR__APPLIED_STEPS] = step;
+    return MR_OK;
 }
 
 static mr_code set_rate(mr__parameters *p, const mr__call *call, mr_status *st)

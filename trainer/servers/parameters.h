@@ -8,6 +8,9 @@
 #include "trainer/objectives/optimizer.h"
 #include "trainer/servers/server_call.h"
 
+/* More steps than workers have in progress. */
+enum { MR__APPLIED_STEPS = 4096 };
+
 typedef struct mr__parameters {
     mr_strategy *s; /* one replica, on the CPU */
     mr_optimizer *o;
@@ -18,6 +21,10 @@ typedef struct mr__parameters {
     uint64_t job;  /* 0: no state yet */
     float *values; /* as they are read: those of all variables, then each slot's, of all learned */
     float *pushed; /* a step's gradients; as large as all variables */
+    /* Steps whose gradients came: all up to `after`, and the latest ones. A step that was made
+     * again is applied once. */
+    int64_t after, applied[MR__APPLIED_STEPS];
+    size_t n_applied;
 } mr__parameters;
 
 /* p must be zeroed. errors: those of mr_strategy_one_device */

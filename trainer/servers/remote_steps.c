@@ -7,6 +7,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/name_scope.h"
+#include "shard/distribute/lone_streams_internal.h"
 #include "trainer/device/timeline_impl.h"
 #include "trainer/files/json_file.h"
 #include "trainer/model/model_impl.h"
@@ -14,6 +15,7 @@
 #include "trainer/objectives/metric_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
 #include "trainer/servers/layout.h"
+#include "trainer/servers/stream_hosts.h"
 #include "trainer/strategy/strategy_impl.h"
 
 enum {
@@ -27,19 +29,27 @@ typedef struct task {
     task_state state;
     int64_t step, epoch;
     json_t *name, *ctx; /* of a named step; NULL: the training step */
+    size_t stream;      /* of an elastic job: from which it takes its batch */
     mr__call answer;    /* DONE */
 } task;
 
 typedef struct hand {
     bool is_set_up, is_setting_up;
     task *task; /* in progress; NULL: none */
+    bool looks; /* at `stream` */
+    size_t stream;
 } hand;
 
 typedef struct mr__remote {
     mr__servers *s;
     char **data; /* per worker, or one for all */
     size_t n_data;
-    task *tasks; /* step i of the run: tasks[i % capacity] */
+    mr__stream_hosts streams; /* of an elastic job */
+    json_t *files;            /* the files of each pattern in its data */
+    bool has_stream;          /* taken for the next step */
+    size_t next_stream;
+    int64_t made_again; /* steps of lost workers, in this pass */
+    task *tasks;        /* step i of the run: tasks[i % capacity] */
     size_t capacity;
     hand *hands;     /* one per worker */
     size_t cut_offs; /* since a worker last completed a call */
@@ -81,6 +91,60 @@ static mr_code describe_data(mr__remote *r, const mr__run *x, const mr_dataset *
     return MR_OK;
 }
 
+/* The seed of an elastic job. */
+static uint64_t elastic_seed(const mr__run *x)
+{
+    return x->feed.how.has_seed ? x->feed.how.seed : 0;
+}
+
+/* All workers must read the same files. */
+static mr_code match_files(mr__remote *r, const mr__run *x, mr_dataset *ds, int64_t streams,
+                           mr_status *st)
+{
+    mr__lone_streams *all;
+    mr_dataset *first = NULL;
+    uint64_t seed;
+    char *const *files;
+    const char *pattern;
+    size_t n;
+    const mr_iterator_opts *read = x->opts->iterator;
+    MR_TRY(mr__lone_streams_open(&all, ds, streams, elastic_seed(x), read ? read->directory : NULL,
+                                 st));
+    mr_code rc = mr__lone_streams_make(all, 0, &first, &seed, st);
+    mr_dataset_unref(first);
+    r->files = json_object();
+    for (size_t i = 0; rc == MR_OK && (pattern = mr__lone_streams_files(all, i, &files, &n)); i++) {
+        json_t *list = json_array();
+        for (size_t k = 0; k < n; k++)
+            json_array_append_new(list, json_string(files[k]));
+        if (json_object_set_new(r->files, pattern, list) != 0 || json_array_size(list) != n)
+            rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                         "the names of files that '%.200s' matches cannot be sent to workers; they "
+                         "must be UTF-8",
+                         pattern);
+    }
+    mr__lone_streams_close(all);
+    return rc;
+}
+
+static mr_code open_streams(mr__remote *r, const mr__run *x, const mr_dataset *ds, size_t n_workers,
+                            mr_status *st)
+{
+    int64_t streams = mr_dist_dataset_elastic_streams(x->feed.dd);
+    if (streams == 0 || !ds)
+        return MR_OK;
+    if ((int64_t)n_workers > streams)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "%zu workers cannot share %" PRId64
+                       " elastic streams; use at least as many streams as workers",
+                       n_workers, streams);
+    mr_dataset *own = mr_dataset_ref((mr_dataset *)(uintptr_t)ds);
+    mr_code rc = match_files(r, x, own, streams, st);
+    mr_dataset_unref(own);
+    MR_TRY(rc);
+    return mr__stream_hosts_open(&r->streams, (size_t)streams, n_workers, st);
+}
+
 /* errors   MR_FAILED_PRECONDITION: the data have no text · MR_UNIMPLEMENTED: an optimizer that must
  *          see all gradients at once, with several servers */
 static mr_code open(mr__run *x, void *job, const mr_dataset *ds, mr_status *st)
@@ -106,6 +170,7 @@ static mr_code open(mr__run *x, void *job, const mr_dataset *ds, mr_status *st)
     r->totals = mr_calloc(x->n_totals + 1, sizeof *r->totals);
     if (!r->tasks || !r->hands || !r->totals)
         return mr_fail_memory(st, r->capacity * sizeof *r->tasks, "a job's steps");
+    MR_TRY(open_streams(r, x, ds, n_workers, st));
     return describe_data(r, x, ds, n_workers, st);
 }
 
@@ -127,6 +192,8 @@ static void close(mr__run *x)
         reset_task(&r->tasks[i]);
     for (size_t i = 0; r->data && i < r->n_data; i++)
         mr_free(r->data[i]);
+    mr__stream_hosts_close(&r->streams);
+    json_decref(r->files);
     mr_free(r->data);
     mr_free(r->tasks);
     mr_free(r->hands);
@@ -249,8 +316,9 @@ static json_t *describe(const mr__remote *r, const mr__run *x, size_t k)
     for (size_t i = 0; i < r->layout.n; i++)
         if (r->layout.v[i].server == k)
             json_array_append_new(variables, describe_piece(r, x, i));
-    json_t *text = json_pack("{s:s, s:I, s:o}", "optimizer", mr_optimizer_text(x->o), "iterations",
-                             (json_int_t)mr_optimizer_iterations(x->o), "variables", variables);
+    json_t *text = json_pack("{s:s, s:I, s:I, s:o}", "optimizer", mr_optimizer_text(x->o),
+                             "iterations", (json_int_t)mr_optimizer_iterations(x->o), "after",
+                             (json_int_t)r->last_step, "variables", variables);
     if (text && !mr__optimizer_is_scheduled(x->o))
         json_object_set_new(text, "learning_rate",
                             mr__json_number(mr_optimizer_learning_rate(x->o)));
@@ -328,10 +396,23 @@ static mr_code settle(mr__run *x, mr_status *st)
     for (size_t i = 0; i < x->opts->n_metrics; at += mr__metric_totals(x->metrics[i++]))
         MR_TRY(mr__metric_write(x->metrics[i], mr_strategy_replica(x->s, 0), r->totals + at, st));
     r->is_out = false;
+    if (r->made_again)
+        mr_log(MR_LOG_WARNING, "%" PRId64 " step%s of lost workers %s made again", r->made_again,
+               r->made_again == 1 ? "" : "s", r->made_again == 1 ? "was" : "were");
+    r->made_again = 0;
     return MR_OK;
 }
 
 /* ---- the workers ---- */
+
+static void describe_streams(const mr__remote *r, const mr__run *x, json_t *text)
+{
+    json_object_set_new(text, "streams", json_integer((json_int_t)r->streams.n));
+    json_object_set_new(text, "data_seed", json_integer((json_int_t)elastic_seed(x)));
+    json_object_set_new(text, "seed_made_up", json_boolean(!x->feed.seed_given));
+    json_object_set_new(text, "ledger", json_boolean(x->records != NULL));
+    json_object_set(text, "files", r->files);
+}
 
 static json_t *describe_job(const mr__remote *r, const mr__run *x, size_t worker)
 {
@@ -356,21 +437,31 @@ static json_t *describe_job(const mr__remote *r, const mr__run *x, size_t worker
         json_object_set_new(text, "mixed_precision", json_true());
     if (text && r->s->partitioner)
         json_object_set_new(text, "partitioner", json_string(r->s->partitioner));
-    if (text && read && read->has_seed && !mr__iterator_internal_of(read)->seed_made_up)
+    if (text && r->streams.n)
+        describe_streams(r, x, text);
+    else if (text && read && read->has_seed && !mr__iterator_internal_of(read)->seed_made_up)
         json_object_set_new(text, "data_seed", json_integer((json_int_t)read->seed));
     return text;
 }
 
-/* A worker became unavailable: its step, if any, is assigned to another. */
-static void take_back(hand *h, const mr__server_connection *p, const char *why)
+/* A worker became unavailable: its step, if any, is assigned to another, and so are its streams. */
+static void take_back(mr__remote *r, hand *h, const mr__server_connection *p, const char *why)
 {
+    char moves[64] = "";
+    size_t had = mr__stream_hosts_set(&r->streams, p->index, false);
+    if (had)
+        snprintf(moves, sizeof moves, "; its %zu stream%s move to others", had,
+                 had == 1 ? "" : "s");
+    if (h->looks)
+        r->streams.v[h->stream].used = false;
     if (h->task) {
         mr_log(MR_LOG_WARNING,
-               "worker %zu (%s) %.500s; its step %" PRId64 " goes to another worker", p->index,
-               p->address, why, h->task->step);
+               "worker %zu (%s) %.500s; its step %" PRId64 " goes to another worker%s", p->index,
+               p->address, why, h->task->step, moves);
         h->task->state = WAITING;
+        r->made_again++;
     } else if (h->is_set_up || h->is_setting_up)
-        mr_log(MR_LOG_WARNING, "worker %zu (%s) %.500s", p->index, p->address, why);
+        mr_log(MR_LOG_WARNING, "worker %zu (%s) %.500s%s", p->index, p->address, why, moves);
     *h = (hand){0};
 }
 
@@ -390,7 +481,7 @@ static mr_code take_answer(mr__remote *r, hand *h, mr__server_connection *p, mr_
     mr_code rc = mr__call_error(&p->answer, &why);
     if (rc != MR_OK && mr__call_is_cut_off(&p->answer)) { /* it is set up again, and retries */
         mr_status_prefix(&why, "is cut off");
-        take_back(h, p, why.message);
+        take_back(r, h, p, why.message);
         p->has_answer = false;
         r->cut_offs++;
         return all_are_cut_off(r)
@@ -405,7 +496,13 @@ static mr_code take_answer(mr__remote *r, hand *h, mr__server_connection *p, mr_
     if (h->is_setting_up) {
         h->is_set_up = true;
         h->is_setting_up = false;
+        mr__stream_hosts_set(&r->streams, p->index, true);
+    } else if (h->looks) {
+        h->looks = false;
+        MR_TRY(mr__stream_hosts_answered(&r->streams, h->stream, false, &p->answer, st));
     } else if (h->task) {
+        if (r->streams.n)
+            MR_TRY(mr__stream_hosts_answered(&r->streams, h->task->stream, true, &p->answer, st));
         mr__call_reset(&h->task->answer);
         h->task->answer = p->answer;
         h->task->state = DONE;
@@ -415,36 +512,54 @@ static mr_code take_answer(mr__remote *r, hand *h, mr__server_connection *p, mr_
     return MR_OK;
 }
 
-static task *next_waiting(const mr__remote *r, const mr__run *x)
+/* In an elastic job, a task whose stream the worker hosts. */
+static task *next_waiting(const mr__remote *r, const mr__run *x, size_t worker)
 {
-    for (size_t i = x->head; i < x->tail; i++)
-        if (r->tasks[i % r->capacity].state == WAITING)
-            return &r->tasks[i % r->capacity];
+    for (size_t i = x->head; i < x->tail; i++) {
+        task *t = &r->tasks[i % r->capacity];
+        const mr__stream_place *p = r->streams.n ? &r->streams.v[t->stream] : NULL;
+        if (t->state == WAITING && (!p || (p->hosted && p->host == worker)))
+            return t;
+    }
     return NULL;
 }
 
-static json_t *describe_task(const task *t)
+/* Adds what the worker must know of the stream. */
+static json_t *add_stream(const mr__remote *r, size_t stream, json_t *text)
 {
-    const json_int_t step = t->step, epoch = t->epoch;
-    return t->name ? json_pack("{s:I, s:I, s:O, s:O}", "step", step, "epoch", epoch, "name",
-                               t->name, "ctx", t->ctx)
-                   : json_pack("{s:I, s:I}", "step", step, "epoch", epoch);
+    if (!text || !r->streams.n || mr__stream_hosts_describe(&r->streams, stream, text))
+        return text;
+    json_decref(text);
+    return NULL;
 }
 
-/* Assigns the next task to a free worker. */
+static json_t *describe_task(const mr__remote *r, const task *t)
+{
+    const json_int_t step = t->step, epoch = t->epoch;
+    return add_stream(r, t->stream,
+                      t->name ? json_pack("{s:I, s:I, s:O, s:O}", "step", step, "epoch", epoch,
+                                          "name", t->name, "ctx", t->ctx)
+                              : json_pack("{s:I, s:I}", "step", step, "epoch", epoch));
+}
+
+/* Assigns the next task to a free worker: to be set up, a step, or a look at a stream. */
 static mr_code give_work(mr__remote *r, const mr__run *x, hand *h, mr__server_connection *p,
                          mr_status *st)
 {
-    task *t = h->is_set_up ? next_waiting(r, x) : NULL;
-    if (h->is_set_up && !t)
+    task *t = h->is_set_up ? next_waiting(r, x, p->index) : NULL;
+    bool looks = h->is_set_up && !t && mr__stream_hosts_to_look(&r->streams, p->index, &h->stream);
+    mr__call_kind kind = t ? MR__CALL_STEP : looks ? MR__CALL_LOOK : MR__CALL_SETUP;
+    if (h->is_set_up && !t && !looks)
         return MR_OK;
-    json_t *text = t ? describe_task(t) : describe_job(r, x, p->index);
-    mr_code rc = text ? mr__server_connection_call(
-                            &r->s->all, p, t ? MR__CALL_STEP : MR__CALL_SETUP, text, NULL, 0, st)
+    json_t *text = t       ? describe_task(r, t)
+                   : looks ? add_stream(r, h->stream, json_object())
+                           : describe_job(r, x, p->index);
+    mr_code rc = text ? mr__server_connection_call(&r->s->all, p, kind, text, NULL, 0, st)
                       : mr_fail_memory(st, 0, "a call");
     json_decref(text);
+    h->looks = looks;
     MR_TRY(rc);
-    h->is_setting_up = !t;
+    h->is_setting_up = kind == MR__CALL_SETUP;
     h->task = t;
     if (t)
         t->state = RUNNING;
@@ -456,17 +571,74 @@ static mr_code go_on(mr__remote *r, const mr__run *x, mr_status *st)
 {
     mr__server_connections *all = &r->s->all;
     MR_TRY(mr__server_connections_check(all, r->s->n_ps, st));
+    mr__stream_hosts_share(&r->streams);
     for (size_t i = r->s->n_ps; i < all->n; i++) {
         mr__server_connection *p = &all->v[i];
         hand *h = &r->hands[i - r->s->n_ps];
         if (p->state != MR__SERVER_READY)
-            take_back(h, p, "is lost");
+            take_back(r, h, p, "is lost");
         else if (p->has_answer)
             MR_TRY(take_answer(r, h, p, st));
         if (p->state == MR__SERVER_READY && !p->is_waiting)
             MR_TRY(give_work(r, x, h, p, st));
     }
     return mr__server_connections_dial(all, r->s->n_ps, all->n, st);
+}
+
+/* ---- streams ---- */
+
+/* Takes the stream of the next step. returns MR_OK, MR_END: all have ended · as mr__remote_look */
+static mr_code take(mr__run *x, mr_status *st)
+{
+    mr__remote *r = x->remote;
+    while (!r->has_stream) {
+        MR_TRY(go_on(r, x, st));
+        r->has_stream = mr__stream_hosts_take(&r->streams, &r->next_stream);
+        if (r->has_stream)
+            return MR_OK;
+        if (mr__stream_hosts_over(&r->streams))
+            return MR_END;
+        MR_TRY(mr__server_connections_turn(&r->s->all, st));
+    }
+    return MR_OK;
+}
+
+static mr_code rewind_streams(mr__run *x, mr_status *st)
+{
+    mr__remote *r = x->remote;
+    (void)st;
+    mr__stream_hosts_rewind(&r->streams);
+    x->feed.at = (mr__feed_place){.pass = r->streams.pass, .rows = -1};
+    return MR_OK;
+}
+
+static mr_code save_streams(mr__run *x, void **bytes, size_t *size, mr_status *st)
+{
+    const mr__remote *r = x->remote;
+    return mr__stream_hosts_save(&r->streams, bytes, size, st);
+}
+
+static mr_code restore_streams(mr__run *x, const void *bytes, size_t size, int64_t pass,
+                               mr_status *st)
+{
+    mr__remote *r = x->remote;
+    MR_TRY(mr__stream_hosts_restore(&r->streams, bytes, size, pass, st));
+    x->feed.at = (mr__feed_place){.pass = r->streams.pass, .rows = -1};
+    return MR_OK;
+}
+
+/* Notes the stream of a new task. */
+static mr_code set_stream(mr__run *x, task *t, mr_status *st)
+{
+    mr__remote *r = x->remote;
+    if (!r->streams.n)
+        return MR_OK;
+    mr_code rc = take(x, st); /* unless it was taken with the step */
+    t->stream = r->next_stream;
+    r->has_stream = false;
+    return rc == MR_END ? mr_fail(st, MR_FAILED_PRECONDITION,
+                                  "the streams of the data have no batch; nothing to train on")
+                        : rc;
 }
 
 /* ---- steps ---- */
@@ -493,6 +665,7 @@ mr_code mr__remote_submit(mr__run *x, int64_t step, int64_t epoch, const char *n
     t->step = step;
     t->epoch = epoch;
     MR_TRY(name_task(t, name, ctx, st));
+    MR_TRY(set_stream(x, t, st));
     r->last_step = step;
     x->tail++;
     return go_on(r, x, st);
@@ -519,6 +692,20 @@ static bool is_ready(mr__run *x)
 {
     const mr__remote *r = x->remote;
     return r->tasks[x->head % r->capacity].state == DONE;
+}
+
+/* The step that a worker did, in the ledger. */
+static mr_code write_records(mr__run *x, const task *t, mr_status *st)
+{
+    void *bytes;
+    size_t n;
+    if (!x->records)
+        return MR_OK;
+    MR_TRY(mr__call_get_bytes(t->answer.text, "records", &bytes, &n, st));
+    mr_code rc = bytes ? mr__step_records_add(x->records, bytes, n, st)
+                       : mr_fail(st, MR_DATA_LOSS, "a worker sent no records of a step");
+    mr_free(bytes);
+    return rc;
 }
 
 static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st)
@@ -556,12 +743,17 @@ static mr_code collect(mr__run *x, const mr__step_result **result, mr_status *st
     for (size_t i = 0, at = 0; i < x->opts->n_metrics; at += mr__metric_totals(x->metrics[i++]))
         mr__metric_show(x->metrics[i], r->totals + at);
     *result = &r->result;
-    return MR_OK;
+    x->feed.at.step++;
+    return write_records(x, t, st);
 }
 
 /* ---- the strategy's stepper ---- */
 
 static const mr__stepper stepper = {.reads_apart = true,
+                                    .take = take,
+                                    .rewind = rewind_streams,
+                                    .save = save_streams,
+                                    .restore = restore_streams,
                                     .open = open,
                                     .close = close,
                                     .most = most,

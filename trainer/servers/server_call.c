@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
+#include "pipeline/formats/base64.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 #include "trainer/files/json_file.h"
@@ -113,7 +114,7 @@ mr_code mr__call_read(const mr__incoming *head, mr_buffer *payload, mr__call *ou
     mr_spec_unref(spec);
     if (rc == MR_OK && out->block.columns[0].storage != MR_DENSE)
         rc = mr_fail(st, MR_DATA_LOSS, "the values of a call are not dense");
-    if (rc == MR_OK && (out->kind < MR__CALL_ANSWER || out->kind > MR__CALL_END))
+    if (rc == MR_OK && (out->kind < MR__CALL_ANSWER || out->kind > MR__CALL_LOOK))
         rc = mr_fail(st, MR_DATA_LOSS, "unknown call %d", (int)out->kind);
     if (rc == MR_OK) {
         out->text = json_loadb(head->place.position, head->place.position_bytes, 0, NULL);
@@ -177,6 +178,34 @@ mr_code mr__call_list(const mr__call *c, const char *name, json_t **out, mr_stat
 {
     *out = json_object_get(c->text, name);
     return json_is_array(*out) ? MR_OK : missing(name, st);
+}
+
+bool mr__call_put_bytes(json_t *to, const char *name, const void *bytes, size_t n)
+{
+    char *text = mr_malloc((n / 3 + 1) * 4);
+    json_t *v = text ? json_stringn(text, mr_base64_encode(bytes, n, text)) : NULL;
+    mr_free(text);
+    return v && json_object_set_new(to, name, v) == 0;
+}
+
+mr_code mr__call_get_bytes(const json_t *from, const char *name, void **out, size_t *n,
+                           mr_status *st)
+{
+    const json_t *v = json_object_get(from, name);
+    size_t length = json_string_length(v);
+    *out = NULL;
+    *n = 0;
+    if (!v)
+        return MR_OK;
+    void *bytes = mr_malloc(mr_base64_room(length) + 1);
+    if (!bytes)
+        return mr_fail_memory(st, length, name);
+    if (!json_is_string(v) || !mr_base64_decode(json_string_value(v), length, bytes, n)) {
+        mr_free(bytes);
+        return missing(name, st);
+    }
+    *out = bytes;
+    return MR_OK;
 }
 
 mr_code mr__call_lengths(const json_t *list, int *rank, int64_t *shape, mr_status *st)

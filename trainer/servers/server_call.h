@@ -13,6 +13,7 @@
  *                             PUSH       a step's gradients, which are applied at once
  *     coordinator -> worker   SETUP      model, data, and where the variables are
  *                             STEP       a step to run; returns loss and metrics
+ *                             LOOK       opens a stream of the data; returns whether it has ended
  *     coordinator -> both     END        the process must exit
  *
  * thread   one at a time per object */
@@ -28,7 +29,8 @@ typedef enum mr__call_kind {
     MR__CALL_PUSH,
     MR__CALL_SETUP,
     MR__CALL_STEP,
-    MR__CALL_END
+    MR__CALL_END,
+    MR__CALL_LOOK
 } mr__call_kind;
 
 typedef struct mr__call {
@@ -75,6 +77,11 @@ mr_code mr__call_number(const mr__call *c, const char *name, double *out,
                         mr_status *st) MR_NODISCARD;
 mr_code mr__call_list(const mr__call *c, const char *name, json_t **out,
                       mr_status *st) MR_NODISCARD;
+/* The member `name` of an object: the n bytes, as base64. put: false: out of memory. get: *out is
+ * owned (mr_free), NULL if there is no such member. errors MR_DATA_LOSS; MR_RESOURCE_EXHAUSTED */
+bool mr__call_put_bytes(json_t *to, const char *name, const void *bytes, size_t n);
+mr_code mr__call_get_bytes(const json_t *from, const char *name, void **out, size_t *n,
+                           mr_status *st) MR_NODISCARD;
 /* shape[0..*rank) = a list of at most MR_MAX_RANK lengths, none negative.
  * errors   MR_DATA_LOSS */
 mr_code mr__call_lengths(const json_t *list, int *rank, int64_t *shape, mr_status *st) MR_NODISCARD;

@@ -24,6 +24,7 @@ static void drop(mr__steps *x)
 {
     if (x->is_running)
         mr__run_close(&x->run);
+    mr__hosted_streams_close(&x->streams);
     if (x->has_servers)
         mr__server_connections_close(&x->servers, false);
     mr_model_free(x->m);
@@ -195,6 +196,20 @@ static mr_code open_run(mr__steps *x, const mr__call *call, mr_status *st)
     return mr__run_open(&x->run, x->ds, st);
 }
 
+/* The batches come from the streams that the coordinator assigns. */
+static mr_code open_streams(mr__steps *x, const mr__call *call, mr_status *st)
+{
+    mr_dataset *prepared;
+    if (!json_object_get(call->text, "streams"))
+        return MR_OK;
+    MR_TRY(mr_model_prepare(x->m, x->ds, &prepared, st));
+    mr_code rc = mr__hosted_streams_open(&x->streams, prepared, call, x->cancel, x->s, st);
+    mr_dataset_unref(prepared);
+    x->run.feed.next = mr__hosted_streams_next;
+    x->run.feed.next_ctx = &x->streams;
+    return rc;
+}
+
 static mr_code set_up(mr__steps *x, const mr__call *call, mr_status *st)
 {
     drop(x);
@@ -206,6 +221,7 @@ static mr_code set_up(mr__steps *x, const mr__call *call, mr_status *st)
     MR_TRY(find_servers(x, call, st));
     MR_TRY(lay_out(x, call, st));
     MR_TRY(open_run(x, call, st));
+    MR_TRY(open_streams(x, call, st));
     x->job = call->job;
     return MR_OK;
 }
@@ -300,7 +316,7 @@ static mr_code push_to(mr__steps *x, size_t server, mr_status *st)
 {
     size_t at = 0;
     json_t *list = json_array();
-    json_t *text = json_pack("{s:o}", "rows", list);
+    json_t *text = json_pack("{s:o, s:I}", "rows", list, "step", (json_int_t)x->number);
     if (!text)
         return mr_fail_memory(st, 0, "a call");
     mr_code rc = MR_OK;
@@ -331,9 +347,21 @@ static mr_code push(mr__steps *x, mr_status *st)
     return mr__server_connections_await(all, all->n, st);
 }
 
-/* Starts the next pass over the data when one ends. */
-static mr_code take_batch(mr__steps *x, mr_status *st)
+static mr_code take_of_stream(mr__steps *x, const mr__call *call, mr_status *st)
 {
+    MR_TRY(mr__hosted_streams_enter(&x->streams, call, st));
+    mr_code rc = mr__run_take(&x->run, st);
+    return rc == MR_END ? mr_fail(st, MR_FAILED_PRECONDITION,
+                                  "the stream of a step ends where it went on before; the data "
+                                  "must give the same elements again")
+                        : rc;
+}
+
+/* Starts the next pass over the data when one ends. */
+static mr_code take_batch(mr__steps *x, const mr__call *call, mr_status *st)
+{
+    if (x->streams.graphs)
+        return take_of_stream(x, call, st);
     mr_code rc = mr__run_take(&x->run, st);
     if (rc != MR_END)
         return rc;
@@ -356,7 +384,7 @@ static json_t *numbers(const double *v, size_t n)
     return list;
 }
 
-static mr_code answer(const mr__steps *x, const mr__step_result *s, mr__connection *c,
+static mr_code answer(mr__steps *x, const mr__step_result *s, mr__connection *c,
                       const mr__call *call, mr_status *st)
 {
     const double *sums = s->replicas[0]->sums, *after_losses = sums + x->run.n_outputs + 1;
@@ -366,7 +394,9 @@ static mr_code answer(const mr__steps *x, const mr__step_result *s, mr__connecti
                              "losses", numbers(s->losses, x->run.n_outputs));
     if (!text)
         return mr_fail_memory(st, 0, "an answer");
-    mr_code rc = mr__call_send(c, MR__CALL_ANSWER, call->job, call->number, text, NULL, 0, st);
+    mr_code rc = x->streams.graphs ? mr__hosted_streams_report(&x->streams, text, st) : MR_OK;
+    if (rc == MR_OK)
+        rc = mr__call_send(c, MR__CALL_ANSWER, call->job, call->number, text, NULL, 0, st);
     json_decref(text);
     return rc;
 }
@@ -393,23 +423,46 @@ static mr_code find_step(mr__steps *x, const mr__call *call, mr_status *st)
     return MR_OK;
 }
 
+static mr_code check_job(const mr__steps *x, const mr__call *call, mr_status *st)
+{
+    return x->job == 0 || x->job != call->job
+               ? mr_fail(st, MR_FAILED_PRECONDITION, "this worker was not set up for the job")
+               : MR_OK;
+}
+
+/* Whether a stream has a batch. */
+static mr_code look(mr__steps *x, mr__connection *c, const mr__call *call, mr_status *st)
+{
+    MR_TRY(check_job(x, call, st));
+    if (!x->streams.graphs)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the job of this worker has no streams");
+    MR_TRY(mr__hosted_streams_enter(&x->streams, call, st));
+    json_t *text = json_object();
+    if (!text)
+        return mr_fail_memory(st, 0, "an answer");
+    mr_code rc = mr__hosted_streams_report(&x->streams, text, st);
+    if (rc == MR_OK)
+        rc = mr__call_send(c, MR__CALL_ANSWER, call->job, call->number, text, NULL, 0, st);
+    json_decref(text);
+    return rc;
+}
+
 static mr_code step(mr__steps *x, mr__connection *c, const mr__call *call, mr_status *st)
 {
     const mr__step_result *s;
     int64_t epoch;
-    if (x->job == 0 || x->job != call->job)
-        return mr_fail(st, MR_FAILED_PRECONDITION, "this worker was not set up for the job");
+    MR_TRY(check_job(x, call, st));
     MR_TRY(mr__call_integer(call, "step", &x->number, st));
     MR_TRY(mr__call_integer(call, "epoch", &epoch, st));
     MR_TRY(find_step(x, call, st));
-    MR_TRY(take_batch(x, st));
+    MR_TRY(take_batch(x, call, st));
     MR_TRY(pull(x, st));
     /* Dropout depends on the number of the step, not on the worker that runs it. */
     mr__model_set_steps(x->m, (uint64_t)x->number - 1);
     for (size_t i = 0; i < x->opts.n_metrics; i++)
         MR_TRY(mr_metric_reset(x->run.metrics[i], st));
     x->has_given = false;
-    MR_TRY(mr__run_submit(&x->run, x->number, epoch, true, st));
+    MR_TRY(mr__run_submit(&x->run, x->number, epoch, !x->streams.graphs, st));
     MR_TRY(mr__run_collect(&x->run, &s, st));
     if (x->has_given)
         MR_TRY(push(x, st));
@@ -420,6 +473,8 @@ static mr_code take(mr__steps *x, mr__connection *c, const mr__call *call, mr_st
 {
     if (call->kind == MR__CALL_STEP)
         return step(x, c, call, st);
+    if (call->kind == MR__CALL_LOOK)
+        return look(x, c, call, st);
     if (call->kind != MR__CALL_SETUP)
         return mr_fail(st, MR_INVALID_ARGUMENT, "a worker does not accept call %d",
                        (int)call->kind);

@@ -8,6 +8,7 @@
 #include "trainer/loop/fit_run.h"
 #include "trainer/registry.h"
 #include "trainer/servers/coordinator.h"
+#include "trainer/servers/hosted_streams.h"
 #include "trainer/servers/layout.h"
 #include "trainer/servers/server_connections.h"
 #include "trainer/servers/wanted_rows.h"
@@ -27,6 +28,7 @@ typedef struct mr__steps {
     mr_loss *loss;
     mr_optimizer *o; /* marks the passes as training; the servers apply the updates */
     mr_dataset *ds;
+    mr__hosted_streams streams; /* of an elastic job */
     const char **metrics;
     json_t *setup; /* keeps the texts */
     /* The named step in progress; NULL: the training step. */

@@ -7,21 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/formats/base64.h"
 #include "pipeline/params/float_digits.h"
 #include "pipeline/params/spec.h"
 
 static void print_base64(FILE *f, const unsigned char *s, size_t n)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (size_t i = 0; i < n; i += 3) {
-        size_t left = n - i;
-        unsigned v = (unsigned)s[i] << 16 | (left > 1 ? (unsigned)s[i + 1] << 8 : 0) |
-                     (left > 2 ? s[i + 2] : 0);
-        putc_unlocked(digits[v >> 18], f);
-        putc_unlocked(digits[v >> 12 & 63], f);
-        putc_unlocked(left > 1 ? digits[v >> 6 & 63] : '=', f);
-        putc_unlocked(left > 2 ? digits[v & 63] : '=', f);
-    }
+    enum { BYTES = 768 };
+    char text[BYTES / 3 * 4];
+    for (size_t i = 0; i < n; i += BYTES)
+        fwrite(text, 1, mr_base64_encode(s + i, n - i < BYTES ? n - i : BYTES, text), f);
 }
 
 void mr_json_string(FILE *f, const char *text, size_t n)

@@ -12,12 +12,14 @@ MR_TEST(the_examples_of_rfc_4648_hold)
     static const char *const texts[] = {"",         "Zg==",     "Zm8=",    "Zm9v",
                                         "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        char bytes[8];
+        char bytes[8], text[8];
         size_t size, n = strlen(texts[i]);
         mr_check(mr_base64_room(n) <= sizeof bytes);
         mr_check(mr_base64_decode(texts[i], n, bytes, &size));
         mr_eq_u64(size, i);
         mr_eq_mem(bytes, "foobar", size);
+        mr_eq_u64(mr_base64_encode("foobar", i, text), n);
+        mr_eq_mem(text, texts[i], n);
     }
 }
 

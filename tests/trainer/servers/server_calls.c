@@ -193,16 +193,19 @@ MR_TEST(a_parameter_server_refuses_what_it_cannot_keep)
 
 MR_TEST(gradients_of_few_rows_are_whole_ones)
 {
-    static const char *const bad[] = {"{}",
-                                      "{'rows': 1}",
-                                      "{'rows': [-1]}",
-                                      "{'rows': [-1, -1, -1]}",
-                                      "{'rows': [-2, -1]}",
-                                      "{'rows': [5, -1]}",
-                                      "{'rows': [9223372036854775807, -1]}",
-                                      "{'rows': [1.5, -1]}",
-                                      "{'rows': [4, -1]}",
-                                      "{'rows': [3, -1]}"}; /* row numbers that are none */
+    static const char *const bad[] = {
+        "{}",
+        "{'rows': [-1, -1]}",
+        "{'rows': [-1, -1], 'step': 0.5}",
+        "{'step': 1, 'rows': 1}",
+        "{'step': 1, 'rows': [-1]}",
+        "{'step': 1, 'rows': [-1, -1, -1]}",
+        "{'step': 1, 'rows': [-2, -1]}",
+        "{'step': 1, 'rows': [5, -1]}",
+        "{'step': 1, 'rows': [9223372036854775807, -1]}",
+        "{'step': 1, 'rows': [1.5, -1]}",
+        "{'step': 1, 'rows': [4, -1]}",
+        "{'step': 1, 'rows': [3, -1]}"}; /* row numbers that are none */
     const float want[11] = {1, 2, 3 - 10, 4 - 20, 5, 6, 7 - 30, 8 - 40, 9 + 0.5F, 10 - 0.5F, 11};
     const uint32_t numbers[2] = {1, 3};
     float few[8] = {0, 0, 10, 20, 30, 40, 0.5F, -0.5F}, wrong[11];
@@ -216,16 +219,16 @@ MR_TEST(gradients_of_few_rows_are_whole_ones)
         mr_code_is(ask(&s, MR__CALL_PUSH, bad[i], wrong, 11), MR_DATA_LOSS, &st);
         values_are(&s, begin);
     }
-    mr_ok(ask(&s, MR__CALL_PUSH, "{'rows': [2, -1]}", few, 8), &st);
+    mr_ok(ask(&s, MR__CALL_PUSH, "{'step': 1, 'rows': [2, -1]}", few, 8), &st);
     values_are(&s, want);
     const uint32_t beyond = 4;
     float one[5] = {0, 1, 2, 0, 0};
     memcpy(one, &beyond, sizeof beyond);
-    mr_code_is(ask(&s, MR__CALL_PUSH, "{'rows': [1, -1]}", one, 5), MR_DATA_LOSS, &st);
+    mr_code_is(ask(&s, MR__CALL_PUSH, "{'step': 2, 'rows': [1, -1]}", one, 5), MR_DATA_LOSS, &st);
     mr_has_str(st.message, "a has no row 4");
     values_are(&s, want);
     const float whole[10] = {0, 0, -10, -20, 0, 0, -30, -40, -0.5F, 0.5F};
-    mr_ok(ask(&s, MR__CALL_PUSH, "{'rows': [-1, -1]}", whole, 10), &st);
+    mr_ok(ask(&s, MR__CALL_PUSH, "{'step': 2, 'rows': [-1, -1]}", whole, 10), &st);
     values_are(&s, begin);
     end(&s);
 }
@@ -243,7 +246,10 @@ MR_TEST(updates_go_on_where_the_coordinator_had_them)
     start(&s, MR_TASK_PS);
     mr_ok(ask(&s, MR__CALL_PREPARE, begun, begin, 6), &st);
     for (int i = 0; i < 2; i++) {
-        mr_ok(ask(&s, MR__CALL_PUSH, "{'rows': [-1, -1]}", i ? more : pushed, 4), &st);
+        mr_ok(ask(&s, MR__CALL_PUSH,
+                  i ? "{'step': 7, 'rows': [-1, -1]}" : "{'step': 6, 'rows': [-1, -1]}",
+                  i ? more : pushed, 4),
+              &st);
         mr_ok(ask(&s, MR__CALL_PULL, "{}", NULL, 0), &st);
         mr_eq_u64(s.lines.v[0].answer.n, 6);
         mr_eq_mem(s.lines.v[0].answer.values, want[i], sizeof want[i]);
@@ -253,6 +259,31 @@ MR_TEST(updates_go_on_where_the_coordinator_had_them)
     int64_t made = 0;
     mr_ok(mr__call_integer(&s.lines.v[0].answer, "iterations", &made, &st), &st);
     mr_eq_i64(made, 7);
+    end(&s);
+}
+
+/* A lost worker may have sent the gradients of the step that another makes again. */
+MR_TEST(the_gradients_of_a_step_are_applied_once)
+{
+    static const char begun[] = "{'optimizer': 'sgd(1.0)', 'iterations': 5, 'after': 5, "
+                                "'variables': [{'name': 'w', 'role': 0, 'shape': [1]}]}";
+    const float first = 100, pushed = 1;
+    char call[64];
+    served s;
+    start(&s, MR_TASK_PS);
+    mr_ok(ask(&s, MR__CALL_PREPARE, begun, &first, 1), &st);
+    /* Those up to `after` came before. */
+    const struct {
+        int step;
+        float want;
+    } pushes[] = {{5, 100}, {1, 100}, {7, 99}, {7, 99}, {6, 98}, {7, 98}, {6, 98}, {8, 97}};
+    for (size_t i = 0; i < sizeof pushes / sizeof *pushes; i++) {
+        mr_test_context("push %zu, of step %d", i, pushes[i].step);
+        snprintf(call, sizeof call, "{'rows': [-1], 'step': %d}", pushes[i].step);
+        mr_ok(ask(&s, MR__CALL_PUSH, call, &pushed, 1), &st);
+        mr_ok(ask(&s, MR__CALL_PULL, "{}", NULL, 0), &st);
+        mr_eq_mem(s.lines.v[0].answer.values, &pushes[i].want, sizeof(float));
+    }
     end(&s);
 }
 
