@@ -89,6 +89,7 @@ static mr_code put_graph(mr__text *t, const mr_dataset *graph, mr_status *st)
     mr_status why;
     if (mr_dataset_to_text(graph, &text, &why) != MR_OK)
         return MR_OK; /* for example, with a function in C */
+    mr_text_drop_secrets(text);
     mr_code rc = mr__text_puts(t, "graph\t", st);
     for (char *s = text; *s; s++) /* literals have escapes for them */
         if (*s == '\t' || *s == '\n')
