@@ -70,8 +70,10 @@ static int print_graph(const char *title, const mr_dataset *ds, const mr_iterato
     char *text = NULL;
     explained *ops = NULL;
     mr_code rc = mr_dataset_to_text(ds, &text, &st);
-    if (rc == MR_OK)
+    if (rc == MR_OK) {
+        mr_text_drop_secrets(text);
         rc = explained_new(ds, &ops, &st);
+    }
     if (rc == MR_OK && before && !json)
         rc = explained_compare(ops, before, &st);
     if (rc == MR_OK && json) {

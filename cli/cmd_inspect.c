@@ -142,17 +142,29 @@ static void examine(const char *path, mr_zstd_records *f, const inspect_opts *o,
         r->rc = MR_OK;
 }
 
+enum { NAME = 4096 };
+
+/* The path, or the URL without its secrets. */
+static void copy_name(const char *path, char name[NAME])
+{
+    snprintf(name, NAME, "%s", path);
+    mr_text_drop_secrets(name);
+}
+
 static void print_name(const char *path)
 {
-    char shown[4 * 4096];
-    mr_text_visible(path, false, shown, sizeof shown);
+    char name[NAME], shown[4 * NAME];
+    copy_name(path, name);
+    mr_text_visible(name, false, shown, sizeof shown);
     puts(shown);
 }
 
 static void print_json(const char *path, const report *r)
 {
+    char name[NAME];
+    copy_name(path, name);
     fputs("{\"file\": ", stdout);
-    cli_print_string(stdout, path, strlen(path));
+    cli_print_string(stdout, name, strlen(name));
     if (!r->opened) {
         fputs(", \"error\": ", stdout);
         cli_print_string(stdout, r->st.message, strlen(r->st.message));

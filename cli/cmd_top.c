@@ -17,7 +17,7 @@
 
 enum {
     OP_FIELDS = 14,
-    HOST_FIELDS = 7 + MR_HOST_BOUNDS + 1,
+    HOST_FIELDS = 7 + MR_HOST_BOUNDS + 1 + 3,
     MOST_REPORT = 64 << 20,
     PATIENCE = 10 /* seconds to wait for a report */
 };
@@ -53,23 +53,27 @@ typedef struct top_opts {
 
 /* ---- the program ---- */
 
-/* The command line of a process, its words separated by blanks; "": it has ended, or is a kernel
- * thread. Returns false if there is no such process. */
+/* The command line of a process, its words separated by blanks, without the secrets of URLs; "": it
+ * has ended, or is a kernel thread. Returns false if there is no such process. */
 static bool command_of(int64_t pid, char *out, size_t room)
 {
-    char path[64];
+    char path[64], line[8192];
     snprintf(path, sizeof path, "/proc/%" PRId64 "/cmdline", pid);
     FILE *f = fopen(path, "rb");
     *out = '\0';
     if (!f)
         return errno != ENOENT && errno != ESRCH;
-    size_t n = fread(out, 1, room - 1, f);
+    size_t n = fread(line, 1, sizeof line - 1, f);
     fclose(f);
-    while (n && !out[n - 1])
+    while (n && !line[n - 1])
         n--;
     for (size_t i = 0; i < n; i++)
-        if ((unsigned char)out[i] < 32 || out[i] == 127)
-            out[i] = ' ';
+        if ((unsigned char)line[i] < 32 || line[i] == 127)
+            line[i] = ' ';
+    line[n] = '\0';
+    mr_text_drop_secrets(line);
+    n = strlen(line) < room ? strlen(line) : room - 1;
+    memcpy(out, line, n);
     out[n] = '\0';
     return true;
 }
@@ -232,6 +236,10 @@ static void take_host(report *r, const char *const *f)
     snprintf(s->host, sizeof s->host, "%s", f[1]);
     for (size_t i = 0; i <= MR_HOST_BOUNDS; i++)
         s->first_bytes[i] = whole(f[7 + i]);
+    f += 7 + MR_HOST_BOUNDS + 1;
+    s->cached_bytes = whole(f[0]);
+    s->cache_hits = whole(f[1]);
+    s->cache_misses = whole(f[2]);
 }
 
 /* Returns false if it is not a line of a report. */

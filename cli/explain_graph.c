@@ -61,8 +61,10 @@ static mr_code call_text(const mr_dataset *ds, char **out, mr_status *st)
     mr_free(input);
     if (rc != MR_OK)
         mr_free(text);
-    else
+    else {
+        mr_text_drop_secrets(text);
         *out = text;
+    }
     return rc;
 }
 

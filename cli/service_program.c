@@ -19,6 +19,8 @@ static void print_stream(const explaining *x, size_t s, const mr_dataset *ds)
     mr_status st;
     /* A graph that contains C arrays has no text form. */
     mr_code rc = mr_dataset_to_text(ds, &text, &st);
+    if (rc == MR_OK)
+        mr_text_drop_secrets(text);
     if (x->json) {
         fputs(s ? ", " : "", stdout);
         cli_print_string(stdout, rc == MR_OK ? text : "", rc == MR_OK ? strlen(text) : 0);

@@ -1,39 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/hide_secrets.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-/* Parameters of signed URLs of Amazon, Google, Azure and CloudFront. */
-static const char *const secrets[] = {"X-Amz-Signature",
-                                      "X-Amz-Credential",
-                                      "X-Amz-Security-Token",
-                                      "X-Goog-Signature",
-                                      "X-Goog-Credential",
-                                      "Signature",
-                                      "AWSAccessKeyId",
-                                      "GoogleAccessId",
-                                      "Policy",
-                                      "Key-Pair-Id",
-                                      "sig",
-                                      "token",
-                                      "access_token",
-                                      "api_key",
-                                      "key",
-                                      "password"};
+#include "pipeline/fnv.h"
+#include "pipeline/status.h"
 
-static bool is_secret(const char *name, size_t n)
+/* Parameters of URLs that are not shown: of Amazon, Google, Azure, Alibaba, Tencent and others. */
+static const struct {
+    const char *name;
+    enum { SECRET, SIGNS, MAY_IDENTIFY } use; /* SIGNS: only signed URLs have it */
+} secrets[] = {{"X-Amz-Signature", SIGNS},
+               {"X-Goog-Signature", SIGNS},
+               {"x-oss-signature", SIGNS},
+               {"q-signature", SIGNS},
+               {"Signature", SIGNS},
+               {"sig", SIGNS},
+               {"X-Amz-Credential", SECRET},
+               {"X-Amz-Security-Token", SECRET},
+               {"X-Goog-Credential", SECRET},
+               {"x-oss-credential", SECRET},
+               {"x-oss-security-token", SECRET},
+               {"x-cos-security-token", SECRET},
+               {"AWSAccessKeyId", SECRET},
+               {"GoogleAccessId", SECRET},
+               {"OSSAccessKeyId", SECRET},
+               {"security-token", SECRET},
+               {"q-ak", SECRET},
+               {"Policy", SECRET},
+               {"Key-Pair-Id", SECRET},
+               {"token", SECRET},
+               {"access_token", SECRET},
+               {"api_key", SECRET},
+               {"apikey", SECRET},
+               {"client_secret", SECRET},
+               {"secret", SECRET},
+               {"password", SECRET},
+               {"authorization", SECRET},
+               {"key", MAY_IDENTIFY}};
+enum { NONE = -1, N_SECRETS = sizeof secrets / sizeof *secrets };
+
+static int use_of(const char *name, size_t n)
 {
-    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++)
-        if (strlen(secrets[i]) == n && strncasecmp(name, secrets[i], n) == 0)
-            return true;
-    return false;
+    for (size_t i = 0; i < N_SECRETS; i++)
+        if (strlen(secrets[i].name) == n && strncasecmp(name, secrets[i].name, n) == 0)
+            return (int)secrets[i].use;
+    return NONE;
 }
 
-/* Replaces text[from, to) by "..." and returns the place after it. */
+/* Replaces text[from, to) by "..." and returns the place after it. room 0: by as many dots. */
 static size_t replace(char *text, size_t room, size_t from, size_t to)
 {
+    if (room == 0) {
+        memset(text + from, '.', to - from);
+        return to;
+    }
     size_t rest = strlen(text + to), left = room - 1 - from;
     size_t dots = left < 3 ? left : 3;
     if (rest > left - dots)
@@ -44,24 +69,31 @@ static size_t replace(char *text, size_t room, size_t from, size_t to)
     return from + dots;
 }
 
+/* The bytes of a URL's rest. An apostrophe and a comma may be part of it, or of the sentence. */
 static size_t url_size(const char *at)
 {
-    return strcspn(at, " \t\n\"'<>,;");
+    size_t n = 0;
+    while (at[n] && !strchr(" \t\n\"<>", at[n]) &&
+           !(at[n] == '\'' && strchr(" \t\n:,;.)]", at[n + 1])))
+        n++;
+    while (n && strchr(",;", at[n - 1]))
+        n--;
+    return n;
 }
 
-static size_t hide_query(char *text, size_t room, size_t at)
+static void hide_query(char *text, size_t room, size_t at, size_t end)
 {
-    for (;;) {
-        size_t name = strcspn(text + at, "=&# \t\n\"'<>,;");
-        if (text[at + name] == '=') {
-            size_t value = at + name + 1, n = strcspn(text + value, "&# \t\n\"'<>,;");
-            bool hide = n > 0 && is_secret(text + at, name);
-            at = hide ? replace(text, room, value, value + n) : value + n;
+    for (; at < end; at++) { /* over '&' or '#' */
+        size_t n = strcspn(text + at, "&#"), name;
+        n = n < end - at ? n : end - at;
+        name = strcspn(text + at, "=");
+        if (name + 1 < n && use_of(text + at, name) != NONE) {
+            size_t rest = end - (at + n), left;
+            at = replace(text, room, at + name + 1, at + n);
+            left = strlen(text + at);
+            end = at + (rest < left ? rest : left);
         } else
-            at += name;
-        if (text[at] != '&')
-            return at;
-        at++;
+            at += n;
     }
 }
 
@@ -74,45 +106,143 @@ void mr__hide_secrets(char *text, size_t room)
         for (size_t i = 0; i < authority; i++)
             if (text[at + i] == '@')
                 user = i;
-        if (user)
+        if (user) {
             at = replace(text, room, at, at + user);
+            authority -= user;
+        }
         size_t n = url_size(text + at);
         const char *query = memchr(text + at, '?', n);
-        at = query ? hide_query(text, room, (size_t)(query - text) + 1) : at + n;
+        if (query)
+            hide_query(text, room, (size_t)(query - text) + 1, at + n);
+        /* A query may have another URL. */
+        n = strlen(text + at);
+        at += authority < n ? authority : n;
     }
 }
 
-static bool is_signed(const char *query, size_t n)
+/* ---- what is stored ---- */
+
+bool mr__is_signed_query(const char *query)
 {
-    static const char *const names[] = {
-        "X-Amz-Signature=", "X-Goog-Signature=", "Signature=", "sig="};
-    for (size_t at = 0; at < n; at++) {
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (strncasecmp(query + at, names[i], strlen(names[i])) == 0)
-                return true;
-        while (at < n && query[at] != '&')
-            at++;
+    for (const char *at = query; *at; at += *at == '&') {
+        size_t name = strcspn(at, "=&");
+        if (at[name] == '=' && use_of(at, name) == SIGNS)
+            return true;
+        at += strcspn(at, "&");
     }
     return false;
 }
 
-bool mr__is_signed_query(const char *query)
+static bool is_of_signature(const char *name, size_t n)
 {
-    return is_signed(query, strlen(query));
+    static const char *const prefixes[] = {"X-Amz-", "X-Goog-", "x-oss-", "q-"};
+    static const char *const names[] = {"Expires", "sv",    "sr",    "se",  "st",  "sp",  "spr",
+                                        "sip",     "skoid", "sktid", "skt", "ske", "sks", "skv"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (n > strlen(prefixes[i]) && strncasecmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == n && strncasecmp(name, names[i], n) == 0)
+            return true;
+    return false;
 }
 
-void mr__drop_signed_queries(char *text)
+uint64_t mr__query_hash(const char *query)
 {
-    for (char *at = text; (at = strstr(at, "://"));) {
+    bool is_signed = mr__is_signed_query(query);
+    uint64_t h = MR__FNV_BASIS;
+    for (const char *at = query; *at; at += *at == '&') {
+        size_t n = strcspn(at, "&"), name = strcspn(at, "=&");
+        int use = use_of(at, name);
+        if ((use == NONE || use == MAY_IDENTIFY) && !(is_signed && is_of_signature(at, name)))
+            h = mr__fnv1a(mr__fnv1a(h, at, n), "&", 1);
+        at += n;
+    }
+    return h == MR__FNV_BASIS ? 0 : h;
+}
+
+/* A hash in as many digits as fit into n bytes, at most 8. Returns the place after them. */
+static char *put_hash(char *to, uint64_t hash, size_t n)
+{
+    char digits[9];
+    snprintf(digits, sizeof digits, "%08" PRIx32, (uint32_t)hash);
+    n = n < 8 ? n : 8;
+    memcpy(to, digits + 8 - n, n);
+    return to + n;
+}
+
+/* "key=value" of n bytes: what is kept of it, at `to`. Returns the place after it. */
+static char *keep_parameter(char *to, const char *from, size_t n)
+{
+    size_t name = 0;
+    while (name < n && from[name] != '=')
+        name++;
+    size_t value = name < n ? n - name - 1 : 0;
+    int use = name < n ? use_of(from, name) : NONE;
+    if (use == NONE) { /* it may have another URL */
+        memmove(to, from, n);
+        char after = to[n];
+        to[n] = '\0';
+        mr_text_drop_secrets(to);
+        size_t kept = strlen(to);
+        to[n] = after;
+        return to + kept;
+    }
+    uint64_t hash = mr__fnv1a(MR__FNV_BASIS, from + name + 1, value);
+    memmove(to, from, name + 1);
+    to += name + 1;
+    return use == MAY_IDENTIFY ? put_hash(to, hash, value) : to;
+}
+
+/* The URL's part after "://", from `at` to `end`: what is kept of it, at `to`. */
+static char *keep_url(char *to, char *at, char *end, bool web)
+{
+    size_t authority = 0;
+    while (at + authority < end && !strchr("/?#", at[authority]))
+        authority++;
+    for (size_t i = authority; i > 0; i--)
+        if (at[i - 1] == '@') {
+            at += i;
+            break;
+        }
+    char *query = memchr(at, '?', (size_t)(end - at));
+    if (!query || !web)
+        query = end;
+    memmove(to, at, (size_t)(query - at));
+    to += query - at;
+    if (query == end)
+        return to;
+    char after = *end;
+    *end = '\0';
+    bool is_signed = mr__is_signed_query(query + 1);
+    uint64_t hash = mr__query_hash(query + 1);
+    *end = after;
+    if (is_signed && hash)
+        *to++ = '?';
+    if (is_signed)
+        return hash ? put_hash(to, hash, (size_t)(end - query - 1)) : to;
+    for (at = query; at < end;) { /* at '?', '&' or '#' */
+        size_t n = 1;
+        while (at + n < end && at[n] != '&' && at[n] != '#')
+            n++;
+        *to = *at;
+        to = keep_parameter(to + 1, at + 1, n - 1);
+        at += n;
+    }
+    return to;
+}
+
+void mr_text_drop_secrets(char *text)
+{
+    char *to = text, *from = text;
+    for (char *at; (at = strstr(from, "://"));) {
         bool web = (at - text >= 4 && memcmp(at - 4, "http", 4) == 0) ||
                    (at - text >= 5 && memcmp(at - 5, "https", 5) == 0);
         at += 3;
-        size_t n = strcspn(at, " \t\n\"'<>");
-        char *query = web ? memchr(at, '?', n) : NULL;
-        if (query && is_signed(query + 1, (size_t)(at + n - query - 1))) {
-            memmove(query, at + n, strlen(at + n) + 1);
-            at = query;
-        } else
-            at += n;
+        memmove(to, from, (size_t)(at - from));
+        to += at - from;
+        from = at + url_size(at);
+        to = keep_url(to, at, from, web);
     }
+    memmove(to, from, strlen(from) + 1);
 }

@@ -126,6 +126,11 @@ MR_API const char *mr_status_place(const mr_status *st);
  * name cannot control the terminal it is printed on. mr_status_format and mr_log use it. buf and
  * the result are as in mr_status_format; a buffer of 4 * strlen(text) + 1 bytes suffices. */
 MR_API size_t mr_text_visible(const char *text, bool lines, char *buf, size_t size);
+/* Removes what is secret from all URLs in text, such as that of a graph (mr_dataset_to_text), in
+ * place: users and passwords before hosts, the queries of presigned http and https URLs, and the
+ * values of tokens in other queries. A hash takes the place of what else may tell objects apart:
+ * of other parameters of a presigned URL, and of the value of `key`. since 0.2 */
+MR_API void mr_text_drop_secrets(char *text);
 /* All n bytes are characters of UTF-8 (RFC 3629): no overlong forms, no surrogates, nothing above
  * U+10FFFF. */
 MR_API bool mr_text_is_utf8(const char *text, size_t n);

@@ -170,23 +170,40 @@ mr_code mr__iter_note_again(const mr_iter *it, const mr__noted_input *x, mr_stat
     return add_to_all(it->priv->parent, x, &added, st);
 }
 
+static bool is_noted(mr__inputs_read *r, const mr__noted_input *x)
+{
+    pthread_mutex_lock(&r->lock);
+    bool known = has(r, x); /* then the records above it have it too */
+    pthread_mutex_unlock(&r->lock);
+    return known;
+}
+
+/* The record may be stored, so it has no secrets. */
+static mr_code note_object(const mr_iter *it, mr__inputs_read *r, const char *url, mr_status *st)
+{
+    mr__noted_input x = {.name = mr_strdup(url)};
+    if (!x.name)
+        return mr_fail_memory(st, strlen(url), what);
+    mr_text_drop_secrets(x.name);
+    mr_code rc = MR_OK;
+    if (!is_noted(r, &x) && look_at_object(url, &x))
+        rc = mr__iter_note_again(it, &x, st);
+    mr_free(x.name);
+    return rc;
+}
+
 mr_code mr__iter_note_file(const mr_iter *it, const char *path, mr_status *st)
 {
     mr__noted_input x = {.name = (char *)(uintptr_t)path};
     const mr_iter *at = it->priv->parent;
     mr__inputs_read *r = record_from(&at);
     struct stat is;
-    if (r) {
-        pthread_mutex_lock(&r->lock);
-        bool known = has(r, &x); /* then the records above it have it too */
-        pthread_mutex_unlock(&r->lock);
-        if (known)
-            return MR_OK;
-    }
     if (mr__is_url(path)) {
         mr_iter_set_may_block(it);
-        return r && look_at_object(path, &x) ? mr__iter_note_again(it, &x, st) : MR_OK;
+        return r ? note_object(it, r, path, st) : MR_OK;
     }
+    if (r && is_noted(r, &x))
+        return MR_OK;
     bool input = strcmp(path, "-") == 0, there = !input && mr__sys->stat(path, &is) == 0;
     if (there && is_regular(&is, &x))
         return r ? mr__iter_note_again(it, &x, st) : MR_OK;

@@ -16,7 +16,7 @@
 #include "pipeline/memory/hash_index.h"
 
 typedef struct mr__noted_input {
-    char *name;
+    char *name;                         /* of a URL without its secrets */
     bool pattern;                       /* of file names; the fields below are those of a file */
     int64_t size, seconds, nanoseconds; /* in bytes; when it was last written */
 } mr__noted_input;

@@ -36,7 +36,6 @@
 #include "pipeline/functions/compiler/draws.h"
 #include "pipeline/graph/graph_internal.h"
 #include "pipeline/graph/named_inputs.h"
-#include "pipeline/hide_secrets.h"
 #include "pipeline/log.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/wait/cancel_internal.h"
@@ -566,7 +565,7 @@ mr_code mr__graph_signature(const mr_dataset *ds, char **out, mr_status *st)
     mr_code rc = mr_dataset_to_text(ds, out, &why);
     if (rc != MR_FAILED_PRECONDITION) {
         if (rc == MR_OK)
-            mr__drop_signed_queries(*out);
+            mr_text_drop_secrets(*out);
         else if (st)
             *st = why;
         return rc;

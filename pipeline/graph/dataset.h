@@ -64,6 +64,7 @@ typedef struct mr_env {
 MR_API mr_code mr_dataset_from_text(const char *text, size_t size, const mr_env *env,
                                     mr_dataset **out, mr_status *st) MR_NODISCARD;
 /* Prints a graph as text that parses to an equal graph; defaults are omitted. Owned: mr_free.
+ * URLs keep their secrets: see mr_text_drop_secrets.
  * errors   MR_FAILED_PRECONDITION: a C function without a registered name, a C array as source */
 MR_API mr_code mr_dataset_to_text(const mr_dataset *ds, char **out, mr_status *st) MR_NODISCARD;
 

@@ -60,6 +60,23 @@ static void *allocate(struct writer *w, size_t bytes)
     return c->data;
 }
 
+/* A graph without origins is compared, so that presigned URLs may have another signature. */
+static mr_code write_string(struct writer *w, const void *data, size_t n, ProtobufCBinaryData *to)
+{
+    to->data = (uint8_t *)(uintptr_t)data;
+    to->len = n;
+    if (w->origins || !n || !memmem(data, n, "://", 3) || memchr(data, 0, n))
+        return MR_OK;
+    char *text = allocate(w, n + 1);
+    if (!text)
+        return MR_RESOURCE_EXHAUSTED;
+    memcpy(text, data, n);
+    mr_text_drop_secrets(text);
+    to->data = (uint8_t *)text;
+    to->len = strlen(text);
+    return MR_OK;
+}
+
 static mr_code enter(struct writer *w)
 {
     if (++w->level > MAX_LEVEL)
@@ -102,6 +119,8 @@ static mr_code write_text(struct writer *w, const mr_fn *fn, char **text)
     *text = allocate(w, strlen(source) + 1);
     if (*text)
         strcpy(*text, source);
+    if (*text && !w->origins)
+        mr_text_drop_secrets(*text);
     mr_free(printed);
     return *text ? MR_OK : MR_RESOURCE_EXHAUSTED;
 }
@@ -175,8 +194,7 @@ static mr_code write_tensor(struct writer *w, const mr_array *a, Mr__Graph__Valu
         return MR_RESOURCE_EXHAUSTED;
     for (size_t i = 0; i < values; i++) {
         const mr_bytes *b = (const mr_bytes *)data + i;
-        to->strings[i].data = (uint8_t *)(uintptr_t)b->data;
-        to->strings[i].len = b->size;
+        MR_TRY(write_string(w, b->data, b->size, &to->strings[i]));
     }
     return MR_OK;
 }
@@ -209,9 +227,7 @@ static mr_code write_content(struct writer *w, const mr_value *v, Mr__Graph__Val
         to->f = v->f;
         break;
     case MR_V_STRING:
-        to->s.data = (uint8_t *)v->s;
-        to->s.len = v->size;
-        break;
+        return write_string(w, v->s, v->size, &to->s);
     case MR_V_TENSOR:
         to->resident = v->tensor.resident;
         return write_tensor(w, &v->tensor, to);

@@ -7,7 +7,6 @@
 #include "pipeline/graph/node.h"
 #include "pipeline/graph/origin_internal.h"
 #include "pipeline/graph/text_print.h"
-#include "pipeline/hide_secrets.h"
 #include "pipeline/params/params.h"
 
 /* Where `name` is among the n names; n: nowhere. */
@@ -174,7 +173,7 @@ mr_code mr__dataset_outline(const mr_dataset *ds, char **out, mr_status *st)
     if (rc == MR_OK)
         rc = mr__text_finish(&p.text, out, &why);
     if (rc == MR_OK)
-        mr__drop_signed_queries(*out);
+        mr_text_drop_secrets(*out);
     if (rc != MR_OK && st)
         *st = why;
     mr_free(p.text.s);

@@ -40,7 +40,8 @@ mr_code mr__dataset_settle(const mr_dataset *ds, uint64_t root, const uint64_t *
 /* The place of input i of ds, which has the place `place`. */
 uint64_t mr__dataset_input_place(const mr_dataset *ds, uint64_t place, size_t i);
 
-/* The protobuf form without origins, which is that of the graph as its user wrote it. */
+/* The protobuf form without origins, which is that of the graph as its user wrote it, and without
+ * the secrets of its URLs. */
 mr_code mr__dataset_to_bare_proto(const mr_dataset *ds, void **bytes, size_t *size,
                                   mr_status *st) MR_NODISCARD;
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/hide_secrets.h"
 #include "pipeline/params/expr_tree.h"
 #include "pipeline/params/token.h"
 
@@ -194,8 +195,17 @@ mr_code mr_expr_fail(mr_status *st, mr_code code, const char *text, size_t size,
         column += !continues_character(text[i]);
     const char *newline = memchr(text + at, '\n', size - at);
     size_t end = newline ? (size_t)(newline - text) : size;
-    char place[3 * (CARET_BEFORE + CARET_AFTER)];
-    show_place(place, sizeof place, text, begin, end, at);
+    char place[3 * (CARET_BEFORE + CARET_AFTER)] = "";
+    /* Of the whole line, since a part of it may begin within a URL. */
+    char *shown = mr_malloc(end - begin + 1);
+    if (shown) {
+        for (size_t i = begin; i < end; i++)
+            shown[i - begin] = text[i] ? text[i] : ' ';
+        shown[end - begin] = '\0';
+        mr__hide_secrets(shown, 0);
+        show_place(place, sizeof place, shown, 0, end - begin, at - begin);
+    }
+    mr_free(shown);
     mr_fail(st, code, "line %zu, column %zu: %s%s", line, column, message, place);
     if (st)
         st->offset = (int64_t)at;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/hide_secrets.h"
 #include "pipeline/params/literal.h"
 #include "pipeline/params/params.h"
 
@@ -19,6 +20,7 @@ static const char *describe(const mr_value *v, char *buf, size_t size)
                                         [MR_V_FN] = "a function",
                                         [MR_V_DATASET] = "a dataset",
                                         [MR_V_UNKNOWN] = "an unknown value"};
+    char text[1024];
     size_t n;
     switch (v->kind) {
     case MR_V_BOOL:
@@ -30,7 +32,9 @@ static const char *describe(const mr_value *v, char *buf, size_t size)
         mr__literal_double(v->f, buf);
         return buf;
     case MR_V_STRING:
-        snprintf(buf, size, "\"%.40s\"%s", v->s, v->size > 40 ? "..." : "");
+        snprintf(text, sizeof text, "%s", v->s);
+        mr__hide_secrets(text, 0); /* before it is cut */
+        snprintf(buf, size, "\"%.40s\"%s", text, v->size > 40 ? "..." : "");
         return buf;
     case MR_V_TENSOR:
         n = (size_t)snprintf(buf, size, "a tensor of %s ", mr_dtype_name(v->tensor.dtype));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "pipeline/fnv.h"
+#include "pipeline/hide_secrets.h"
 #include "pipeline/params/expr_tree.h"
 #include "pipeline/params/hints.h"
 #include "pipeline/params/literal.h"
@@ -52,9 +53,11 @@ static mr_code expected(struct parser *p, const char *what)
 {
     const mr__token *t = &p->t;
     size_t n = t->end - t->begin;
-    char found[SHOWN + 24];
-    snprintf(found, sizeof found, ", found %.*s%s", (int)(n > SHOWN ? SHOWN : n),
-             p->text + t->begin, n > SHOWN ? "..." : "");
+    char found[SHOWN + 24], token[1024];
+    snprintf(token, sizeof token, "%.*s", (int)(n < sizeof token ? n : sizeof token),
+             p->text + t->begin);
+    mr__hide_secrets(token, 0); /* before it is cut */
+    snprintf(found, sizeof found, ", found %.*s%s", SHOWN, token, n > SHOWN ? "..." : "");
     bool bad = t->kind == TOK_BAD;
     return mr_expr_fail(p->st, MR_INVALID_ARGUMENT, p->text, p->size, t->begin, "%s%s%s%s",
                         bad ? "" : "expected ", bad ? t->why : what,

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "pipeline/bytes.h"
 #include "pipeline/fnv.h"
@@ -43,60 +42,6 @@ static const char *endpoint_of(const char *url)
     return "";
 }
 
-static bool is_one_of(const char *name, size_t n, const char *const *names)
-{
-    for (; *names; names++)
-        if (strlen(*names) == n && strncasecmp(name, *names, n) == 0)
-            return true;
-    return false;
-}
-
-/* Parameters that are there in signed URLs alone, and those that come with them. */
-static bool signs(const char *name, size_t n)
-{
-    static const char *const names[] = {"X-Amz-Signature", "X-Goog-Signature", "Signature", "sig",
-                                        NULL};
-    return is_one_of(name, n, names);
-}
-
-static bool is_of_signature(const char *name, size_t n)
-{
-    static const char *const names[] = {"AWSAccessKeyId",
-                                        "GoogleAccessId",
-                                        "Expires",
-                                        "Policy",
-                                        "Key-Pair-Id",
-                                        "sv",
-                                        "sr",
-                                        "se",
-                                        "st",
-                                        "sp",
-                                        "spr",
-                                        "sip",
-                                        "skoid",
-                                        "sktid",
-                                        "skt",
-                                        "ske",
-                                        "sks",
-                                        "skv",
-                                        NULL};
-    return signs(name, n) || is_one_of(name, n, names) ||
-           (n > 6 && strncasecmp(name, "X-Amz-", 6) == 0) ||
-           (n > 7 && strncasecmp(name, "X-Goog-", 7) == 0);
-}
-
-static uint64_t hash_query(const char *query, bool presigned)
-{
-    uint64_t h = MR__FNV_BASIS;
-    for (; *query; query += *query == '&') {
-        size_t n = strcspn(query, "&");
-        if (!presigned || !is_of_signature(query, strcspn(query, "=&")))
-            h = mr__fnv1a(mr__fnv1a(h, query, n), "&", 1);
-        query += n;
-    }
-    return h == MR__FNV_BASIS ? 0 : h;
-}
-
 mr_code mr__cache_key_make(mr__cache_key *out, const char *url, const char *etag, int64_t size,
                            mr_status *st)
 {
@@ -115,9 +60,8 @@ mr_code mr__cache_key_make(mr__cache_key *out, const char *url, const char *etag
     memcpy(u, url, b);
     char *query = web ? strchr(u, '?') : NULL;
     if (query) {
-        bool presigned = mr__is_signed_query(query + 1);
-        out->query = hash_query(query + 1, presigned);
-        if (presigned)
+        out->query = mr__query_hash(query + 1);
+        if (mr__is_signed_query(query + 1))
             *query = '\0';
     }
     mr__hide_secrets(u, room);

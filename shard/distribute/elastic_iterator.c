@@ -92,6 +92,14 @@ static mr_code restore_stream(mr__elastic_stream_host *x, const struct mr__strea
 }
 
 /* The parts of a position but for the streams. */
+/* Presigned URLs may have another signature later. */
+static mr_code graph_text(const mr_dist_dataset *dd, char **out, mr_status *st)
+{
+    MR_TRY(mr_dataset_to_text(dd->original, out, st));
+    mr_text_drop_secrets(*out);
+    return MR_OK;
+}
+
 static mr_code begin_position(const mr_dist_dataset *dd, const mr__elastic_host *h,
                               mr__job_position *p, mr_status *st)
 {
@@ -106,7 +114,7 @@ static mr_code begin_position(const mr_dist_dataset *dd, const mr__elastic_host 
     if (!p->v || !p->live)
         return mr_fail_memory(st, (size_t)s->streams * sizeof *p->v, "a position");
     memcpy(p->live, s->live, (size_t)s->streams * sizeof *p->live);
-    return mr_dataset_to_text(dd->original, &p->graph, st);
+    return graph_text(dd, &p->graph, st);
 }
 
 mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
@@ -140,7 +148,7 @@ static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
                           const mr__job_position *p, bool begins, bool *other, mr_status *st)
 {
     char *graph = NULL;
-    MR_TRY(mr_dataset_to_text(dd->original, &graph, st));
+    MR_TRY(graph_text(dd, &graph, st));
     *other = strcmp(p->graph, graph) != 0;
     mr_code rc = MR_OK;
     if (!begins && p->streams != dd->elastic.streams)

@@ -11,7 +11,6 @@
 #include "pipeline/formats/ledger/ledger_format.h"
 #include "pipeline/formats/ledger/ledger_names.h"
 #include "pipeline/formats/compression_libraries.h"
-#include "pipeline/hide_secrets.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
 #include "pipeline/varint.h"
@@ -122,7 +121,7 @@ static mr_code put_name(mr_ledger *l, const mr_identity *of, const char *name)
     char *stored = mr_strndup(name, strnlen(name, MR__LEDGER_NAME));
     if (!stored)
         return mr_fail_memory(&l->error, strlen(name), "a name");
-    mr__drop_signed_queries(stored);
+    mr_text_drop_secrets(stored);
     mr_code rc = put_stored_name(l, of, stored, strlen(stored));
     mr_free(stored);
     return rc;

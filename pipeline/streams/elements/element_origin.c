@@ -12,6 +12,7 @@
 #include "pipeline/fnv.h"
 #include "pipeline/formats/shards/data_files.h"
 #include "pipeline/remote/url.h"
+#include "pipeline/streams/elements/graph_urls.h"
 #include "pipeline/system/system.h"
 
 enum { MOST_TEXT = 4096 };
@@ -19,7 +20,7 @@ enum { PATTERN, FILE_READ };
 
 mr_code mr__element_origin_of(const mr_dataset *graph, mr__element_origin *out, mr_status *st)
 {
-    *out = (mr__element_origin){0};
+    *out = (mr__element_origin){.dataset = graph};
     MR_TRY(mr__graph_fingerprint(graph, &out->fingerprint, &out->graph, st));
     if (out->graph && strlen(out->graph) > MOST_TEXT)
         out->graph[MOST_TEXT] = '\0';
@@ -133,11 +134,12 @@ static mr_code another_graph(const mr__element_origin *found, const mr__element_
                    path, theirs + op, ours + op);
 }
 
-static mr_code check_file(const mr__noted_input *x, const char *path, bool times, mr_status *st)
+static mr_code check_file(const mr__noted_input *x, const mr__graph_urls *urls, const char *path,
+                          bool times, mr_status *st)
 {
     mr__noted_input now = {0};
     struct stat is;
-    if (!mr__look_at_input(x->name, &now))
+    if (!mr__look_at_input(mr__graph_urls_find(urls, x->name), &now))
         return mr_fail(st, MR_FAILED_PRECONDITION, "%s was made from %s, which %s; " WHAT_TO_DO,
                        path, x->name,
                        mr__sys->stat(x->name, &is) == 0 ? "is not a regular file any more"
@@ -187,7 +189,7 @@ static mr_code check_pattern(const mr__element_origin *found, const char *patter
     return rc;
 }
 
-static bool any_is_left(const mr__element_origin *found)
+static bool any_is_left(const mr__element_origin *found, const mr__graph_urls *urls)
 {
     struct stat is;
     mr__noted_input now;
@@ -195,27 +197,37 @@ static bool any_is_left(const mr__element_origin *found)
         const char *name = found->inputs[i].name;
         if (found->inputs[i].pattern)
             continue;
-        if (mr__is_url(name) ? mr__look_at_input(name, &now)
+        if (mr__is_url(name) ? mr__look_at_input(mr__graph_urls_find(urls, name), &now)
                              : mr__sys->stat(name, &is) == 0 || errno != ENOENT)
             return true;
     }
     return false;
 }
 
+static bool reads_the_web(const mr__element_origin *found)
+{
+    for (size_t i = 0; i < found->n; i++)
+        if (mr__url_kind_of(found->inputs[i].name) == MR__URL_HTTP)
+            return true;
+    return false;
+}
+
 mr_code mr__element_origin_check(const mr__element_origin *found, const mr__element_origin *now,
                                  const char *path, bool times, mr_status *st)
 {
+    mr__graph_urls urls = {0};
     if (found->fingerprint != now->fingerprint)
         return another_graph(found, now, path, st);
-    mr_code rc = MR_OK;
+    mr_code rc = reads_the_web(found) ? mr__graph_urls_of(now->dataset, &urls, st) : MR_OK;
     if (found->n)
         qsort(found->inputs, found->n, sizeof *found->inputs, by_name);
     for (size_t i = 0; i < found->n && rc == MR_OK; i++)
         if (found->inputs[i].pattern)
             rc = check_pattern(found, found->inputs[i].name, path, st);
-    bool left = rc == MR_OK && any_is_left(found);
+    bool left = rc == MR_OK && any_is_left(found, &urls);
     for (size_t i = 0; i < found->n && rc == MR_OK && left; i++)
         if (!found->inputs[i].pattern)
-            rc = check_file(&found->inputs[i], path, times, st);
+            rc = check_file(&found->inputs[i], &urls, path, times, st);
+    mr__graph_urls_reset(&urls);
     return rc;
 }

@@ -16,6 +16,7 @@ typedef struct mr__element_origin {
     char *graph; /* its first bytes; "": not known, only the fingerprint is compared */
     mr__noted_input *inputs;
     size_t n;
+    const mr_dataset *dataset; /* whose URLs are asked for, borrowed; NULL: stored names are */
 } mr__element_origin;
 
 /* The fingerprint and text of a graph into *out, without inputs. */

@@ -100,7 +100,8 @@ static mr_code own_origin(const mr__file_cache *c, mr__element_origin *out, mr_s
 {
     if (!c->o.graph || !c->o.graph[0])
         return mr__element_origin_of(mr_dataset_input(c->it->node, 0), out, st);
-    *out = (mr__element_origin){.fingerprint = strtoull(c->o.graph, NULL, 16)};
+    *out = (mr__element_origin){.fingerprint = strtoull(c->o.graph, NULL, 16),
+                                .dataset = mr_dataset_input(c->it->node, 0)};
     return MR_OK;
 }
 

@@ -13,7 +13,6 @@
 #include "pipeline/fnv.h"
 #include "pipeline/formats/shards/data_files.h"
 #include "pipeline/formats/shards/missing_shards.h"
-#include "pipeline/hide_secrets.h"
 #include "pipeline/remote/remote_object.h"
 #include "pipeline/system/fork.h"
 
@@ -111,7 +110,7 @@ static uint64_t fingerprint(const mr__file_list *l, size_t n)
         bool is_long = false;
         if (mr__is_url(l->paths[i])) {
             is_long = snprintf(url, sizeof url, "%s", l->paths[i]) >= (int)sizeof url;
-            mr__drop_signed_queries(url);
+            mr_text_drop_secrets(url);
         }
         const char *name = mr__is_url(l->paths[i]) && !is_long ? url : l->paths[i];
         hash = mr__fnv1a(hash, name, strlen(name) + 1);

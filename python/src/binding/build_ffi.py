@@ -75,6 +75,7 @@ const mr_spec *mr_dataset_spec(const mr_dataset *ds);
 int64_t mr_dataset_cardinality(const mr_dataset *ds);
 mr_code mr_dataset_from_text(const char *text, size_t size, const mr_env *env, mr_dataset **out, mr_status *st);
 mr_code mr_dataset_to_text(const mr_dataset *ds, char **out, mr_status *st);
+void mr_text_drop_secrets(char *text);
 mr_code mr_dataset_to_proto(const mr_dataset *ds, void **bytes, size_t *size, mr_status *st);
 mr_code mr_dataset_from_proto(const void *bytes, size_t size, mr_dataset **out, mr_status *st);
 #define MR_INFINITE ...

@@ -271,7 +271,7 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
         return f"<no text: elements of {self.element_spec!r}>" if text is None else text
 
     def __repr__(self) -> str:
-        return f"<millrace.Dataset {self}>"
+        return f"<millrace.Dataset {without_secrets(str(self))}>"
 
     def _canonical(self) -> str | None:
         """The canonical text; None: it has none."""
@@ -415,6 +415,16 @@ def text_of_dataset(pointer: Any) -> str:
     text: str = ffi.string(out[0]).decode("utf-8", "surrogateescape")
     lib.mr_free(out[0])
     return text
+
+
+def without_secrets(text: str) -> str:
+    """What may be printed of a text: its URLs without passwords and signatures."""
+    if "://" not in text:
+        return text
+    copy = ffi.new("char[]", text.encode("utf-8", "surrogateescape"))
+    lib.mr_text_drop_secrets(copy)
+    shown: str = ffi.string(copy).decode("utf-8", "surrogateescape")
+    return shown
 
 
 def parse(text: str, names: Names | None = None, *, call: bool = False) -> Dataset:
