@@ -391,18 +391,24 @@ static void fail(mr__socket *s, const mr_status *why)
 {
     if (s->state >= MR__SOCKET_CLOSING)
         return;
-    s->why = *why;
+    if (!(s->flags & MR__SOCKET_MUTE) || why->code == MR_OK)
+        s->why = *why;
     s->state = MR__SOCKET_CLOSING;
     mr__socket_serve_later(s);
+}
+
+static void describe(int err, const char *what, mr_status *why)
+{
+    mr_status_init(why);
+    mr_fail_errno(why, err, "%s", what);
+    if (why->code != MR_RESOURCE_EXHAUSTED) /* any network error: the peer is unreachable */
+        why->code = MR_UNAVAILABLE;
 }
 
 void mr__socket_fail_errno(mr__socket *s, int err, const char *what)
 {
     mr_status why;
-    mr_status_init(&why);
-    mr_fail_errno(&why, err, "%s", what);
-    if (why.code != MR_RESOURCE_EXHAUSTED) /* any network error: the peer is unreachable */
-        why.code = MR_UNAVAILABLE;
+    describe(err, what, &why);
     fail(s, &why);
 }
 
@@ -414,6 +420,27 @@ void mr__socket_at_end(mr__socket *s)
     fail(s, &why);
 }
 
+void mr__socket_cannot_send(mr__socket *s, int err)
+{
+    bool listens = s->state == MR__SOCKET_OPEN && !(s->flags & MR__SOCKET_FINISHING);
+    if (!listens || (err != EPIPE && err != ECONNRESET)) {
+        mr__socket_fail_errno(s, err, "cannot send");
+        return;
+    }
+    describe(err, "cannot send", &s->why);
+    s->flags |= MR__SOCKET_MUTE | MR__SOCKET_READABLE;
+    if (s->flags & MR__SOCKET_PAUSED) /* perhaps until something is sent */
+        mr__socket_at_end(s);
+    mr__socket_serve_later(s);
+}
+
+void mr__socket_pause(mr__socket *s)
+{
+    s->flags |= MR__SOCKET_PAUSED;
+    if (s->flags & MR__SOCKET_MUTE)
+        mr__socket_at_end(s);
+}
+
 void mr__socket_close(mr__socket *s)
 {
     mr_status why;
@@ -423,7 +450,7 @@ void mr__socket_close(mr__socket *s)
 
 void mr__socket_finish(mr__socket *s)
 {
-    if (!s->first)
+    if (!s->first || s->flags & MR__SOCKET_MUTE)
         mr__socket_close(s);
     else
         s->flags |= MR__SOCKET_FINISHING;

@@ -17,7 +17,8 @@ enum {
     MR__SOCKET_STARTED = 4,   /* `opened` was called */
     MR__SOCKET_FINISHING = 8, /* closes when its queue is empty */
     MR__SOCKET_QUEUED = 16,   /* on the list of sockets to serve */
-    MR__SOCKET_PAUSED = 32    /* `room` returned NULL */
+    MR__SOCKET_PAUSED = 32,   /* `room` returned NULL */
+    MR__SOCKET_MUTE = 64      /* the peer takes no more; `why` is set */
 };
 /* Maximum number of pieces of memory in one send, and of bytes that one socket may move before the
  * others' turn. */
@@ -92,6 +93,11 @@ bool mr__socket_send_now(mr__socket *s, size_t *budget, bool blocks);
 void mr__page_pipe_end(mr__loop *l, const mr__socket *s);
 /* Keeps the descriptor received with m. */
 void mr__socket_keep_passed(mr__socket *s, const struct msghdr *m);
+/* Sending failed with err. If the peer has closed the connection, s only ends once all that has
+ * arrived from it is received: it may have said why. */
+void mr__socket_cannot_send(mr__socket *s, int err);
+/* `room` returned NULL. */
+void mr__socket_pause(mr__socket *s);
 /* Records why the socket ends (the first reason counts) and starts closing. */
 void mr__socket_fail_errno(mr__socket *s, int err, const char *what);
 void mr__socket_at_end(mr__socket *s); /* the peer sends no more */

@@ -194,7 +194,7 @@ static void receive(mr__socket *s, size_t *budget)
         size_t want = 0;
         void *p = s->class_->room(s, &want);
         if (!p) {
-            s->flags |= MR__SOCKET_PAUSED;
+            mr__socket_pause(s);
             return;
         }
         ssize_t n = receive_some(s, p, want);
@@ -203,7 +203,7 @@ static void receive(mr__socket *s, size_t *budget)
             s->class_->received(s, (size_t)n);
         } else if (n == 0) {
             mr__socket_at_end(s);
-        } else if (errno == EAGAIN) {
+        } else if (errno == EAGAIN && !(s->flags & MR__SOCKET_MUTE)) {
             s->flags &= (uint8_t)~MR__SOCKET_READABLE;
         } else if (errno != EINTR) {
             mr__socket_fail_errno(s, errno, "cannot receive");

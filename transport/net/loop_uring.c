@@ -116,7 +116,7 @@ static void submit_receive(engine *e, mr__socket *s)
     size_t n = 0;
     void *p = s->class_->room(s, &n);
     if (!p) {
-        s->flags |= MR__SOCKET_PAUSED;
+        mr__socket_pause(s);
         return;
     }
     struct io_uring_sqe *sqe = entry(e);
@@ -207,7 +207,8 @@ static void serve(mr__loop *l, mr__socket *s)
     engine *e = l->engine;
     if (s->state == MR__SOCKET_OPEN && !(s->flags & MR__SOCKET_STARTED))
         mr__socket_is_open(s);
-    if (s->state == MR__SOCKET_OPEN && s->first && !(s->in_flight & SEND))
+    if (s->state == MR__SOCKET_OPEN && s->first && !(s->in_flight & SEND) &&
+        !(s->flags & MR__SOCKET_MUTE))
         (sends_by_calls(s) ? send_by_calls : submit_send)(e, s);
     if (s->state == MR__SOCKET_OPEN && !(s->in_flight & RECEIVE) && !(s->flags & MR__SOCKET_PAUSED))
         submit_receive(e, s);
@@ -335,7 +336,7 @@ static void completed(mr__socket *s, unsigned what, int res)
         if (res >= 0)
             mr__socket_sent(s, (size_t)res);
         else if (!again)
-            mr__socket_fail_errno(s, -res, "cannot send");
+            mr__socket_cannot_send(s, -res);
     } else if (res > 0) {
         s->class_->received(s, (size_t)res);
     } else if (res == 0) {

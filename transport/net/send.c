@@ -180,7 +180,7 @@ static ssize_t send_pages(mr__socket *s, const void *pages, size_t lent, bool bl
 
 bool mr__socket_send_now(mr__socket *s, size_t *budget, bool blocks)
 {
-    while (s->state == MR__SOCKET_OPEN && s->first && *budget) {
+    while (s->state == MR__SOCKET_OPEN && !(s->flags & MR__SOCKET_MUTE) && s->first && *budget) {
         struct iovec v[MR__SEND_PIECES];
         struct msghdr m = {.msg_iov = v};
         mr__passing room;
@@ -199,7 +199,7 @@ bool mr__socket_send_now(mr__socket *s, size_t *budget, bool blocks)
         } else if (errno == EAGAIN) {
             return false;
         } else if (errno != EINTR) {
-            mr__socket_fail_errno(s, errno, "cannot send");
+            mr__socket_cannot_send(s, errno);
         }
     }
     return true;

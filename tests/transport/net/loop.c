@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The event loop on the kernel's engines: every test runs on io_uring and on epoll. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "pipeline/system/system.h"
@@ -254,6 +256,89 @@ MR_TEST(closing_drops_what_is_queued_and_lets_memory_go)
         part(l, &b);
         close_door(l, &d);
         free_party(&b);
+    }
+}
+
+/* Two ends of a stream, by TCP or local; the first is for a loop. */
+static void connect_pair(int domain, int ends[2])
+{
+    if (domain == AF_UNIX) {
+        mr_check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+        mr_check(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
+        return;
+    }
+    struct sockaddr_storage at = {.ss_family = (sa_family_t)domain};
+    socklen_t size = sizeof at;
+    int listener = socket(domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ends[1] = socket(domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    mr_check(listen(listener, 1) == 0);
+    mr_check(getsockname(listener, (struct sockaddr *)&at, &size) == 0);
+    mr_check(connect(ends[1], (struct sockaddr *)&at, size) == 0);
+    ends[0] = accept(listener, NULL, NULL);
+    mr_check(fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
+    close(listener);
+}
+
+/* A peer that leaves with unread bytes resets the connection, so that sending to it fails. */
+MR_TEST(last_words_of_a_peer_that_cannot_be_sent_to_are_received)
+{
+    enum { WORDS = 50000, SPEECH = 1000 };
+    static const int domains[] = {AF_INET, AF_UNIX};
+    uint8_t *words = malloc(WORDS);
+    for (size_t i = 0; i < WORDS; i++)
+        words[i] = (uint8_t)(i % 251);
+    for (size_t k = 0; k < 2; k++)
+        each_loop(l)
+        {
+            party a;
+            mr_status st;
+            int ends[2];
+            struct iovec more = {words, WORDS};
+            make_party(&a, SPEECH, WORDS + 1);
+            a.most = 700;
+            connect_pair(domains[k], ends);
+            mr_ok(mr__socket_adopt(l, &a.socket, ends[0], &st), &st);
+            while (!a.sent)
+                turn(l);
+            mr_eq_i64(write(ends[1], words, WORDS), WORDS);
+            close(ends[1]);
+            a.send = (mr__send){.v = &more, .n = 1, .done = done};
+            mr__socket_send(&a.socket, &a.send);
+            while (!a.closed)
+                turn(l);
+            mr_eq_u64(a.got, WORDS);
+            mr_eq_mem(a.in, words, WORDS);
+            mr_check(a.why.code == MR_UNAVAILABLE || a.why.code == MR_END);
+            mr_eq_i64(a.sent + a.dropped, 2);
+            free_party(&a);
+        }
+    free(words);
+}
+
+/* A paused receiver may wait until it has sent something. */
+MR_TEST(a_paused_socket_that_cannot_send_ends)
+{
+    each_loop(l)
+    {
+        party a;
+        mr_status st;
+        int ends[2];
+        struct iovec more = {(uint8_t[]){1}, 1};
+        make_party(&a, 1000, 1);
+        a.paused = true;
+        connect_pair(AF_INET, ends);
+        mr_ok(mr__socket_adopt(l, &a.socket, ends[0], &st), &st);
+        while (!a.sent)
+            turn(l);
+        mr_eq_i64(write(ends[1], "x", 1), 1);
+        close(ends[1]);
+        a.send = (mr__send){.v = &more, .n = 1, .done = done};
+        mr__socket_send(&a.socket, &a.send);
+        while (!a.closed)
+            turn(l);
+        mr_eq_u64(a.got, 0);
+        mr_eq_i64(a.why.code, MR_UNAVAILABLE);
+        free_party(&a);
     }
 }
 
