@@ -16,7 +16,7 @@ typedef struct worker_opts {
     int status; /* of this program */
     const char *log, *python;
     mr_tls_opts tls;
-    cli_texts roots, tags;
+    cli_texts roots, writes, tags;
     int64_t threads;
     bool has_threads, has_weight;
     cli_run cache; /* of remote objects */
@@ -69,6 +69,8 @@ static int start(worker_opts *o)
     cli_daemon_files();
     if (mr_service_restrict_files(o->roots.v, o->roots.n, &st) != MR_OK)
         return cli_error(&cli_worker, CLI_USAGE, "--root: %s", st.message);
+    if (mr_service_allow_writes(o->writes.v, o->writes.n, &st) != MR_OK)
+        return cli_error(&cli_worker, CLI_USAGE, "--allow-writes: %s", st.message);
     cli_catch_termination();
     cli_tls_heed_hangup(&o->tls, cli_daemon_reload);
     if (o->has_threads && mr_executor_new((int)o->threads, &o->run.executor, &st) != MR_OK)
@@ -96,7 +98,7 @@ static int start_python(worker_opts *o)
     char number[3][32], interpreter[] = "python3";
     size_t n = 0;
     cli_tls_export(&o->tls);
-    char **words = mr_calloc(20 + o->roots.n + o->tags.n, sizeof *words);
+    char **words = mr_calloc(20 + o->roots.n + o->writes.n + o->tags.n, sizeof *words);
     bool good = words;
     if (good) {
         words[n++] = python ? (char *)(uintptr_t)python : interpreter;
@@ -120,6 +122,8 @@ static int start_python(worker_opts *o)
                pass(words, &n, "no_uring", o->run.no_uring ? "1" : NULL);
         for (size_t i = 0; i < o->roots.n && good; i++)
             good = pass(words, &n, "root", o->roots.v[i]);
+        for (size_t i = 0; i < o->writes.n && good; i++)
+            good = pass(words, &n, "allow_writes", o->writes.v[i]);
         for (size_t i = 0; i < o->tags.n && good; i++)
             good = pass(words, &n, "tag", o->tags.v[i]);
     }
@@ -130,7 +134,8 @@ static int start_python(worker_opts *o)
                      words[0], strerror(errno));
 }
 
-static int run_with(int argc, char **argv, const char **rest, const char **roots, const char **tags)
+static int run_with(int argc, char **argv, const char **rest, const char **roots,
+                    const char **writes, const char **tags)
 {
     static const char *const forms[] = {"text", "json", NULL};
     worker_opts o = {.run = {.listen = "127.0.0.1:0",
@@ -140,6 +145,7 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
                              .watch = true},
                      .log = "text",
                      .roots.v = roots,
+                     .writes.v = writes,
                      .tags.v = tags};
     size_t n_rest;
     const cli_flag flags[] = {
@@ -160,6 +166,12 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .help = "open files only below DIR, which may be the prefix of URLs, more than one may be "
                  "named; default: all local files and no URLs, as long as only this host can "
                  "connect"},
+        {.name = "allow-writes",
+         .kind = CLI_TEXTS,
+         .value = &o.writes,
+         .what = "DIR",
+         .help = "let graphs of clients write files below DIR, and read them; more than one may be "
+                 "named; default: graphs that write are refused"},
         {.name = "threads",
          .kind = CLI_INT,
          .value = &o.threads,
@@ -256,9 +268,11 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
 
 static int run(int argc, char **argv)
 {
-    const char **rest = cli_words(argc), **roots = cli_words(argc), **tags = cli_words(argc);
-    int rc = run_with(argc, argv, rest, roots, tags);
+    const char **rest = cli_words(argc), **roots = cli_words(argc), **writes = cli_words(argc),
+               **tags = cli_words(argc);
+    int rc = run_with(argc, argv, rest, roots, writes, tags);
     mr_free(tags);
+    mr_free(writes);
     mr_free(roots);
     mr_free(rest);
     return rc;

@@ -179,6 +179,7 @@ CALL(int, epoll_ctl, (int epoll, int op, int fd, struct epoll_event *event), (ep
         return opened;                                                                             \
     }
 OPENS(open, (const char *path, int flags, mode_t mode), (path, flags, mode), call_fails)
+OPENS(open_straight, (const char *path, int flags, mode_t mode), (path, flags, mode), call_fails)
 OPENS(eventfd, (unsigned initial, int flags), (initial, flags), call_fails)
 OPENS(memfd_create, (const char *name, unsigned flags), (name, flags), quick_call_fails)
 OPENS(socket, (int domain, int type, int protocol), (domain, type, protocol), quick_call_fails)
@@ -321,6 +322,7 @@ static void fault_uring_exit(struct io_uring *ring)
 
 static const mr__system fault_table = {
     .open = fault_open,
+    .open_straight = fault_open_straight,
     .close = fault_close,
     .pread = fault_pread,
     .preadv2 = fault_preadv2,

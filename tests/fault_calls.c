@@ -11,6 +11,7 @@ static mr_call_fails asked;
 /* result, name, parameters, arguments, and what a call that failed returns */
 #define CALLS                                                                                      \
     CALL(int, open, (const char *path, int flags, mode_t mode), (path, flags, mode), -1)           \
+    CALL(int, open_straight, (const char *path, int flags, mode_t mode), (path, flags, mode), -1)  \
     CALL(ssize_t, read, (int fd, void *buf, size_t n), (fd, buf, n), -1)                           \
     CALL(ssize_t, write, (int fd, const void *buf, size_t n), (fd, buf, n), -1)                    \
     CALL(int, stat, (const char *path, struct stat *out), (path, out), -1)                         \

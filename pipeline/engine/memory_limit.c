@@ -21,6 +21,7 @@
 #include "pipeline/params/infer.h"
 #include "pipeline/system/cgroup.h"
 #include "pipeline/system/fork.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
 
 #define MIB ((int64_t)1 << 20)
@@ -41,7 +42,9 @@
 static int64_t resident(bool anonymous)
 {
     char text[128];
+    mr__name_scope names = mr__name_scope_enter_own();
     int fd = mr__sys->open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+    (void)mr__name_scope_set(names);
     if (fd < 0)
         return -1;
     ssize_t n = mr__sys->read(fd, text, sizeof text - 1);

@@ -240,6 +240,11 @@ mr_code mr_dataset_functions_keep_files(const mr_dataset *ds, const mr_op **op, 
     return find_writer(ds, MR_P_KEEPS_FILE, true, op, st);
 }
 
+mr_code mr_dataset_writes(const mr_dataset *ds, const mr_op **op, mr_status *st)
+{
+    return find_writer(ds, MR_P_WRITES, false, op, st);
+}
+
 /* ---- datasets that are stored as values ---- */
 
 static bool is_outside(const mr_op *op)

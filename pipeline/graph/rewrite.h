@@ -56,6 +56,11 @@ MR_API mr_code mr_dataset_functions_have_role(const mr_dataset *ds, mr_role role
 MR_API mr_code mr_dataset_functions_keep_files(const mr_dataset *ds, const mr_op **op,
                                                mr_status *st) MR_NODISCARD;
 
+/* *op = an op that writes files (MR_P_WRITES is set), in ds, in its functions at any depth, or in
+ * the datasets among its parameters; NULL: not found. since 0.2 */
+MR_API mr_code mr_dataset_writes(const mr_dataset *ds, const mr_op **op,
+                                 mr_status *st) MR_NODISCARD;
+
 /* Calls fn for every literal file name or pattern that is an argument of an op that reads or lists
  * files, in the graph and in its functions; computed names are skipped. Stops at the first code
  * other than MR_OK and returns it. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/remote/url_roots_internal.h"
+#include "pipeline/system/write_roots.h"
 
 MR_API mr__url_kind mr__url_kind_of(const char *name)
 {
@@ -28,7 +29,7 @@ static mr_code refuse(const char *name, mr_code rc, const char *why, mr_status *
 mr_code mr__url_check_writing(const char *name, mr_status *st)
 {
     if (!mr__is_url(name))
-        return MR_OK;
+        return mr__write_roots_check(name, st);
     if (!mr__url_roots_are_open())
         return refuse(name, MR_PERMISSION_DENIED, "a worker of a service writes to no URL", st);
     if (mr__url_kind_of(name) == MR__URL_S3)
@@ -42,7 +43,7 @@ mr_code mr__url_check_writing(const char *name, mr_status *st)
 mr_code mr__url_refuse_writing(const char *name, mr_status *st)
 {
     if (!mr__is_url(name))
-        return MR_OK;
+        return mr__write_roots_check(name, st);
     return refuse(name, MR_UNIMPLEMENTED,
                   "a URL can be read but not written here; write a local file, and copy it to the "
                   "store",

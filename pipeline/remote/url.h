@@ -31,11 +31,11 @@ static inline bool mr__is_url(const char *name)
 }
 
 /* MR_OK if the name of a file to write is a path, or the URL of a store that is written to.
- * errors   MR_UNIMPLEMENTED: another URL; MR_PERMISSION_DENIED: a URL, for a graph of a service's
- *          client */
+ * errors   MR_UNIMPLEMENTED: another URL; MR_PERMISSION_DENIED: a graph of a service's client may
+ *          not write there (--allow-writes) */
 mr_code mr__url_check_writing(const char *name, mr_status *st) MR_NODISCARD;
 /* MR_OK if the name of a file to write is a path.
- * errors   MR_UNIMPLEMENTED: a URL */
+ * errors   MR_UNIMPLEMENTED: a URL; MR_PERMISSION_DENIED: as above */
 mr_code mr__url_refuse_writing(const char *name, mr_status *st) MR_NODISCARD;
 
 /* text with all bytes percent-encoded but letters, digits, "-._~" and those of `keep`. Owned; NULL:

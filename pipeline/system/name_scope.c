@@ -27,6 +27,13 @@ MR_API mr__name_scope mr__name_scope_enter(const char *directory)
     return mr__name_scope_set(s);
 }
 
+MR_API mr__name_scope mr__name_scope_enter_own(void)
+{
+    mr__name_scope s = scope;
+    s.own = true;
+    return mr__name_scope_set(s);
+}
+
 MR_API bool mr__name_scope_here(char *out, size_t size)
 {
     return getcwd(out, size) != NULL;

@@ -17,6 +17,7 @@ typedef struct mr__name_scope {
     const char *directory; /* borrowed; NULL: the process's working directory */
     bool of_service;       /* of another process: standard input and descriptors are refused */
     const char *cache;     /* directory of cached objects; borrowed; NULL: that of the process */
+    bool own;              /* a file of this process that no graph named: no root applies */
     int64_t remote_connections, remote_read_ahead; /* as in mr_iterator_opts; 0: not set */
 } mr__name_scope;
 
@@ -26,6 +27,8 @@ mr__name_scope mr__name_scope_get(void);
 /* Changes the directory alone, which is borrowed; NULL: not even that. Returns the previous
  * scope. */
 mr__name_scope mr__name_scope_enter(const char *directory);
+/* Sets `own` alone. Returns the previous scope. */
+mr__name_scope mr__name_scope_enter_own(void);
 /* out = this process's working directory. false, errno: the system does not tell it. */
 bool mr__name_scope_here(char *out, size_t size);
 /* True if the directory is known to be this process's working directory. */

@@ -26,6 +26,9 @@ struct epoll_event;
 
 typedef struct mr__system {
     int (*open)(const char *path, int flags, mode_t mode);
+    /* The same, but fails with ELOOP if a directory on the path, or the file, is a symbolic link. A
+     * kernel without openat2 checks the last component only. */
+    int (*open_straight)(const char *path, int flags, mode_t mode);
     int (*close)(int fd);
     ssize_t (*pread)(int fd, void *buf, size_t n, off_t offset);
     ssize_t (*preadv2)(int fd, const struct iovec *iov, int n, off_t offset, int flags);

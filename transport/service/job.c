@@ -12,6 +12,7 @@
 #include "pipeline/splitmix.h"
 #include "pipeline/streams/sources/file_list_internal.h"
 #include "pipeline/system/name_scope.h"
+#include "pipeline/system/write_roots.h"
 #include "shard/passes/auto_shard.h"
 #include "shard/passes/own_files.h"
 #include "shard/streams/file_lists_internal.h"
@@ -118,6 +119,37 @@ mr_code mr__job_check_names(const mr_dataset *ds, mr_status *st)
     return mr_dataset_file_names(ds, check_name, NULL, st);
 }
 
+/* From now on this thread looks up names as the job's. Returns the previous scope. */
+static mr__name_scope enter(const Mr__Wire__Job *job)
+{
+    mr__name_scope names = mr__name_scope_get();
+    names.directory = mr__job_directory(job);
+    return mr__name_scope_set(names);
+}
+
+mr_code mr__job_check_writes(const Mr__Wire__Job *job, mr_status *st)
+{
+    mr_dataset *ds = NULL;
+    const mr_op *op = NULL;
+    if (mr__write_roots_get()->n) /* each name is checked when it is written to */
+        return MR_OK;
+    mr__name_scope outer = enter(job);
+    mr_code rc = mr_dataset_from_proto(job->graph.data, job->graph.len, &ds, st);
+    mr__name_scope_set(outer);
+    MR_TRY(rc);
+    rc = mr_dataset_writes(ds, &op, st);
+    mr_dataset_unref(ds);
+    if (rc != MR_OK || !op)
+        return rc;
+    mr_fail(st, MR_PERMISSION_DENIED,
+            "%s writes files, and this worker writes none; put it above distribute, keep a cache "
+            "in memory, or let the worker's operator allow it with --allow-writes DIR",
+            op->name);
+    mr_status_set_op(st, op->name);
+    mr_status_of_no_element(st);
+    return MR_PERMISSION_DENIED;
+}
+
 mr_code mr__job_here(const char *directory, char **out, mr_status *st)
 {
     char here[PATH_MAX];
@@ -177,14 +209,6 @@ const char *mr__job_directory(const Mr__Wire__Job *job)
     if (!mr__name_scope_get().directory && mr__name_scope_is_here(job->directory))
         return NULL;
     return job->directory;
-}
-
-/* From now on this thread looks up names as the job's. Returns the previous scope. */
-static mr__name_scope enter(const Mr__Wire__Job *job)
-{
-    mr__name_scope names = mr__name_scope_get();
-    names.directory = mr__job_directory(job);
-    return mr__name_scope_set(names);
 }
 
 /* ---- patterns ---- */

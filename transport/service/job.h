@@ -36,6 +36,10 @@ mr_code mr__job_new(mr_dataset *ds, const mr__job_opts *opts, Mr__Wire__Job **ou
 /* errors   MR_INVALID_ARGUMENT: ds, or a function in it, names standard input or another descriptor
  *          of this process */
 mr_code mr__job_check_names(const mr_dataset *ds, mr_status *st) MR_NODISCARD;
+/* MR_OK if this process may run the job's graph for a client: the graph writes no files, or
+ * mr_service_allow_writes names where.
+ * errors   MR_PERMISSION_DENIED: names the op; MR_INVALID_ARGUMENT: not a graph */
+mr_code mr__job_check_writes(const Mr__Wire__Job *job, mr_status *st) MR_NODISCARD;
 /* *out = the absolute path of mr__job_opts.directory; owned.
  * errors   the system's: the working directory cannot be determined */
 mr_code mr__job_here(const char *directory, char **out, mr_status *st) MR_NODISCARD;

@@ -389,6 +389,7 @@ mr_code mr__file_cache_open(mr_iter *it, char *path, const mr__file_cache_opts *
     c->lock_path = lock_path_of(path);
     if (!c->lock_path)
         return mr_fail_memory(st, strlen(path), "a path");
+    MR_TRY(mr__url_refuse_writing(path, st)); /* whether it is there or not */
     MR_TRY(of_file(look(c, &there, st), st));
     if (there) {
         c->mode = MR_FC_READING;

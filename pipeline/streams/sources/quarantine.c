@@ -8,6 +8,8 @@
 #include "pipeline/engine/op_source.h"
 #include "pipeline/fnv.h"
 #include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
+#include "pipeline/remote/url.h"
 #include "pipeline/system/retry.h"
 
 /* FOLDER/NAME-HASH-OFFSET, with the hash of the whole path, so that files of the same name in
@@ -17,6 +19,11 @@ static mr_code open_file(mr__quarantine *q, const mr_tfrecord_damage *d, mr_stat
     const char *slash = strrchr(d->path, '/'), *name = slash ? slash + 1 : d->path;
     char *folder = NULL;
     MR_TRY(mr_iter_file_path(q->it, q->folder, &folder, st));
+    mr_code may = mr__url_check_writing(folder, st);
+    if (may != MR_OK) {
+        mr_free(folder);
+        return may;
+    }
     uint64_t hash = mr__fnv1a(MR__FNV_BASIS, d->path, strlen(d->path));
     char *path = mr_strf("%s/%s-%08" PRIx32 "-%" PRId64, folder, name, (uint32_t)hash, d->offset);
     mr_code rc = path ? MR_OK : mr_fail_memory(st, strlen(name), "a file name");

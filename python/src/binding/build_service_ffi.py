@@ -43,6 +43,7 @@ void mr_service_worker_stop(mr_service_worker *w);
 mr_code mr_service_worker_wait(mr_service_worker *w, mr_status *st);
 void mr_service_worker_close(mr_service_worker *w);
 mr_code mr_service_restrict_files(const char *const *directories, size_t n, mr_status *st);
+mr_code mr_service_allow_writes(const char *const *directories, size_t n, mr_status *st);
 """
 
 ffi = cffi.FFI()

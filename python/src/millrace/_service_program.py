@@ -46,6 +46,8 @@ def _serve(settings: dict[str, list[str]]) -> None:
     st, kept = ffi.new("mr_status *"), list[Any]()
     roots, tags = settings.get("root", []), settings.get("tag", [])
     check(lib.mr_service_restrict_files(_array(roots, kept), len(roots), st), st)
+    writes = settings.get("allow_writes", [])
+    check(lib.mr_service_allow_writes(_array(writes, kept), len(writes), st), st)
     opts = ffi.new("mr_service_worker_opts *")
     for name in _texts:
         if name in settings:

@@ -39,6 +39,20 @@ def _address(name: str, x: Any) -> None:
         raise TypeError(f'{name} is an address, as in "127.0.0.1:5050", not {x!r:.80}')
 
 
+def _folders(x: _Path | Sequence[_Path] | None) -> tuple[bytes, ...]:
+    """The real paths of folders; prefixes of URLs as they are."""
+    folders = [] if x is None else [x] if isinstance(x, (str, os.PathLike)) else list(x)
+    return tuple(b if b"://" in (b := os.fsencode(f)) else os.path.realpath(b) for f in folders)
+
+
+def _limit(roots: tuple[bytes, ...], writes: tuple[bytes, ...]) -> None:
+    """Sets what the graphs of this process may read, and those of clients may write."""
+    st = ffi.new("mr_status *")
+    for names, set_them in ((writes, lib.mr_service_allow_writes), (roots, lib.mr_service_restrict_files)):
+        kept = [ffi.new("char[]", x) for x in names]
+        check(set_them(ffi.new("char *[]", kept) if kept else ffi.NULL, len(kept), st), st)
+
+
 def _tls(**files: _Path | bool | None) -> tuple[Any, list[Any]]:
     """A `mr_tls_opts *`, and what it refers to."""
     opts, kept = ffi.new("mr_tls_opts *"), list[Any]()
@@ -200,6 +214,8 @@ class Worker(_Server):
             need root.
         root: a folder, or several. All pipelines of this process, not only the worker's, then open
             files only below them, until the worker is closed. None: anywhere.
+        allow_writes: a folder, or several: pipelines of clients may write files below them, and read
+            them. None: a pipeline that writes is refused.
         threads: how many run pipelines, besides one for each stream; None: the number of processors.
         token_file: a file with the service's token; None: the file that the environment's
             MILLRACE_TOKEN_FILE names, else no token.
@@ -214,12 +230,12 @@ class Worker(_Server):
 
     Raises InvalidArgument for a bad option, AlreadyExists if the address is in use, FailedPrecondition
     if other machines can connect and there is no root, or if another worker of this process has
-    another root.
+    another root or allow_writes.
     """
 
     _kind = "worker"
     _executor: Any = None
-    _roots: tuple[bytes, ...] = ()
+    _roots: tuple[tuple[bytes, ...], ...] = ()
 
     def __init__(
         self,
@@ -227,6 +243,7 @@ class Worker(_Server):
         listen: str = "127.0.0.1:0",
         *,
         root: _Path | Sequence[_Path] | None = None,
+        allow_writes: _Path | Sequence[_Path] | None = None,
         threads: int | None = None,
         token_file: _Path | None = None,
         tls_cert: _Path | None = None,
@@ -243,7 +260,7 @@ class Worker(_Server):
         _address("listen", listen)
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
             raise TypeError(f"threads is a number, or None for one a processor, not {threads!r:.80}")
-        folders = [] if root is None else [root] if isinstance(root, (str, os.PathLike)) else list(root)
+        limits = (_folders(root), _folders(allow_writes))
         out, st = ffi.new("mr_service_worker **"), ffi.new("mr_status *")
         opts = ffi.new("mr_service_worker_opts *")
         kept = [_text(x) for x in (address, listen, token_file)]
@@ -253,7 +270,7 @@ class Worker(_Server):
         )
         kept += more
         opts.insecure, opts.any_user = bool(insecure), bool(any_user)
-        self._restrict(tuple(b if b"://" in (b := os.fsencode(f)) else os.path.realpath(b) for f in folders))
+        self._restrict(limits)
         try:
             if threads is not None:
                 made = ffi.new("mr_executor **")
@@ -265,20 +282,18 @@ class Worker(_Server):
             self._release()
             raise
 
-    def _restrict(self, roots: tuple[bytes, ...]) -> None:
+    def _restrict(self, limits: tuple[tuple[bytes, ...], ...]) -> None:
         global _users, _restricted
-        if not roots:
+        if not any(limits):
             return
-        if _users and _restricted != roots:
+        if _users and _restricted != limits:
             raise FailedPrecondition(
-                "another worker of this process has another root, and all of a process have one; "
-                "start the other worker as a program: millrace worker --root"
+                "another worker of this process has another root or allow_writes, and all of a process "
+                "have the same; start the other worker as a program: millrace worker --root"
             )
         if not _users:
-            st = ffi.new("mr_status *")
-            names = [ffi.new("char[]", r) for r in roots]
-            check(lib.mr_service_restrict_files(ffi.new("char *[]", names), len(names), st), st)
-        _users, _restricted, self._roots = _users + 1, roots, roots
+            _limit(*limits)
+        _users, _restricted, self._roots = _users + 1, limits, limits
 
     def _free(self) -> None:
         super()._free()
@@ -294,13 +309,12 @@ class Worker(_Server):
         if roots:
             _users -= 1
             if not _users:
-                st = ffi.new("mr_status *")
-                check(lib.mr_service_restrict_files(ffi.NULL, 0, st), st)
+                _limit((), ())
 
 
 _closing = threading.RLock()
-_users = 0  # workers with a root
-_restricted: tuple[bytes, ...] = ()
+_users = 0  # workers with a root or allow_writes
+_restricted: tuple[tuple[bytes, ...], ...] = ()
 _servers: weakref.WeakSet[_Server] = weakref.WeakSet()
 
 

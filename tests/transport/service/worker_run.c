@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/batch.h"
 #include "pipeline/ops/sequence.h"
@@ -22,12 +24,14 @@
 #include "pipeline/remote/url_roots_internal.h"
 #include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
+#include "pipeline/system/write_roots.h"
 #include "tests/fault.h"
 #include "tests/harness.h"
 #include "tests/transport/service/cluster.h"
 #include "transport/service/job.h"
 #include "transport/service/worker/producer.h"
 #include "transport/service/worker/file_roots.h"
+#include "transport/service/worker/worker_service.h"
 #include "transport/service/stream_position.h"
 #include "transport/wire/token_file.h"
 
@@ -186,6 +190,41 @@ static mr_code read_line(const char *path, mr_status *st)
     return rc;
 }
 
+MR_TEST(graphs_of_clients_write_below_their_directories)
+{
+    mr_status st;
+    char dir[512], path[600];
+    snprintf(dir, sizeof dir, "%s", mr_test_path("may"));
+    mkdir(dir, 0777);
+    mr_check(symlink("..", mr_test_path("may/up")) == 0);
+    mr_code_is(mr_service_allow_writes(&(const char *){mr_test_path("none")}, 1, &st),
+               MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "none");
+    mr_code_is(mr_service_allow_writes(&(const char *){"s3://bucket/"}, 1, &st),
+               MR_INVALID_ARGUMENT, &st);
+    mr__name_scope_set((mr__name_scope){.of_service = true});
+    snprintf(path, sizeof path, "%s/a", dir);
+    mr_code_is(mr__write_roots_check(path, &st), MR_PERMISSION_DENIED, &st);
+    mr_has_str(st.message, "its operator can allow it with --allow-writes DIR");
+    mr_ok(mr_service_allow_writes(&(const char *){dir}, 1, &st), &st);
+    const char *good[] = {"", "/a", "/a/b/c", "/./a", "/../may/a"};
+    const char *bad[] = {"/..", "-not", "/../a", "/up/a", "/none/../../a", "/none/../a"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(path, sizeof path, "%s%s", dir, good[i]);
+        mr_test_context("%s", path);
+        mr_ok(mr__write_roots_check(path, &st), &st);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(path, sizeof path, "%s%s", dir, bad[i]);
+        mr_test_context("%s", path);
+        mr_code_is(mr__write_roots_check(path, &st), MR_PERMISSION_DENIED, &st);
+        mr_has_str(st.message, "below the directories that its --allow-writes names");
+    }
+    mr__name_scope_set((mr__name_scope){.of_service = false});
+    mr_ok(mr__write_roots_check(path, &st), &st); /* this process's own graphs */
+    mr_ok(mr_service_allow_writes(NULL, 0, &st), &st);
+}
+
 MR_TEST(files_are_opened_only_below_the_roots)
 {
     mr_status st;
@@ -217,6 +256,27 @@ MR_TEST(files_are_opened_only_below_the_roots)
         mr__file_roots_explain(&st);
         mr_has_str(st.message, "--root");
     }
+    /* What a link to nothing leads to is not made, and nothing tells what exists elsewhere. */
+    char to[600];
+    snprintf(to, sizeof to, "%s/to", in_dir);
+    mr_check(symlink(mr_test_path("new"), to) == 0);
+    mr_check(mr__sys->open(to, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) < 0 && errno == EACCES);
+    mr_check(access(mr_test_path("new"), F_OK) != 0);
+    struct stat is;
+    const char *elsewhere[] = {out, mr_test_path("none"), "/none/none", "/"};
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        mr_check(mr__sys->stat(elsewhere[i], &is) != 0 && errno == EACCES);
+    mr_check(mr__sys->stat(mr_test_path("in/none/none"), &is) != 0 && errno == ENOENT);
+    mr_check(mr__sys->stat(link, &is) != 0 && errno == EACCES);
+    mr_check(mr__sys->lstat(link, &is) == 0 && S_ISLNK(is.st_mode));
+    mr_check(mr__sys->rename_exchange(in, out) != 0 && errno == EACCES);
+    mr_check(mr__sys->rmdir(mr_test_path(".")) != 0 && errno == EACCES);
+    snprintf(to, sizeof to, "%s/fifo", in_dir);
+    mr_check(mkfifo(to, 0666) == 0);
+    mr_code_is(read_line(to, &st), MR_PERMISSION_DENIED, &st);
+    mr__file_roots_explain(&st);
+    mr_has_str(st.message, "neither a file nor a directory");
+    mr_check(mr__memory_resident() > 0); /* the process's own files are open to it */
     const char *const urls[] = {"https://host/data", "s3://bucket/a/"};
     mr_ok(mr__file_roots_set(urls, 2, &table, &st), &st); /* and no local file */
     mr_code_is(read_line(in, &st), MR_PERMISSION_DENIED, &st);

@@ -24,6 +24,8 @@ static void run(mr__errand *e)
     Mr__Wire__FileList **lists = NULL;
     size_t n = 0;
     mr__name_scope_set((mr__name_scope){.of_service = true}); /* this thread does nothing else */
+    if (mr__job_check_writes(m->job, &m->why) != MR_OK)
+        return;
     if (mr__job_match(m->job, &lists, &n, &m->why) != MR_OK)
         return;
     if (mr__job_finish(m->job, lists, n, &m->final, &m->why) == MR_OK)

@@ -174,6 +174,7 @@ static mr_code open_stream(mr__producer *p, mr_status *st)
                           .memory_limit = p->o.memory_limit,
                           .watch = p->o.watch};
     mr__job_seed(p->what->job, &o, &internal);
+    MR_TRY(mr__job_check_writes(p->what->job, st));
     MR_TRY(mr__job_cut(p->what->job, place->stream, &ds, &o.seed, NULL, st));
     mr_dataset *fed = p->splits ? NULL : mr_dataset_ref(ds);
     mr_code rc = p->splits ? mr__split_list_feed(p->splits, ds, &fed, st) : MR_OK;

@@ -7,6 +7,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/fork.h"
+#include "pipeline/system/write_roots.h"
 #include "transport/service/service_options.h"
 #include "transport/service/status/daemon_thread.h"
 #include "transport/service/worker/file_roots.h"
@@ -159,18 +160,35 @@ void mr_service_worker_close(mr_service_worker *w)
     mr_free(w);
 }
 
+/* The error of an option that lists directories: any but a lack of memory means a wrong one. */
+static mr_code fail_option(const mr_status *why, mr_status *st)
+{
+    mr_code rc = why->code == MR_RESOURCE_EXHAUSTED ? why->code : MR_INVALID_ARGUMENT;
+    if (st) {
+        *st = *why;
+        st->code = rc;
+    }
+    return rc;
+}
+
+mr_code mr_service_allow_writes(const char *const *directories, size_t n, mr_status *st)
+{
+    mr_status why;
+    for (size_t i = 0; i < n; i++)
+        if (strstr(directories[i], "://"))
+            return mr_fail(st, MR_INVALID_ARGUMENT,
+                           "%.200s is a URL; graphs of clients write local files only",
+                           directories[i]);
+    return mr__write_roots_set(directories, n, &why) == MR_OK ? MR_OK : fail_option(&why, st);
+}
+
 mr_code mr_service_restrict_files(const char *const *directories, size_t n, mr_status *st)
 {
     const mr__system *table;
     mr_status why;
     mr_code rc = mr__file_roots_set(directories, n, &table, &why);
-    if (rc != MR_OK) {
-        if (rc != MR_RESOURCE_EXHAUSTED) /* any other error means a wrong directory */
-            why.code = MR_INVALID_ARGUMENT;
-        if (st)
-            *st = why;
-        return why.code;
-    }
+    if (rc != MR_OK)
+        return fail_option(&why, st);
     mr__system_set(table);
     return MR_OK;
 }

@@ -115,6 +115,18 @@ MR_API void mr_service_worker_close(mr_service_worker *w);
 MR_API mr_code mr_service_restrict_files(const char *const *directories, size_t n,
                                          mr_status *st) MR_NODISCARD;
 
+/* From now on graphs of clients may write files (cache in a file, save, snapshot, the quarantine of
+ * tfrecord), below these directories, which they may then read too. Otherwise a worker refuses
+ * such graphs. It affects all workers of this process, and none of its other graphs. At most 256;
+ * n 0: nothing may be written.
+ *
+ * errors   MR_INVALID_ARGUMENT: too many directories, or one of them does not exist, is a file or a
+ *          URL
+ * thread   before a worker of this process runs
+ * since    0.2 */
+MR_API mr_code mr_service_allow_writes(const char *const *directories, size_t n,
+                                       mr_status *st) MR_NODISCARD;
+
 #ifdef __cplusplus
 }
 #endif

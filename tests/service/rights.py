@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+# tier: plain=full
+"""What a peer may do: each sentence of that section of docs/service.md, tested by attacks. The name of a
+test begins with the number of its sentence there; a sentence without a test fails, and so does one that
+was changed without this list."""
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tarfile
+import threading
+import zipfile
+
+import kit
+from kit import result
+
+source = os.environ["MR_SOURCE"]
+SENTENCES = []
+
+
+def sentence(text):
+    """The tests that follow are of this sentence."""
+    SENTENCES.append(text)
+    print(f"{len(SENTENCES)}. {text}")
+
+
+def check(name, good, why=""):
+    result(f"{len(SENTENCES)}_{name}", good, why)
+
+
+def run(*words, **env):
+    return subprocess.run([kit.millrace, *words], cwd=kit.directory, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=kit.PATIENCE, env={**os.environ, **env})
+
+
+def show(graph, at, options="", *words):
+    """What a client prints that reads the graph through the service."""
+    more = f", {options}" if options else ""
+    return run("show", *words, f'{graph}.distribute("{at}"{more})')
+
+
+def refused(name, p, *parts):
+    check(name, p.returncode == 1 and not p.stdout and all(x in p.stderr for x in parts),
+          f"status {p.returncode}, not 1 with {parts}: {p.stdout[-500:]}{p.stderr[-1500:]}")
+
+
+def reads(name, p, lines):
+    check(name, p.returncode == 0 and p.stdout.splitlines() == lines,
+          f"status {p.returncode}, not {lines}: {p.stdout[-500:]}{p.stderr[-1500:]}")
+
+
+def put(name, text):
+    os.makedirs(os.path.dirname(kit.path(name)), exist_ok=True)
+    with open(kit.path(name), "w") as f:
+        f.write(text)
+    return kit.path(name)
+
+
+def everything():
+    """All files below the test's directory, but the logs."""
+    return sorted(os.path.join(d, f) for d, _, files in os.walk(kit.directory) for f in files if not f.endswith(".log"))
+
+
+# ---- files that are written
+put("in/a.txt", "a\n")
+put("out/secret.txt", "secret\n")
+os.mkdir(kit.path("may"))
+d = kit.Dispatcher()
+w = kit.Daemon("worker", "--dispatcher", d.at, name="worker")
+writers = {
+    "cache_in_a_file": f'range(4).cache("{kit.path("c")}")',
+    "cache_in_a_function": f'range(4).flat_map(x => range(2).cache("{kit.path("c")}"))',
+    "cache_of_a_computed_name": f'range(4).flat_map(x => range(2).cache(join(["{kit.path("c")}", "1"])))',
+    "cache_in_a_function_of_a_function":
+        f'range(4).flat_map(x => range(2).interleave(y => range(2).cache("{kit.path("c")}")))',
+    "save": f'range(4).save("{kit.path("s")}")',
+    "snapshot": f'range(4).snapshot("{kit.path("s")}")',
+    "snapshot_in_a_branch": f'zip([range(4), range(4).snapshot("{kit.path("s")}")])',
+    "quarantine": f'tfrecord("{kit.path("in/a.txt")}", on_corrupt="skip", quarantine="{kit.path("q")}")',
+    "quarantine_in_a_function":
+        f'from_tensor_slices(["{kit.path("in/a.txt")}"]).flat_map(f => tfrecord(f, on_corrupt="skip", '
+        f'quarantine="{kit.path("q")}"))',
+    "upload": 'range(4).cache("s3://bucket/c")',
+}
+sentence("A worker refuses a graph that writes files: `cache(\"FILE\")`, `save`, `snapshot` and the `quarantine` of "
+         "`tfrecord`, also in functions.")
+before = everything()
+for name, graph in writers.items():
+    for match in ("worker", "client"):
+        refused(f"{name}_matched_by_the_{match}", show(graph, d.at, f'streams=1, match="{match}"'),
+                "permission denied", "--allow-writes", "at worker")
+check("and_nothing_is_written", everything() == before, str(everything()))
+w.stop()
+
+sentence("With `--allow-writes DIR` it may write below that directory, and nowhere else.")
+w = kit.Daemon("worker", "--dispatcher", d.at, "--root", kit.path("in"), "--allow-writes", kit.path("may"), name="writer")
+os.symlink(kit.path("out"), kit.path("may/link"))
+os.symlink(kit.path("out/new"), kit.path("may/dangling"))
+for name, op in (("cache", "cache"), ("save", "save"), ("snapshot", "snapshot")):
+    reads(f"{name}_below_it", show(f'range(4).{op}("{kit.path("may/" + name)}")', d.at, "streams=1"), ["0", "1", "2", "3"])
+check("they_are_there", os.path.exists(kit.path("may/cache.cache")) and os.path.isdir(kit.path("may/save")), str(everything()))
+reads("it_is_read_as_well", show(f'load("{kit.path("may/save")}")', d.at, "streams=1"), ["0", "1", "2", "3"])
+before = everything()
+for name, to in (("beside_it", kit.path("c")), ("next_to_it", kit.path("may-not")), ("in_the_root", kit.path("in/c")),
+                 ("above_by_dots", kit.path("may/../c")), ("above_by_a_link", kit.path("may/link/c")),
+                 ("by_dots_in_what_is_missing", kit.path("may/none/../../c")),
+                 ("by_a_link_of_the_kernel", "/proc/self/cwd/c")):
+    for op in ("cache", "save", "snapshot"):
+        refused(f"{op}_{name}", show(f'range(4).{op}("{to}")', d.at, "streams=1"), "permission denied", "--allow-writes")
+refused("save_through_a_link_to_nothing", show(f'range(4).save("{kit.path("may/dangling")}")', d.at, "streams=1"))
+refused("an_upload", show('range(4).cache("s3://bucket/c")', d.at, "streams=1"), "a URL can be read but not written here")
+p = run("worker", "--dispatcher", d.at, "--allow-writes", "s3://bucket/")
+check("an_url_is_no_directory", p.returncode == 2 and "--allow-writes: s3://bucket/ is a URL" in p.stderr, p.stderr)
+check("and_nothing_is_written", everything() == before, str(everything()))
+w.stop()
+
+# ---- files that are read
+sentence("A worker with `--root` opens files and directories only below the directories that it names, by whatever path "
+         "they are named, and nothing else there: no devices, FIFOs and sockets.")
+root = kit.path("in")
+os.symlink("../out/secret.txt", f"{root}/link")
+os.symlink(kit.path("out"), f"{root}/folder")
+os.symlink("/proc/self/environ", f"{root}/environ")
+os.symlink("a.txt", f"{root}/good")
+os.mkfifo(f"{root}/fifo")
+door = socket.socket(socket.AF_UNIX)
+door.bind(f"{root}/socket")
+shutil.copytree(root, kit.path("in-not"), ignore=lambda d, names: [n for n in names if n != "a.txt"])
+w = kit.Daemon("worker", "--dispatcher", d.at, "--root", root, name="rooted")
+reads("a_file", show(f'text_line("{root}/a.txt")', d.at, "streams=1"), ['"a"'])
+reads("a_link_that_stays", show(f'text_line("{root}/good")', d.at, "streams=1"), ['"a"'])
+secret = kit.path("out/secret.txt")
+paths = {
+    "beside": secret, "next_to": kit.path("in-not/a.txt"), "by_dots": f"{root}/../out/secret.txt",
+    "by_a_link": f"{root}/link", "by_a_linked_folder": f"{root}/folder/secret.txt",
+    "by_dots_after_a_link": f"{root}/folder/../out/secret.txt", "by_a_link_to_the_kernel": f"{root}/environ",
+    "by_the_kernels_root": f"/proc/self/root{secret}", "by_its_directory": "/proc/self/cwd/out/secret.txt",
+    "by_a_thread": f"/proc/thread-self/root{secret}", "its_memory": "/proc/self/mem", "its_environment": "/proc/self/environ",
+    "by_a_scheme": f"file://{secret}", "a_device": "/dev/zero", "missing": kit.path("out/none"),
+    "missing_further": "/none/none/none", "by_slashes": f"//{secret}",
+}
+features = '{{"x": bytes}}'
+readers = {
+    "text_line": 'text_line("{}")', "tfrecord": 'tfrecord("{}")', "csv": f'csv("{{}}", {features}, header=false)',
+    "jsonl": f'jsonl("{{}}", {features})', "fixed_length_record": 'fixed_length_record("{}", 1)',
+    "in_a_function": 'from_tensor_slices(["{}"]).flat_map(f => text_line(f))',
+    "by_a_computed_name": 'from_tensor_slices(["{}"]).interleave(f => text_line(join([f, ""])))',
+    "read_file": 'from_tensor_slices(["{}"]).map(f => read_file(f))',
+    "a_vocabulary": 'from_tensor_slices(["x"]).map(x => lookup(x, "{}"))',
+}
+for name, graph in readers.items():
+    for where in paths if name in ("text_line", "read_file", "in_a_function") else ("beside", "by_a_link", "by_dots"):
+        p = show(graph.format(paths[where]), d.at, "streams=1")
+        check(f"{name}_{where}", p.returncode == 1 and "secret" not in p.stdout and
+              ("permission denied" in p.stderr or where == "by_a_scheme"), f"{p.stdout[-300:]}{p.stderr[-900:]}")
+# Files whose types the client reads itself, from where it may.
+data = os.path.join(source, "tests/compat/0.1/data")
+for name in ("parquet", "arrow"):
+    shutil.copy(f"{data}/{name}-00000-of-00002.{name}", kit.path(f"out/x.{name}"))
+run("show", f'range(3).save("{kit.path("out/saved")}")')
+with tarfile.open(kit.path("out/x.tar"), "w") as tar:
+    tar.add(secret, "a.txt")
+for npy in ("out/x.npy", "out/member.npy"):
+    with open(kit.path(npy), "wb") as f:
+        head = b"{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }".ljust(117) + b"\n"
+        f.write(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + b"ab")
+with zipfile.ZipFile(kit.path("out/x.npz"), "w") as z:
+    z.write(kit.path("out/member.npy"), "a.npy")
+put("out/images/cat/a.png", "secret")
+for name, file in (("parquet", "x.parquet"), ("arrow", "x.arrow"), ("tar", "x.tar"), ("npy", "x.npy"), ("npz", "x.npz"),
+                   ("load", "saved"), ("image_folder", "images"), ("list_files", "images/cat/*")):
+    for match in ("worker", "client"):
+        p = show(f'{name}("{kit.path("out/" + file)}")', d.at, f'streams=1, match="{match}"')
+        lists = match == "client" and name in ("list_files",)  # the client looked, not the worker
+        check(f"{name}_matched_by_the_{match}", lists or p.returncode == 1 and not p.stdout and
+              ("permission denied" in p.stderr or "no file matches" in p.stderr), f"{p.stdout[-300:]}{p.stderr[-900:]}")
+for name, pattern in (("star", f"{kit.directory}/o*/*.txt"), ("in_a_link", f"{root}/folder/*"), ("of_all", f"{root}/../*/*.txt")):
+    p = show(f'text_line("{pattern}")', d.at, "streams=1")
+    check(f"pattern_{name}", "secret" not in p.stdout, p.stdout + p.stderr)
+for name in ("fifo", "socket"):
+    refused(name, show(f'text_line("{root}/{name}")', d.at, "streams=1"), "permission denied", "--root")
+
+# A file that is swapped all the time for a link to another is one or refused, never the other.
+stop = threading.Event()
+
+
+def swap():
+    n = 0
+    while not stop.is_set():
+        n += 1
+        os.symlink(secret, f"{root}/new")
+        os.replace(f"{root}/new", f"{root}/swapped")
+        shutil.copy(f"{root}/a.txt", f"{root}/new")
+        os.replace(f"{root}/new", f"{root}/swapped")
+
+
+swapper = threading.Thread(target=swap, daemon=True)
+swapper.start()
+p = show(f'from_tensor_slices(["{root}/swapped"]).repeat(20000).flat_map(f => text_line(f)).ignore_errors()', d.at, "streams=2")
+stop.set()
+swapper.join()
+check("a_race_is_lost", p.returncode == 0 and set(p.stdout.split()) <= {'"a"'} and p.stdout, p.stdout[-200:] + p.stderr[-500:])
+w.stop()
+d.stop()
+
+
+# ---- the page says these sentences, and no others
+def sentences_of_the_page():
+    with open(os.path.join(source, "docs/service.md")) as f:
+        section = f.read().split("\n## What a peer may do\n")[1].split("\n## ")[0]
+    items = re.findall(r"^\* (.*(?:\n  .*)*)", section, re.M)
+    return [" ".join(x.split()) for x in items]
+
+
+SAID = sentences_of_the_page()
+result("the_page_says_what_is_tested", SAID == SENTENCES, f"{[x for x in SAID if x not in SENTENCES]} are not tested, "
+       f"{[x for x in SENTENCES if x not in SAID]} not said")
+kit.end()
