@@ -338,6 +338,15 @@ done:
     return rc;
 }
 
+mr_code mr__batch_builder_take(mr__batch_builder *s, mr_block *out, mr_status *st)
+{
+    mr_code rc = s->placed ? unplace(s, st) : MR_OK;
+    if (rc == MR_OK)
+        mr_block_move(out, &s->rows);
+    mr__batch_builder_drop(s);
+    return rc;
+}
+
 void mr__batch_builder_drop(mr__batch_builder *s)
 {
     mr_block_clear(&s->rows);

@@ -34,6 +34,9 @@ mr_code mr__batch_builder_view(mr__batch_builder *s, const mr_block *src, size_t
                                mr_status *st) MR_NODISCARD;
 /* out = all rows as one row; the stack is then empty, also on failure. */
 mr_code mr__batch_builder_finish(mr__batch_builder *s, mr_block *out, mr_status *st) MR_NODISCARD;
+/* Moves the rows collected so far to out, none of them a misfit; the stack is then empty, also on
+ * failure. */
+mr_code mr__batch_builder_take(mr__batch_builder *s, mr_block *out, mr_status *st) MR_NODISCARD;
 /* Releases the rows. */
 void mr__batch_builder_drop(mr__batch_builder *s);
 void mr__batch_builder_reset(mr__batch_builder *s);

@@ -25,11 +25,8 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
             mr_code rc = mr__collect_pull(it, want, n, out->destination, st);
             if (rc == MR_END && s->stack.n && !p->o.drop_remainder)
                 return mr__batch_builder_finish(&s->stack, out, st);
-            if (rc != MR_OK) {
-                if (rc != MR_CANCELLED) /* else the next pull may continue */
-                    mr__batch_builder_drop(&s->stack);
-                return rc;
-            }
+            if (rc != MR_OK)
+                return mr__collect_failed(s, rc, st);
         }
         size_t left = mr__cursor_left(&s->input);
         const mr_block *rows = mr__cursor_rows(&s->input);

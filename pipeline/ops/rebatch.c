@@ -18,7 +18,7 @@ struct params {
 
 struct state {
     mr__unbatcher input;
-    mr__batch_builder stack; /* empty between calls */
+    mr__batch_builder stack; /* as in mr__collected */
     uint64_t turn;           /* index of the next size */
     uint64_t ended;          /* a short batch was the last */
 };
@@ -58,6 +58,24 @@ static void end_turn(mr_iter *it)
     s->turn = (s->turn + 1) % p->batch_sizes.n;
 }
 
+/* As mr__collect_failed: the rows are put back as an element. */
+static mr_code failed(struct state *s, mr_code rc, mr_status *st)
+{
+    mr_block element = MR_BLOCK_EMPTY;
+    mr_status why;
+    if (rc != MR_CANCELLED)
+        mr__batch_builder_drop(&s->stack);
+    if (s->stack.n == 0 || s->stack.misfit)
+        return rc;
+    mr_code kept = mr__batch_builder_finish(&s->stack, &element, &why);
+    if (kept == MR_OK)
+        kept = mr__cursor_put_back(&s->input.input, &element, &why);
+    mr_block_reset(&element);
+    if (kept != MR_OK && st)
+        *st = why;
+    return kept == MR_OK ? rc : kept;
+}
+
 static mr_code collect(mr_iter *it, size_t size, size_t want, mr_block *out, mr_status *st)
 {
     const struct params *p = it->params;
@@ -73,11 +91,8 @@ static mr_code collect(mr_iter *it, size_t size, size_t want, mr_block *out, mr_
             end_turn(it);
             return mr__batch_builder_finish(&s->stack, out, st);
         }
-        if (rc != MR_OK) {
-            if (rc != MR_CANCELLED) /* else the next pull may continue */
-                mr__batch_builder_drop(&s->stack);
-            return rc;
-        }
+        if (rc != MR_OK)
+            return failed(s, rc, st);
         size_t left = mr__unbatcher_left(f);
         if (s->stack.n == 0 && left >= size && mr__can_group(&f->rows)) {
             size_t groups = left / size < want ? left / size : want;
@@ -122,6 +137,9 @@ static void close(mr_iter *it)
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     struct state *s = it->state;
+    if (s->stack.n)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "a batch of rows of different shapes was cancelled halfway");
     MR_TRY(mr_state_put_u64(w, s->turn, st));
     MR_TRY(mr_state_put_u64(w, s->ended, st));
     return mr__unbatcher_save(it, &s->input, w, st);

@@ -34,6 +34,23 @@ mr_code mr__collect_pull(mr_iter *it, size_t want, size_t n, const mr_destinatio
                            s->stack.n ? NULL : destination, st);
 }
 
+mr_code mr__collect_failed(mr__collected *s, mr_code rc, mr_status *st)
+{
+    mr_block rows = MR_BLOCK_EMPTY;
+    mr_status why;
+    if (rc != MR_CANCELLED)
+        mr__batch_builder_drop(&s->stack);
+    if (s->stack.n == 0 || s->stack.misfit)
+        return rc;
+    mr_code kept = mr__batch_builder_take(&s->stack, &rows, &why);
+    if (kept == MR_OK)
+        kept = mr__cursor_put_back(&s->input, &rows, &why);
+    mr_block_reset(&rows);
+    if (kept != MR_OK && st)
+        *st = why;
+    return kept == MR_OK ? rc : kept;
+}
+
 mr_code mr__collect_batch(mr_iter *it, size_t want, size_t n, bool drop_remainder, mr_status *st)
 {
     mr__collected *s = it->state;
@@ -43,11 +60,8 @@ mr_code mr__collect_batch(mr_iter *it, size_t want, size_t n, bool drop_remainde
             mr_code rc = mr__collect_pull(it, want, n, NULL, st);
             if (rc == MR_END && b->n && !drop_remainder)
                 return MR_OK;
-            if (rc != MR_OK) {
-                if (rc != MR_CANCELLED) /* else the next pull may continue */
-                    mr__batch_builder_drop(b);
-                return rc;
-            }
+            if (rc != MR_OK)
+                return mr__collect_failed(s, rc, st);
         }
         size_t left = mr__cursor_left(&s->input), k = n - b->n < left ? n - b->n : left;
         const mr_block *rows = mr__cursor_rows(&s->input);
@@ -73,6 +87,9 @@ void mr__collected_close(mr_iter *it)
 mr_code mr__collected_save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     mr__collected *s = it->state;
+    if (s->stack.n)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "a batch of elements of different shapes was cancelled halfway");
     return mr__cursor_save(it, 0, &s->input, 0, w, st);
 }
 

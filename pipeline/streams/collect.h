@@ -8,7 +8,7 @@
 /* The state of such an op, or the beginning of its state. */
 typedef struct mr__collected {
     mr__cursor input;
-    mr__batch_builder stack; /* empty between calls */
+    mr__batch_builder stack; /* empty between calls, unless one was cancelled with a misfit */
 } mr__collected;
 
 /* Pulls rows of input 0 for up to `want` batches of n, limited to the rows that a block should
@@ -16,6 +16,10 @@ typedef struct mr__collected {
  * NULL). */
 mr_code mr__collect_pull(mr_iter *it, size_t want, size_t n, const mr_destination *destination,
                          mr_status *st) MR_NODISCARD;
+/* A pull failed with rc, which it returns (or a lack of memory): the elements on the stack are
+ * dropped, but after a cancellation they are put back into the input, where the next pull and
+ * positions find them. */
+mr_code mr__collect_failed(mr__collected *s, mr_code rc, mr_status *st) MR_NODISCARD;
 /* Puts the next n elements of input 0 on the stack, or fewer at the end unless drop_remainder;
  * their shapes may differ. An error of the input drops the elements already collected. `want`:
  * number of batches requested.

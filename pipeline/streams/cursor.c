@@ -10,6 +10,11 @@ mr_code mr__cursor_pull(mr_iter *it, size_t i, size_t want, mr__cursor *c,
     return e->rc == MR_OK ? MR_OK : mr__queue_take_error(&c->queue, st);
 }
 
+mr_code mr__cursor_put_back(mr__cursor *c, mr_block *rows, mr_status *st)
+{
+    return mr__queue_put_back(&c->queue, rows, st);
+}
+
 void mr__cursor_use(mr__cursor *c, size_t n)
 {
     mr__queue_drop(&c->queue, n);

@@ -33,6 +33,9 @@ static inline size_t mr__cursor_at(const mr__cursor *c)
  * NULL. */
 mr_code mr__cursor_pull(mr_iter *it, size_t i, size_t want, mr__cursor *c,
                         const mr_destination *destination, mr_status *st) MR_NODISCARD;
+/* Puts rows that were consumed back into c, which must have no rows left: the next that are
+ * consumed. They are moved. */
+mr_code mr__cursor_put_back(mr__cursor *c, mr_block *rows, mr_status *st) MR_NODISCARD;
 /* Consumes n rows; the block is released with its last row. */
 void mr__cursor_use(mr__cursor *c, size_t n);
 void mr__cursor_reset(mr__cursor *c);

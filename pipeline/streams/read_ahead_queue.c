@@ -280,6 +280,17 @@ mr_code mr__queue_pull(mr__queue *q, size_t want, const mr_destination *destinat
     return pull(q, want, true, destination, e, st);
 }
 
+mr_code mr__queue_put_back(mr__queue *q, mr_block *rows, mr_status *st)
+{
+    mr__entry *e = take_spare(q);
+    if (!e)
+        return mr_fail_memory(st, sizeof *e, "a block read ahead");
+    mr_block_move(&e->rows, rows);
+    e->bytes = q->tuned || q->gives_way ? mr_block_payload_bytes(&e->rows) : 0;
+    (void)push(q, e);
+    return MR_OK;
+}
+
 /* ---- the fill ---- */
 
 /* Called with the lock held: whether another entry may be queued, and its maximum number of

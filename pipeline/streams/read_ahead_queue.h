@@ -121,6 +121,9 @@ void mr__queue_reset(mr__queue *q);
  *          entry is added */
 mr_code mr__queue_pull(mr__queue *q, size_t want, const mr_destination *destination, mr__entry **e,
                        mr_status *st) MR_NODISCARD;
+/* Puts rows that were taken back into the empty queue, before what is pulled next; they are moved.
+ * Must not be called while a fill is queued or running. */
+mr_code mr__queue_put_back(mr__queue *q, mr_block *rows, mr_status *st) MR_NODISCARD;
 /* The oldest entry once its task is done; NULL: the queue is empty. */
 mr__entry *mr__queue_wait(mr__queue *q);
 /* The oldest entry once its task is done, without the events to skip; NULL: none is left. Drops

@@ -4,6 +4,8 @@
 
 #include "tests/pipeline/ops/drive.h"
 
+#include "pipeline/ops/batch.h"
+#include "pipeline/ops/sources.h"
 #include "tests/harness.h"
 
 MR_TEST(groups_elements)
@@ -104,6 +106,61 @@ MR_TEST(a_short_batch_is_not_placed)
     mr_block_reset(&b);
     mr_iterator_close(it);
     mr_dataset_unref(ds);
+}
+
+typedef struct rows {
+    mr_iterator *it; /* cancelled once, instead of row `cancel` */
+    int64_t next, cancel;
+} rows;
+
+static mr_code next_row(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    rows *x = ctx;
+    (void)pass;
+    (void)want;
+    if (x->next == x->cancel) {
+        x->cancel = -1;
+        mr_iterator_cancel(x->it);
+        return mr_fail(st, MR_CANCELLED, "cancelled");
+    }
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, 1, st));
+    *(int64_t *)out->columns[0].data = x->next++;
+    out->rows = 1;
+    return MR_OK;
+}
+
+/* The consumer's memory is borrowed during the call. */
+MR_TEST(a_batch_that_was_cancelled_continues_in_other_memory)
+{
+    rows x = {.cancel = 2};
+    const mr_generator g = {.ctx = &x, .next = next_row};
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *ds = mr_batch(mr_from_generator(&g, spec), 4, NULL);
+    mr_status st;
+    int64_t first[4], second[4];
+    mr_segment segment = {first, sizeof first};
+    mr_destination destination = {.n_columns = 1, .n_segments = 1, .segments = &segment};
+    mr_block b = {.destination = &destination};
+    mr_ok(mr_iterator_open(&x.it, ds, NULL, &st), &st);
+    mr_code_is(mr_iterator_next(x.it, 1, &b, &st), MR_CANCELLED, &st);
+    for (int i = 0; i < 4; i++)
+        first[i] = -1;
+    segment.data = NULL; /* what was borrowed is gone */
+    mr_segment other = {second, sizeof second};
+    mr_destination then = {.n_columns = 1, .n_segments = 1, .segments = &other};
+    b.destination = &then;
+    mr_ok(mr_iterator_resume(x.it, &st), &st);
+    mr_ok(mr_iterator_next(x.it, 1, &b, &st), &st);
+    mr_eq_i64(b.columns[0].storage, MR_PLACED);
+    for (int i = 0; i < 4; i++) {
+        mr_eq_i64(second[i], i);
+        mr_eq_i64(first[i], -1);
+    }
+    mr_block_reset(&b);
+    mr_iterator_close(x.it);
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
 }
 
 /* The first element of text, an array of which fewer than `bytes` are kept. */

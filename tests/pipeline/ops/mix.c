@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/functions/compiler/function.h"
 #include "pipeline/graph/op.h"
 #include "pipeline/log.h"
 #include "pipeline/ops/sequence.h"
@@ -479,4 +480,97 @@ MR_TEST(a_resting_or_cancelled_iterator_keeps_its_position)
         }
     mr_dataset_unref(ds);
     free(whole);
+}
+
+/* ---- cancelled in the middle of an element ---- */
+
+static mr_iterator *cancelled;
+static int64_t cancelled_at; /* the row */
+
+static mr_code cancel_at(void *ctx, const mr_rows_call *c, const mr_block *in, mr_block *out,
+                         mr_row_errors *errors, mr_status *st)
+{
+    (void)ctx;
+    (void)c;
+    (void)errors;
+    for (size_t r = 0; r < in->rows; r++)
+        if (cancelled_at == *(const int64_t *)mr_array_at(&in->columns[0], r))
+            mr_iterator_cancel(cancelled);
+    return mr_block_slice(out, in, 0, in->rows, st);
+}
+
+/* Its events until row `at` cancels it, and after it was restored where it was then. */
+static char *run_in_two(mr_dataset *ds, int64_t at)
+{
+    mr_events e = {0};
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    void *bytes = NULL;
+    size_t size;
+    mr_code rc;
+    const mr_iterator_opts in_this_thread = {.has_threads = true, .positions = true};
+    mr_ok(mr_iterator_open(&cancelled, ds, &in_this_thread, &st), &st);
+    cancelled_at = at;
+    while ((rc = mr_iterator_next(cancelled, 1, &b, &st)) == MR_OK)
+        mr_events_block(&e, &b);
+    mr_check(rc == MR_CANCELLED || rc == MR_END);
+    cancelled_at = -1;
+    mr_ok(mr_iterator_rest(cancelled, &st), &st);
+    mr_ok(mr_iterator_save(cancelled, &bytes, &size, &st), &st);
+    mr_ok(mr_iterator_restore(cancelled, bytes, size, &st), &st);
+    mr_events_run(&e, cancelled, 1, SIZE_MAX);
+    char *all = mr_events_join(&e);
+    mr_events_reset(&e, 0);
+    mr_free(bytes);
+    mr_block_reset(&b);
+    mr_iterator_close(cancelled);
+    return all;
+}
+
+/* The rows that an op has taken from its input are in its position. */
+MR_TEST(a_position_has_the_rows_of_an_element_that_was_cancelled)
+{
+    static const char *const ops[] = {
+        "batch(3)",
+        "batch(5, drop_remainder=true)",
+        "padded_batch(3)",
+        "map(x => ones([x % 3])).padded_batch(3)",
+        "map(x => ones([x % 3])).ragged_batch(3)",
+        "batch(2).rebatch(3)",
+        "batch(2).rebatch([1, 5])",
+        "map(x => [x, -x]).rebatch(3)",
+        "batch(2).unbatch()",
+        "window(3).flat_map(w => w.batch(3))",
+        "shuffle(5, seed=3)",
+        "batch(2).map(x => x + 1).unbatch().batch(3).batch(2)",
+        "group_by_window(x => x % 2, (k, d) => d.batch(3), window_size=3)",
+        "bucket_by_sequence_length(x => x % 5, boundaries=[2], batch_sizes=[2, 3])",
+        "enumerate().filter((i, x) => i % 3 > 0).batch(4)",
+        "batch(3).prefetch(2)",
+        "batch(3).cache()",
+    };
+    enum { ROWS = 12 };
+    const mr_rows_fn f = {.call = cancel_at};
+    mr_status st;
+    mr_fn *fn = mr_fn_rows(&f);
+    mr_ok(mr_fn_register("cancelling", fn, &st), &st);
+    mr_fn_unref(fn);
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "mix({\"a\": range(%d).map(cancelling), \"b\": range(20, 30)}, seed=1, "
+                 "stop=\"all\").%s",
+                 (int)ROWS, ops[k]);
+        cancelled_at = -1;
+        char *whole = mr_drive_show(text);
+        mr_dataset *ds = mr_drive_build(text);
+        for (int64_t at = 0; at < ROWS; at++) {
+            char *all = run_in_two(ds, at);
+            mr_test_context("%s, at %d", ops[k], (int)at);
+            mr_eq_str(all, whole);
+            free(all);
+        }
+        mr_dataset_unref(ds);
+        free(whole);
+    }
 }

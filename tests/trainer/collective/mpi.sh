@@ -19,15 +19,17 @@ if [ ! -e "$MILLRACE_MPI_MODULE" ] || ! command -v "$mpirun" >/dev/null; then
     finish
     exit
 fi
-# by_mpi N COMMAND...: output of all in out, errors in err. mpirun would mix parts of lines.
+# by_mpi N COMMAND...: output of all in out, errors in err. mpirun would mix parts of lines, and lose those of a process
+# that it ends.
 by_mpi() {
     local status
-    rm -f out.*
+    rm -f out.* err.*
     # shellcheck disable=SC2016
     timeout -k 5 $patience "$mpirun" --oversubscribe -n "$1" \
-        bash -c 'exec "$@" >"out.$OMPI_COMM_WORLD_RANK"' - "${@:2}" 2>err </dev/null
+        bash -c 'exec "$@" >"out.$OMPI_COMM_WORLD_RANK" 2>"err.$OMPI_COMM_WORLD_RANK"' - "${@:2}" 2>mpirun.err </dev/null
     status=$?
     cat out.* >out
+    cat err.* mpirun.err >err
     return $status
 }
 said() { tail -n 4 err out | head -c 1500; }
@@ -100,8 +102,13 @@ differs 2 1000 other 'takes the maximum of 1000 values of float32' 'sums 1000 va
 differs 3 100000 other 'takes the maximum of 100000 values of float32' 'sums 100000 values of float32'
 by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort steps 1000
 result a_failure_is_everybodys "$([ $? != 0 ] && grep -q 'no such file' err; echo $?)" "$(said)"
-by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort --again steps 4
-result what_a_failed_sum_began_does_not_come_into_another_run "$([ $? != 0 ] && grep -q 'first error: .*no such file' err &&
+for _ in 1 2 3; do
+    by_mpi 2 "$MR_BUILD/tests/rank" --mpi --rank 1 --at 4 --do abort --again steps 4
+    status=$?
+    # If the other had not begun its sum, nothing of it is left, and the second run is as the first.
+    [ $status != 0 ] && grep -q '^error: .*no such file' err && ! grep -q '^error: mpi' err || break
+done
+result what_a_failed_sum_began_does_not_come_into_another_run "$([ $status != 0 ] && grep -q 'first error: .*no such file' err &&
     grep -q 'error: mpi: an operation of this process failed, .* restart the processes' err; echo $?)" "$(said)"
 for do in "--rank 1 --at 4 --do leave" "--rank 0 --at 4 --count 100000 --do leave"; do
     # shellcheck disable=SC2086
