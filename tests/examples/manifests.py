@@ -11,8 +11,10 @@ import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
+import urllib.request
 
 sys.path[:0] = [os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "service")]
 import kit  # noqa: E402
@@ -171,6 +173,35 @@ def secrets(all_, name):
     return files
 
 
+def answers_probe(daemon, workload):
+    """As the kubelet asks, which has no certificate and verifies none."""
+    probe = workload["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["httpGet"]
+    url = f"{probe.get('scheme', 'HTTP').lower()}://{daemon.page}{probe['path']}"
+    try:
+        with urllib.request.urlopen(url, timeout=kit.PATIENCE, context=ssl._create_unverified_context()) as r:
+            return r.status == 200, r.status
+    except OSError as e:
+        return False, f"{url}: {e}"
+
+
+def is_scraped(daemon, monitor):
+    """By what the ServiceMonitor says of TLS."""
+    tls = monitor["spec"]["endpoints"][0].get("tlsConfig")
+    s = kit.connect(daemon.page)
+    try:
+        if tls:
+            s = ssl.create_default_context(cafile=ca.pem).wrap_socket(s, server_hostname=tls["serverName"])
+        s.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        answer = b""
+        while part := s.recv(65536):
+            answer += part
+    except OSError as e:
+        return False, str(e)
+    finally:
+        s.close()
+    return b"millrace_" in answer, answer
+
+
 def runs(overlay, all_, client):
     """Dispatcher, worker and client, with the files that secrets would have."""
     files = secrets(all_, f"millrace-{'tls' if overlay == 'tls' else 'token'}")
@@ -184,6 +215,10 @@ def runs(overlay, all_, client):
         p = subprocess.run(command, capture_output=True, text=True, timeout=kit.PATIENCE)
         result(f"{overlay} {name}", p.stdout.split() == (['"1"', '"2"', '"3"'] if allowed else []) and
                (p.returncode == 0) == allowed, p.stdout + p.stderr + d.log() + w.log())
+    for name, daemon, workload in (("dispatcher", d, find(all_, "StatefulSet", "millrace-dispatcher")),
+                                   ("worker", w, find(all_, "Deployment", "millrace-worker"))):
+        result(f"{overlay} {name} answers its probe", *answers_probe(daemon, workload))
+        result(f"{overlay} {name} is scraped", *is_scraped(daemon, find(all_, "ServiceMonitor", "millrace")))
     result(f"{overlay} ends", [w.stop(), d.stop()] == [0, 0])
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=quick
-"""Every metric that examples/deployment and the documentation name is one that daemons have."""
+"""Every metric that examples/deployment and the documentation name is one that daemons have, and the documentation
+says what to do on each alert."""
 import glob
 import os
 import re
@@ -45,5 +46,10 @@ deployed = words("examples/deployment/**/*")
 result("deployment_names_metrics", len(deployed) >= 15, deployed)
 for name, where in sorted({**words("docs/*.md"), **deployed}.items()):
     result(name, name in have, f"{where} names {name}, which no daemon has: {sorted(have)}")
+with open(os.path.join(ROOT, "examples/deployment/kubernetes/base/alerts.yaml")) as f:
+    alerts = re.findall(r"- alert: (\w+)", f.read())
+with open(os.path.join(ROOT, "docs/kubernetes.md")) as f:
+    explained = re.findall(r"^\| `(Millrace\w+)` \|", f.read(), re.M)
+result("every_alert_is_explained", alerts and alerts == explained, f"{alerts}, but {explained}")
 result("they_end", [w.stop(), d.stop()] == [0, 0])
 kit.end()
