@@ -7,7 +7,7 @@
 #   tests/run.sh --full      what CI runs besides: slow tests and scripts, AddressSanitizer and UBSan
 #                            (by clang), ThreadSanitizer, fuzzing corpora; 40 minutes on two cores
 #   tests/run.sh --long      everything in every build and unsampled, aarch64 (emulated), Debian
-#                            packages in a clean root, planted mutants; many hours
+#                            packages and the image in clean roots, planted mutants; many hours
 #   tests/run.sh --deps      installs the packages that builds and tests need, and does nothing else
 #   tests/run.sh --update    rewrites the stored results of the plain build; review the diff
 # Options of all tiers:
@@ -299,6 +299,7 @@ if [ $tier-$whole = long-1 ]; then
     install_packages "${packages_long[@]}"
     one_long "known answers on aarch64" on_aarch64
     one_long "Debian packages in a clean root" in_a_clean_root
+    one_long "the image's steps in clean roots" tests/install/image.sh "$jobs"
     one_long "mutants" tests/mutants.sh
 fi
 finish

@@ -70,6 +70,9 @@ void mr__iter_set_goes_on(mr_iter *it);
 bool mr__iter_goes_on(const mr_iter *it);
 /* Resident bytes of this process. -1: not known. */
 int64_t mr__memory_resident(void);
+/* The memory limit in force if `chosen` bytes were set (0: none): the control group may allow less.
+ * 0: no limit. */
+int64_t mr__memory_limit_in_force(int64_t chosen);
 /* The executor of an iterator that rests, from its next pass on; borrowed. NULL: its own. */
 void mr__iterator_set_executor(mr_iterator *it, mr_executor *executor);
 #endif

@@ -363,6 +363,12 @@ static int64_t limit_of_group(bool is_chosen)
     return most == INT64_MAX ? 0 : most - most / 10 * (is_chosen ? 1 : 2);
 }
 
+MR_API int64_t mr__memory_limit_in_force(int64_t chosen)
+{
+    int64_t most = limit_of_group(chosen != 0);
+    return most && (chosen == 0 || chosen > most) ? most : chosen;
+}
+
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                          int64_t limit_of_graph, mr_status *st)
 {
@@ -370,14 +376,14 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
     if (limit < 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "memory_limit must be 0 (none) or more bytes, not %" PRId64, limit);
-    int64_t most = limit_of_group(limit != 0);
-    if (most && (limit == 0 || limit > most)) {
+    int64_t in_force = mr__memory_limit_in_force(limit);
+    if (in_force != limit) {
         if (limit)
             mr_log(MR_LOG_WARNING,
                    "the memory limit of %" PRId64 " bytes is more than the control group allows; "
                    "%" PRId64 " apply",
-                   limit, most);
-        limit = most;
+                   limit, in_force);
+        limit = in_force;
         m->of_group = true;
     }
     if (limit == 0)

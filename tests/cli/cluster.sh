@@ -301,7 +301,7 @@ expect the_list_is_there_for_exactly_once_too 0 "$(seq 0 5)" -- "$m" show "$(d '
 echo secret >token; echo other >wrong
 start locked "$m" dispatcher --listen 127.0.0.1:0 --token-file token
 service=$at locked_pid=$pid
-start keyed "$m" worker --dispatcher "$service" --token-file token
+start keyed "$m" worker --dispatcher "$service" --token-file token --root root/in
 expect a_client_with_the_token 0 "$(seq 0 3)" -- "$m" show --token-file token "$(d 'range(4)' streams=1)"
 expect a_client_with_the_token_of_the_environment 0 "$(seq 0 3)" -- env MILLRACE_TOKEN_FILE=token "$m" show "$(d 'range(4)' streams=1)"
 expect a_client_without_a_token 1 '' 'permission denied' token -- "$m" show "$(d 'range(4)' streams=1)"

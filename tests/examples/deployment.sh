@@ -27,7 +27,8 @@ for word in dispatcher worker train; do
     cat ./*.service ./*.sbatch | sed -e ':a' -e '/\\$/{N;s/\\\n//;ba}' |
         grep -hoE -- "millrace $word .*|program\" $word .*" | grep -oE -- '--[a-z-]+' >"$dir/used"
     awk -v w="$word" '$0 ~ "^ *- " w "$" { on = 1; next } on && /^ *- --/ { sub(/^ *- /, ""); sub(/=.*/, ""); print; next }
-        { on = 0 }' kubernetes*.yaml >>"$dir/used"
+        { on = 0 }' kubernetes-training.yaml kubernetes/base/*.yaml >>"$dir/used"
+    [ "$word" = train ] || sed -n 's/^ *value: \(--.*\)/\1/p' kubernetes/*/*.yaml >>"$dir/used"
     wrong=$(sort -u "$dir/used" | while read -r o; do cut -f 1 "$dir/$word" | grep -qxe "$o" || echo "$o"; done)
     result "options of $word" "$([ -s "$dir/used" ] && [ -z "$wrong" ]; echo $?)" "unknown: $wrong"
 done
@@ -115,9 +116,14 @@ END
     result "$1" $? "$(cat "$dir/out")"
 }
 if command -v kubectl >/dev/null && command -v python3 >/dev/null; then
-    read_by_kubectl kubernetes.yaml 3 2
+    read_by_kubectl kubernetes/base/dispatcher.yaml 2 1
+    read_by_kubectl kubernetes/base/worker.yaml 3 1
     read_by_kubectl kubernetes-training.yaml 2 1
+    for overlay in plain tls; do
+        kubectl kustomize kubernetes/$overlay >"$dir/$overlay.yaml" 2>"$dir/out"
+        result "kustomization $overlay" $? "$(cat "$dir/out")"
+    done
 else
-    skip kubernetes.yaml "kubectl is not installed"
+    skip kubernetes "kubectl is not installed"
 fi
 exit $failed

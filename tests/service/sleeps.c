@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plugin with one function, map(sleeps): elements take SLEEP_MS milliseconds each, one after the
- * other in a process, whatever else it does. */
+ * other in a process, whatever else it does. The process holds HOLD_MB megabytes for it. */
 #include <millrace/millrace.h>
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+static void *held;
 
 static mr_code sleeps(void *ctx, const mr_block *in, mr_block *out, mr_status *st)
 {
@@ -34,6 +36,10 @@ mr_code mr_plugin_register(mr_status *st);
 
 mr_code mr_plugin_register(mr_status *st)
 {
+    const char *mb = getenv("HOLD_MB");
+    size_t bytes = mb ? strtoul(mb, NULL, 10) << 20 : 0;
+    if (bytes && (held = malloc(bytes)))
+        memset(held, 1, bytes);
     mr_fn *fn = mr_fn_block(sleeps, NULL, NULL);
     mr_code rc = mr_fn_register("sleeps", fn, st);
     mr_fn_unref(fn);

@@ -3,19 +3,16 @@
 # tier: plain=full
 """How many workers a dispatcher asks for, with three loads of known cost (elements that sleep): within one of the
 right number, whatever number serves. And the metrics of dispatcher and workers, also as a real Prometheus scrapes them."""
-import json
 import os
 import shutil
 import subprocess
-import sys
-import urllib.parse
 import urllib.request
 
+import kit
+import prometheus
+from kit import result
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.dirname(HERE)]
-import kit  # noqa: E402
-from kit import result  # noqa: E402
-from ports import ports  # noqa: E402
 
 plugin = kit.path("sleeps.so")
 
@@ -73,29 +70,11 @@ class Load:
 
 
 def against_prometheus(load):
-    program = shutil.which("prometheus")
-    if not program:
+    if not prometheus.program:
         kit.skip("prometheus", "it is not installed")
         return
-    port = ports(1)[0]
-    with open(kit.path("prometheus.yml"), "w") as f:
-        json.dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [
-            {"job_name": "millrace", "static_configs": [
-                {"targets": [load.d.page, *(w.page for w in load.workers)]}]}]}, f)
-    p = subprocess.Popen([program, "--config.file", kit.path("prometheus.yml"), "--storage.tsdb.path",
-                          kit.path("tsdb"), "--web.listen-address", f"127.0.0.1:{port}"],
-                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                         stderr=open(kit.path("prometheus.log"), "w"))
-    kit._processes.append(p)
-
-    def query(text):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?" +
-                                        urllib.parse.urlencode({"query": text}), timeout=kit.PATIENCE) as r:
-                return [float(x["value"][1]) for x in json.load(r)["data"]["result"]]
-        except OSError:
-            return []
-
+    p = prometheus.Prometheus({"millrace": {"static_configs": [
+        {"targets": [load.d.page, *(w.page for w in load.workers)]}]}})
     n = len(load.workers)
     for name, text, good in [
             ("targets_are_up", "up", lambda v: v == [1] * (1 + n)),
@@ -107,11 +86,10 @@ def against_prometheus(load):
         seen = []
 
         def holds():
-            seen[:] = [query(text)]
+            seen[:] = [p.query(text)]
             return good(seen[0])
         result(f"prometheus_{name}", bool(kit.until(holds)), f"{text}: {seen}")
-    p.kill()
-    p.wait()
+    p.end()
 
 
 cc = shutil.which("cc")
@@ -152,8 +130,13 @@ def waits_less():
 
 
 result("a_worker_that_waits_is_not_busy", kit.until(waits_less), str(busy))
+killed = some.workers.pop().process
+killed.kill()
+killed.wait()
+result("streams_without_a_worker",
+       kit.until(lambda: metrics(some.d.page)["millrace_dispatcher_waiting_streams"] == 8), str(metrics(some.d.page)))
 against_prometheus(few)
-result("all_end", few.end() + many.end() + some.end() + idle.end() == [0] * (3 + 5 + 2 + 3))
+result("all_end", few.end() + many.end() + some.end() + idle.end() == [0] * (3 + 5 + 1 + 3))
 nothing = kit.Dispatcher("--min-workers", "2", name="nothing")
 s = kit.until(lambda: (kit.ask(nothing.at, "status") or {}).get("target_workers") == 2 and kit.ask(nothing.at, "status"))
 result("nothing_to_do", s and s["target_reasons"] == ["no job is read", "not less than --min-workers 2"], str(s))

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/wire/token_file.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/files/whole_file.h"
 #include "pipeline/log.h"
+#include "pipeline/memory/alloc.h"
 
+/* By the C library: what a worker restricts to directories are the files of graphs. */
 mr_code mr__token_read(const char *path, mr__token *out, mr_status *st)
 {
     *out = (mr__token){0};
@@ -14,23 +17,30 @@ mr_code mr__token_read(const char *path, mr__token *out, mr_status *st)
         path = getenv("MILLRACE_TOKEN_FILE");
     if (!path || !path[0])
         return MR_OK;
-    char *text = NULL;
-    size_t n = 0;
-    mr_file_read_opts opts = {.most = MR__MOST_TOKEN + 1}; /* a newline follows it */
-    mr_code rc = mr_file_read(path, &opts, (void **)&text, &n, st);
+    char *text = mr_malloc(MR__MOST_TOKEN + 3); /* a newline follows it */
+    if (!text)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED, "out of memory for the token of %s", path);
+    FILE *f = fopen(path, "re");
+    if (!f) {
+        mr_free(text);
+        return mr_fail_errno(st, errno, "%s: cannot open the file", path);
+    }
+    errno = 0;
+    size_t n = fread(text, 1, MR__MOST_TOKEN + 2, f);
+    mr_code rc = ferror(f) ? mr_fail_errno(st, errno, "%s: cannot read the file", path) : MR_OK;
+    fclose(f);
+    bool is_whole = n < MR__MOST_TOKEN + 2;
     while (n && strchr(" \t\r\n", text[n - 1]))
         n--;
-    if (rc != MR_OK && st) { /* for those who print the message alone */
-        mr_status_prefix(st, "%s", path);
-        st->file[0] = '\0';
-    }
-    if (rc == MR_OUT_OF_RANGE || (rc == MR_OK && (n == 0 || n > MR__MOST_TOKEN)))
+    if (rc == MR_OK && (n == 0 || n > MR__MOST_TOKEN || !is_whole))
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "%s: a token has 1 to %d bytes", path,
                      (int)MR__MOST_TOKEN);
-    if (rc == MR_OK)
+    if (rc == MR_OK) {
+        text[n] = '\0';
         *out = (mr__token){.data = text, .bytes = n};
-    else
+    } else {
         mr_free(text);
+    }
     return rc;
 }
 

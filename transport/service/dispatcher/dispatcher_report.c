@@ -176,6 +176,19 @@ static void page_workers(const mr__dispatcher *d, json_t *page)
                         json_integer(n > MOST_ROWS ? (json_int_t)(n - MOST_ROWS) : 0));
 }
 
+/* Streams that a client reads and no worker serves. */
+static size_t waiting_streams(const mr__dispatcher *d)
+{
+    size_t n = 0;
+    for (const mr__d_job *j = d->jobs; j; j = j->next)
+        for (uint32_t i = 0; j->clients && i < j->n_streams; i++) {
+            const mr__d_stream *s = j->streams[i];
+            n += s->reader && s->reader->connection && !s->end &&
+                 !(s->worker && s->worker->connection);
+        }
+    return n;
+}
+
 static json_t *report_page(const mr__dispatcher *d, int64_t now)
 {
     double rate = 0;
@@ -185,6 +198,7 @@ static json_t *report_page(const mr__dispatcher *d, int64_t now)
     json_object_set_new(status, "elements", json_integer((json_int_t)d->acknowledged));
     json_object_set_new(status, "elements_per_second", json_real(rate));
     json_object_set_new(status, "disk_full", json_boolean(d->disk_full));
+    json_object_set_new(status, "waiting_streams", json_integer((json_int_t)waiting_streams(d)));
     json_object_set_new(status, "moves", json_integer((json_int_t)d->n_moved));
     if (d->disk_full)
         json_object_set_new(
@@ -231,6 +245,11 @@ static const mr__status_field figures[] = {
      .kind = MR__STATUS_NUMBER,
      .metric = NAME "streams",
      .help = "Streams of all jobs."},
+    {.key = "waiting_streams",
+     .title = "Streams without a worker",
+     .kind = MR__STATUS_NUMBER,
+     .metric = NAME "waiting_streams",
+     .help = "Streams that a client reads and no worker serves."},
     {.key = "workers",
      .title = "Workers",
      .kind = MR__STATUS_NUMBER,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/cgroup.h"
 #include "pipeline/system/system.h"
@@ -674,6 +675,7 @@ static char *report(void *ctx)
                           .n_clients = r->base.n_guests,
                           .busy_ratio = mr__worker_streams_busy_ratio(r->streams),
                           .queue_bytes = queued_bytes(r),
+                          .memory_limit = mr__memory_limit_in_force(r->o.memory_limit),
                           .now = now_of(r)},
         streams);
 }

@@ -50,6 +50,10 @@ static const mr__status_field figures[] = {
      .kind = MR__STATUS_BYTES,
      .metric = NAME "resident_bytes",
      .help = "Resident memory of this process in bytes."},
+    {.key = "memory_limit",
+     .kind = MR__STATUS_BYTES,
+     .metric = NAME "memory_limit_bytes",
+     .help = "The memory limit in bytes, chosen or that of the container; 0: none."},
     {.key = "queue_bytes",
      .title = "Queued",
      .kind = MR__STATUS_BYTES,
@@ -191,6 +195,7 @@ char *mr__worker_status_report(mr__worker_status *s, const mr__worker_now *now, 
     json_object_set_new(status, "cpu_seconds",
                         json_real((double)mr__clock_ns(CLOCK_PROCESS_CPUTIME_ID) * 1e-9));
     json_object_set_new(status, "resident_bytes", json_integer((json_int_t)mr__memory_resident()));
+    json_object_set_new(status, "memory_limit", json_integer((json_int_t)now->memory_limit));
     json_object_set_new(status, "queue_bytes", json_integer((json_int_t)now->queue_bytes));
     json_object_set_new(page, "left_out", json_pack("{s:I}", "streams", (json_int_t)left_out));
     while (json_array_size(streams) > MOST_ROWS)

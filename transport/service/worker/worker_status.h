@@ -23,6 +23,7 @@ typedef struct mr__worker_now {
     size_t n_clients;
     double busy_ratio;
     size_t queue_bytes;
+    int64_t memory_limit; /* in force; 0: none */
     int64_t now;
 } mr__worker_now;
 
