@@ -118,7 +118,7 @@ typedef struct cli_run {
     int64_t seed;
     bool verbose;
     const char *file; /* -f */
-    const char *token_file;
+    const char *token_file, *cluster_token_file;
     const char *cache_dir;
     int64_t cache_limit;
     bool offline;
@@ -128,6 +128,10 @@ typedef struct cli_run {
  * limit is that of MILLRACE_MEMORY_LIMIT; an invalid one ends the program. */
 enum { CLI_CACHE_FLAGS = 4, CLI_RUN_FLAGS = 16 + CLI_CACHE_FLAGS - 1 };
 void cli_run_flags(cli_run *r, cli_flag *table, bool with_file);
+/* Fills table (room for CLI_CLUSTER_FLAGS) with those of commands whose processes find each other,
+ * which write into r too. */
+enum { CLI_CLUSTER_FLAGS = 3 };
+void cli_cluster_flags(cli_run *r, cli_flag *table);
 /* The flags of the cache of remote objects alone, which are among those of cli_run_flags too; table
  * has room for CLI_CACHE_FLAGS. */
 void cli_cache_flags(cli_run *r, cli_flag *table);

@@ -80,6 +80,25 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
     cli_tls_flags(&r->tls, false, true, table + n + CLI_CACHE_FLAGS - 1);
 }
 
+void cli_cluster_flags(cli_run *r, cli_flag *table)
+{
+    const cli_flag flags[CLI_CLUSTER_FLAGS] = {
+        {.name = "cluster-token-file",
+         .kind = CLI_TEXT,
+         .value = &r->cluster_token_file,
+         .what = "FILE",
+         .help = "file with the token that all processes of the job must know; default: "
+                 "$MILLRACE_CLUSTER_TOKEN_FILE"},
+        {.name = "tls-client-ca",
+         .kind = CLI_TEXT,
+         .value = &r->tls.client_ca,
+         .what = "FILE",
+         .help = "accept processes with a certificate of the CA in FILE instead of that of "
+                 "--tls-ca; default: $MILLRACE_TLS_CLIENT_CA"},
+        {0}};
+    memcpy(table, flags, sizeof flags);
+}
+
 void cli_cache_flags(cli_run *r, cli_flag *table)
 {
     const cli_flag flags[CLI_CACHE_FLAGS] = {
@@ -129,6 +148,8 @@ void cli_run_start(cli_run *r)
     r->opts.watch = true;
     if (r->token_file)
         setenv("MILLRACE_TOKEN_FILE", r->token_file, 1);
+    if (r->cluster_token_file)
+        setenv("MILLRACE_CLUSTER_TOKEN_FILE", r->cluster_token_file, 1);
     cli_cache_start(r);
     cli_tls_export(&r->tls);
     mr_log_set(log_line, NULL, r->verbose ? MR_LOG_DEBUG : MR_LOG_WARNING);

@@ -58,11 +58,10 @@ void cli_tls_flags(mr_tls_opts *o, bool accepts, bool connects, cli_flag *table)
 
 void cli_tls_export(const mr_tls_opts *o)
 {
-    const char *const pairs[][2] = {{"MILLRACE_TLS_CERT", o->cert},
-                                    {"MILLRACE_TLS_KEY", o->key},
-                                    {"MILLRACE_TLS_CA", o->ca},
-                                    {"MILLRACE_TLS_NAME", o->name},
-                                    {"MILLRACE_TLS", o->enabled ? "1" : NULL}};
+    const char *const pairs[][2] = {
+        {"MILLRACE_TLS_CERT", o->cert},           {"MILLRACE_TLS_KEY", o->key},
+        {"MILLRACE_TLS_CLIENT_CA", o->client_ca}, {"MILLRACE_TLS_CA", o->ca},
+        {"MILLRACE_TLS_NAME", o->name},           {"MILLRACE_TLS", o->enabled ? "1" : NULL}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (pairs[i][1])
             setenv(pairs[i][0], pairs[i][1], 1);

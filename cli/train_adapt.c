@@ -70,9 +70,10 @@ static int adapt(int argc, char **argv)
          .what = "DIR",
          .help = "the directory to write the file to"},
         {0}};
-    cli_flag run_flags[CLI_RUN_FLAGS];
+    cli_flag run_flags[CLI_RUN_FLAGS], cluster_flags[CLI_CLUSTER_FLAGS];
     cli_run_flags(&run, run_flags, false);
-    const cli_flag *const tables[] = {flags, run_flags, NULL};
+    cli_cluster_flags(&run, cluster_flags);
+    const cli_flag *const tables[] = {flags, cluster_flags, run_flags, NULL};
     const char **rest = cli_words(argc);
     size_t n;
     mr_status st;

@@ -543,8 +543,9 @@ static int train(int argc, char **argv)
     o.metrics.v = cli_words(argc);
     o.weighted_metrics.v = cli_words(argc);
     o.callbacks.v = cli_words(argc);
-    cli_flag run_flags[CLI_RUN_FLAGS];
+    cli_flag run_flags[CLI_RUN_FLAGS], cluster_flags[CLI_CLUSTER_FLAGS];
     cli_run_flags(&o.run, run_flags, false);
+    cli_cluster_flags(&o.run, cluster_flags);
     const cli_flag flags[] = {
         {.name = "data",
          .kind = CLI_TEXT,
@@ -790,7 +791,7 @@ static int train(int argc, char **argv)
          .help = "json: one object per line; text (default): one line per epoch, and a bar on a "
                  "terminal"},
         {0}};
-    const cli_flag *const tables[] = {flags, run_flags, NULL};
+    const cli_flag *const tables[] = {flags, cluster_flags, run_flags, NULL};
     const char **rest = cli_words(argc);
     size_t n;
     parts p = {0};

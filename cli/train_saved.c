@@ -75,7 +75,9 @@ static int end(const mr_status *st)
 static int begin(const cli_command *cmd, const cli_flag *flags, const cli_flag *run_flags,
                  use_opts *o, use_parts *p, int argc, char **argv)
 {
-    const cli_flag *const tables[] = {flags, run_flags, NULL};
+    cli_flag cluster_flags[CLI_CLUSTER_FLAGS];
+    cli_cluster_flags(&o->run, cluster_flags);
+    const cli_flag *const tables[] = {flags, cluster_flags, run_flags, NULL};
     const char **rest = cli_words(argc);
     size_t n;
     mr_status st;

@@ -48,11 +48,17 @@ static int run(int argc, char **argv)
          .what = "HOST:PORT",
          .help = "listen there instead of at the task's address, e.g. if only other hosts resolve "
                  "that name"},
+        {.name = "cluster-token-file",
+         .kind = CLI_TEXT,
+         .value = &o.cluster_token_file,
+         .what = "FILE",
+         .help = "file with the token that callers must present; default: "
+                 "$MILLRACE_CLUSTER_TOKEN_FILE"},
         {.name = "token-file",
          .kind = CLI_TEXT,
          .value = &o.token_file,
          .what = "FILE",
-         .help = "file with the token that callers must present; default: $MILLRACE_TOKEN_FILE"},
+         .help = "the same where no such file is given; default: $MILLRACE_TOKEN_FILE"},
         {.name = "insecure",
          .kind = CLI_SWITCH,
          .value = &o.insecure,

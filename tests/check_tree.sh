@@ -88,14 +88,15 @@ fi
             may["trainer/device"] = may["trainer"] " trainer/device"
             may["trainer/device/cpu"] = ops " trainer/device trainer/device/cpu"
             may["trainer/device/cuda/kernels"] = "root trainer/device trainer/device/cuda/kernels"
-            may["trainer/collective/processes"] = ops " shard/cluster transport/net trainer/collective/processes"
+            may["trainer/collective/processes"] = ops " shard/cluster transport/net transport/wire" \
+                " trainer/collective/processes"
             may["trainer/collective/mpi"] = "trainer/collective/mpi"
             may["trainer/collective/ring"] = ops " trainer/device trainer/collective/processes" \
-                " trainer/collective/mpi trainer/collective/ring"
+                " trainer/collective/mpi transport/wire trainer/collective/ring"
             may["trainer/collective"] = may["trainer/device"] " trainer/collective/ring trainer/collective"
             may["trainer/device/cuda"] = ops " trainer/device trainer/device/cuda/kernels trainer/collective" \
                 " trainer/device/cuda"
-            may["trainer/strategy"] = may["trainer/collective"] job " trainer/strategy"
+            may["trainer/strategy"] = may["trainer/collective"] job " transport/wire trainer/strategy"
             may["trainer/objectives"] = may["trainer/strategy"] " trainer/objectives"
             n = split("losses metrics optimizers", rooms, " ")
             for (i = 1; i <= n; i++)

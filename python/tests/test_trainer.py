@@ -535,6 +535,20 @@ h = model.fit(ds, loss="mse", optimizer="sgd(0.1)", epochs=3, verbose=0)
 model.save(sys.argv[1])
 print(json.dumps([h.history["loss"], model.evaluate(ds)["loss"]]))
 """
+        with open(self.at("token"), "w") as f:
+            f.write("token of the test\n")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
+                        "/CN=test", "-keyout", self.at("key"), "-out", self.at("cert")], check=True, capture_output=True)
+        secured = {"MILLRACE_TLS_CERT": self.at("cert"), "MILLRACE_TLS_KEY": self.at("key"),
+                   "MILLRACE_TLS_CA": self.at("cert"), "MILLRACE_CLUSTER_TOKEN_FILE": self.at("token")}
+        for more in {}, secured:
+            self.train_as_one(code, more)
+        cluster = json.dumps({"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 0}})
+        done = subprocess.run([sys.executable, "-c", code, self.at("saved")], capture_output=True, text=True,
+                              env=os.environ | {"TF_CONFIG": cluster, "MILLRACE_CLUSTER_TOKEN_FILE": self.at("none")})
+        self.assertIn("NotFound: " + self.at("none"), done.stderr)
+
+    def train_as_one(self, code: str, more: dict[str, str]) -> None:
         ports = subprocess.run(
             [sys.executable, "-c", "import socket\ns = [socket.socket() for _ in range(2)]\n"
              "[x.bind(('127.0.0.1', 0)) for x in s]\nprint(*(x.getsockname()[1] for x in s))"],
@@ -543,7 +557,7 @@ print(json.dumps([h.history["loss"], model.evaluate(ds)["loss"]]))
         cluster = {"worker": [f"127.0.0.1:{p}" for p in ports]}
         running = []
         for i in range(2):
-            env = os.environ | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}})}
+            env = os.environ | more | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}})}
             command = [sys.executable, "-c", code, self.at("saved")]
             running.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         outputs = [p.communicate(timeout=120) for p in running]

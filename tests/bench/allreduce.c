@@ -4,7 +4,9 @@
  * on a TCP connection between the same two processes; and against a memcpy of that number of bytes
  * in each of them.
  *
- *     allreduce [MIB]     of values, default 64 */
+ *     allreduce [MIB]     of values, default 64
+ *
+ * With MILLRACE_TLS_CERT, _KEY and _CA the first is by TLS. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +18,7 @@
 
 #include "bench/ceiling.h"
 #include "trainer/collective/ring/ring.h"
+#include "transport/wire/token_file.h"
 
 typedef struct job {
     mr__ring *ring;
@@ -77,10 +80,14 @@ static void run(uint32_t rank, int tcp, size_t bytes, bool sockets_only)
     mr__world *w = NULL;
     char text[2] = {(char)('0' + rank), 0};
     job j = {.tcp = tcp, .bytes = bytes, .data = calloc(bytes, 1), .other = calloc(bytes, 1)};
+    mr__token token;
     setenv("RANK", text, 1);
-    mr__world_opts opts = {
-        .rendezvous = {.cluster = &c, .connect_timeout_s = 30, .sockets_only = sockets_only},
-        .peer_timeout_s = 30};
+    bench_must(mr__cluster_token_open(NULL, NULL, &token, &st), &st);
+    mr__world_opts opts = {.rendezvous = {.cluster = &c,
+                                          .connect_timeout_s = 30,
+                                          .token = &token,
+                                          .sockets_only = sockets_only},
+                           .peer_timeout_s = 30};
     if (!j.data || !j.other)
         bench_die("no memory");
     bench_must(mr_cluster_from_launcher(&c, &st), &st);
@@ -98,6 +105,7 @@ static void run(uint32_t rank, int tcp, size_t bytes, bool sockets_only)
     bench_in_turns(name, "1/us", 0.25e-6, 31, all_reduce, two_ways, &j);
     mr__ring_close(j.ring);
     mr__world_close(w);
+    mr__token_free(&token);
     mr_cluster_reset(&c);
     free(j.data);
     free(j.other);

@@ -21,8 +21,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/collective/ring/ring.h"
+#include "transport/wire/token_file.h"
 
 typedef struct options {
     mr__fact facts[8];
@@ -344,16 +346,26 @@ static mr_code steps(mr__ring *r, const options *o, int64_t n, mr_status *st)
     return rc;
 }
 
+static void log_line(void *ctx, mr_log_level level, const char *message)
+{
+    (void)ctx;
+    fprintf(stderr, "%s: %s\n", level == MR_LOG_WARNING ? "warning" : "log", message);
+}
+
 static mr_code run(const options *o, char **command, mr_status *st)
 {
     mr_cluster c = {0};
     mr__world *w = NULL;
     mr__ring *r = NULL;
+    mr__token token = {0}; /* of the environment */
     mr_code rc = mr_cluster_from_launcher(&c, st);
+    if (rc == MR_OK)
+        rc = mr__cluster_token_open(NULL, NULL, &token, st);
     mr__world_opts opts = {.rendezvous = {.cluster = &c,
                                           .facts = o->facts,
                                           .n_facts = o->n_facts,
                                           .connect_timeout_s = o->connect_timeout,
+                                          .token = &token,
                                           .sockets_only = o->tcp},
                            .peer_timeout_s = o->peer_timeout};
     if (rc == MR_OK)
@@ -368,6 +380,7 @@ static mr_code run(const options *o, char **command, mr_status *st)
         rc = steps(r, o, command[1] ? atoll(command[1]) : 1, st);
     mr__ring_close(r);
     mr__world_close(w);
+    mr__token_free(&token);
     mr_cluster_reset(&c);
     return rc;
 }
@@ -376,6 +389,7 @@ int main(int argc, char **argv)
 {
     options o = {.connect_timeout = 60, .peer_timeout = 20, .count = 1000};
     int i = 1;
+    mr_log_set(log_line, NULL, MR_LOG_WARNING);
     for (; i < argc && argv[i][0] == '-'; i++) {
         const char *name = argv[i] + 2;
         if (strcmp(name, "mpi") == 0) {

@@ -20,10 +20,9 @@ typedef struct mr_server_opts {
     const mr_cluster *cluster; /* defines this process's task and its address */
     const char *listen; /* "host:port" instead of that address, port 0: any free port; NULL: use
                            it */
-    const char
-        /* File with the token that callers must present; NULL: that of MILLRACE_TOKEN_FILE, or
-         * none. */
-        *token_file;
+    /* Files with the token that callers must present; NULL: those of MILLRACE_CLUSTER_TOKEN_FILE
+     * and MILLRACE_TOKEN_FILE, or no token. Of two the first counts. */
+    const char *cluster_token_file, *token_file;
     const mr_tls_opts *tls; /* its certificate, for callers and the servers that it calls, and the
                                CA of theirs; NULL: the environment's, else none */
     bool insecure;          /* an address that other hosts reach may be without TLS */

@@ -30,7 +30,8 @@ static mr_code connect_all(mr__servers *s, const mr_workers_opts *o, mr_status *
     const mr_tasks *workers = &o->cluster->tasks[MR_TASK_WORKER];
     double seconds = o->connect_timeout_s > 0 ? o->connect_timeout_s : 60;
     s->n_ps = ps->n;
-    MR_TRY(mr__token_open(NULL, NULL, MR__TLS_CONNECTS, &s->token, st));
+    MR_TRY(mr__token_open(mr__cluster_token_file(o->cluster_token_file), o->tls, MR__TLS_CONNECTS,
+                          &s->token, st));
     s->all.role = MR__WIRE__ROLE__COORDINATOR;
     s->all.token = s->token;
     s->all.cancel = o->cancel;

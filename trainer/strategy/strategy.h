@@ -38,6 +38,7 @@
 #include "../../pipeline/memory/array.h"
 #include "../../pipeline/wait/cancel.h"
 #include "../../shard/cluster/cluster.h"
+#include "../../transport/wire/tls.h"
 #include "../collective/collective.h"
 #include "../device/device.h"
 #include "../device/math.h"
@@ -67,6 +68,14 @@ typedef struct mr_workers_opts {
      * processes were started by mpirun, and the MPI module is installed). NULL, "auto": nccl if all
      * processes support it, else mpi, else ring. */
     const char *communication;
+    /* File with a token; all processes of the job must prove to each other that they know it. NULL:
+     * that of MILLRACE_CLUSTER_TOKEN_FILE, or none. */
+    const char *cluster_token_file;
+    /* With a certificate, the processes connect to each other by TLS only, and each verifies all
+     * others: by `ca`, or, those that connect to it, by client_ca. One certificate may serve all of
+     * them, whatever its name; others must have the names or addresses connected to, or `name`.
+     * NULL: the environment's, else none. (NCCL and MPI transfer values without TLS.) */
+    const mr_tls_opts *tls;
     bool any_user;     /* multi_worker: also admits processes of other users on this host */
     bool keep_servers; /* parameter_server: the servers keep running when the strategy is freed */
     /* parameter_server: how variables are split along their first axis before they are assigned to
@@ -113,8 +122,8 @@ MR_API mr_code mr_strategy_central_storage(mr_strategy **out, const mr_strategy_
  * separate dataset opened from ds's text; gradients are applied as they arrive. A step of a lost
  * worker is assigned to another worker, which may repeat it; a lost parameter server ends training
  * with MR_UNAVAILABLE. Everything else that mr_fit does (validation, callbacks, checkpoints)
- * happens in this process, on one replica on the given device, between steps. MILLRACE_TOKEN_FILE
- * names the servers' token.
+ * happens in this process, on one replica on the given device, between steps. The servers' token is
+ * workers->cluster_token_file, or else that of MILLRACE_TOKEN_FILE.
  * errors   MR_INVALID_ARGUMENT: no ps or no worker in the cluster; this task cannot coordinate ·
  *          MR_DEADLINE_EXCEEDED: a server did not connect in connect_timeout_s; names it · those of
  *          one_device and of the token's file */

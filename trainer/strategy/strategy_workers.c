@@ -6,6 +6,7 @@
 #include "pipeline/log.h"
 #include "trainer/collective/ring/ring_mpi.h"
 #include "trainer/strategy/strategy_impl.h"
+#include "transport/wire/token_file.h"
 
 enum { OWN_FACTS = 2 };
 
@@ -39,6 +40,7 @@ mr_code mr__workers_open(mr__ring **ring, mr__world **world, const mr_workers_op
     mr__fact facts[MR__MAX_FACTS];
     char count[24], communication[32];
     bool mpi;
+    mr__token token;
     MR_TRY(choose(o, &mpi, st));
     if (o->n_facts > MR__MAX_FACTS - OWN_FACTS)
         return mr_fail(st, MR_INVALID_ARGUMENT, "at most %d facts to compare, found %zu",
@@ -56,8 +58,12 @@ mr_code mr__workers_open(mr__ring **ring, mr__world **world, const mr_workers_op
                        .n_facts = (uint32_t)o->n_facts + OWN_FACTS,
                        .connect_timeout_s = o->connect_timeout_s > 0 ? o->connect_timeout_s : 60,
                        .cancel = o->cancel,
+                       .token = &token,
                        .any_user = o->any_user},
         .peer_timeout_s = o->peer_timeout_s > 0 ? o->peer_timeout_s : 20};
-    MR_TRY(mr__world_open(world, &opts, st));
+    MR_TRY(mr__cluster_token_open(o->cluster_token_file, o->tls, &token, st));
+    mr_code rc = mr__world_open(world, &opts, st);
+    mr__token_free(&token);
+    MR_TRY(rc);
     return mpi ? mr__ring_open_mpi(ring, *world, st) : mr__ring_open(ring, *world, st);
 }

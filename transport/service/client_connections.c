@@ -249,7 +249,7 @@ static bool try_locally(mr__client_connection *x)
     y->c.class_ = &connections;
     mr__token token = x->set->token;
     if (x->c.is_secure) {
-        y->secret = x->c.tls.secret;
+        y->secret = x->c.tls.session.secret;
         token.data = y->secret.key;
         token.bytes = sizeof y->secret.key;
         token.session = y->secret.id;

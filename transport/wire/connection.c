@@ -285,7 +285,7 @@ static mr_code refuse_kind(mr__connection *c, const char *message, mr_status *st
 static void end_secure(mr__connection *c, const mr_status *why)
 {
     mr_status st = *why;
-    if (c->tls.is_plain && c->handshake.accepts)
+    if (c->tls.session.is_plain && c->handshake.accepts)
         refuse_kind(c,
                     "the service requires TLS; give --tls-ca with the file of its CA (or --tls for "
                     "those of the system), or MILLRACE_TLS_CA",

@@ -21,26 +21,40 @@ void mr__handshake_init(mr__handshake *h, bool accepts, Mr__Wire__Role role, mr_
     snprintf(h->local, sizeof h->local, "%s", local);
 }
 
+bool mr__token_prove(mr__token t, const char *word, const uint8_t *of_connecting,
+                     const uint8_t *of_accepting, uint8_t out[MR__HMAC_BYTES])
+{
+    uint8_t text[16 + 2 * MR__NONCE_BYTES] = {0};
+    memcpy(text, word, strlen(word));
+    memcpy(text + 16, of_connecting, MR__NONCE_BYTES);
+    memcpy(text + 16 + MR__NONCE_BYTES, of_accepting, MR__NONCE_BYTES);
+    unsigned size = 0;
+    return HMAC(EVP_sha256(), t.data, (int)t.bytes, text, sizeof text, out, &size) &&
+           size == MR__HMAC_BYTES;
+}
+
+bool mr__token_is_proven(mr__token t, const char *word, const uint8_t *of_connecting,
+                         const uint8_t *of_accepting, const uint8_t proof[MR__HMAC_BYTES])
+{
+    uint8_t want[MR__HMAC_BYTES];
+    return mr__token_prove(t, word, of_connecting, of_accepting, want) &&
+           CRYPTO_memcmp(want, proof, MR__HMAC_BYTES) == 0;
+}
+
 /* The proof of one side: `word` names the side. The nonces are in the order hello, challenge. */
 static bool prove(const mr__handshake *h, const char *word, uint8_t out[MR__HMAC_BYTES])
 {
-    uint8_t text[16 + 2 * MR__NONCE_BYTES] = {0};
-    size_t n = strlen(word);
-    memcpy(text, word, n);
-    memcpy(text + 16, h->accepts ? h->peer : h->own, MR__NONCE_BYTES);
-    memcpy(text + 16 + MR__NONCE_BYTES, h->accepts ? h->own : h->peer, MR__NONCE_BYTES);
-    unsigned size = 0;
-    return HMAC(EVP_sha256(), h->token.data, (int)h->token.bytes, text, sizeof text, out, &size) &&
-           size == MR__HMAC_BYTES;
+    return mr__token_prove(h->token, word, h->accepts ? h->peer : h->own,
+                           h->accepts ? h->own : h->peer, out);
 }
 
 static bool is_proof(const mr__handshake *h, const char *word, const ProtobufCBinaryData *hmac)
 {
-    uint8_t want[MR__HMAC_BYTES];
     if (!h->token.data)
         return true;
-    return hmac->len == MR__HMAC_BYTES && prove(h, word, want) &&
-           CRYPTO_memcmp(want, hmac->data, MR__HMAC_BYTES) == 0;
+    return hmac->len == MR__HMAC_BYTES &&
+           mr__token_is_proven(h->token, word, h->accepts ? h->peer : h->own,
+                               h->accepts ? h->own : h->peer, hmac->data);
 }
 
 mr_code mr__handshake_hello(mr__handshake *h, void **frame, size_t *bytes, mr_status *st)

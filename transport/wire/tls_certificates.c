@@ -46,7 +46,7 @@ typedef struct loaded {
 } loaded;
 
 struct mr__tls {
-    bool accepts, connects;
+    bool accepts, connects, peers;
     char *files[FILES]; /* NULL: none */
     char *name;
     loaded use;
@@ -380,6 +380,11 @@ static mr_code check_opts(const char *const files[FILES], const char *name, bool
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "tls_cert: a certificate is set, but no CA by which to verify the side "
                        "connected to; give tls_ca (--tls-ca), or tls (--tls) for the system's");
+    if (sides == MR__TLS_PEERS && files[CERT] && !files[CLIENT_CA])
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "tls: the processes of a job accept each other by certificate, and those of "
+                       "the system's CAs could be anyone's; give tls_ca (--tls-ca) or "
+                       "tls_client_ca (--tls-client-ca)");
     if ((sides & MR__TLS_CONNECTS) && name && !enabled && !files[CA])
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "tls_name: names are verified with TLS only; give tls_ca (--tls-ca), or tls "
@@ -401,13 +406,17 @@ mr_code mr__tls_open(mr__tls **out, const mr_tls_opts *opts, int sides, mr_statu
 {
     static const mr_tls_opts none;
     const mr_tls_opts *o = opts ? opts : &none;
-    const char *const files[FILES] = {[CERT] = setting(o->cert, "MILLRACE_TLS_CERT"),
-                                      [KEY] = setting(o->key, "MILLRACE_TLS_KEY"),
-                                      [CLIENT_CA] = setting(o->client_ca, "MILLRACE_TLS_CLIENT_CA"),
-                                      [CA] = setting(o->ca, "MILLRACE_TLS_CA")};
+    const char *files[FILES] = {[CERT] = setting(o->cert, "MILLRACE_TLS_CERT"),
+                                [KEY] = setting(o->key, "MILLRACE_TLS_KEY"),
+                                [CLIENT_CA] = setting(o->client_ca, "MILLRACE_TLS_CLIENT_CA"),
+                                [CA] = setting(o->ca, "MILLRACE_TLS_CA")};
     const char *name = setting(o->name, "MILLRACE_TLS_NAME");
-    bool enabled = is_enabled(o);
+    bool enabled = is_enabled(o), peers = sides == MR__TLS_PEERS;
     *out = NULL;
+    if (peers && !files[CERT] && !files[KEY]) /* the CA is for other connections */
+        return MR_OK;
+    if (peers && !files[CLIENT_CA])
+        files[CLIENT_CA] = files[CA];
     MR_TRY(check_opts(files, name, enabled, sides, st));
     bool accepts = (sides & MR__TLS_ACCEPTS) && files[CERT];
     bool connects = (sides & MR__TLS_CONNECTS) && (enabled || files[CA]);
@@ -419,6 +428,7 @@ mr_code mr__tls_open(mr__tls **out, const mr_tls_opts *opts, int sides, mr_statu
         return mr_fail_memory(st, sizeof *t, "certificates");
     t->accepts = accepts;
     t->connects = connects;
+    t->peers = peers;
     t->hang_ups = atomic_load_explicit(&hang_ups, memory_order_relaxed);
     mr_code rc = copy_opts(t, files, name, st);
     if (rc == MR_OK) {
@@ -514,6 +524,11 @@ bool mr__tls_connects(const mr__tls *t)
 bool mr__tls_is_mutual(const mr__tls *t)
 {
     return t && t->accepts && t->files[CLIENT_CA];
+}
+
+bool mr__tls_is_of_peers(const mr__tls *t)
+{
+    return t && t->peers;
 }
 
 int64_t mr__tls_expiry(const mr__tls *t)

@@ -14,7 +14,10 @@
 
 typedef struct mr__tls mr__tls;
 
-enum { MR__TLS_ACCEPTS = 1, MR__TLS_CONNECTS = 2 };
+/* Peers do both, have one certificate for both, and verify each other: without a client_ca those
+ * that connect must have a certificate of `ca`. A process without a certificate has no peers by
+ * TLS. */
+enum { MR__TLS_ACCEPTS = 1, MR__TLS_CONNECTS = 2, MR__TLS_PEERS = 7 };
 
 /* *out = those of opts (NULL: none are set) and the environment, for a process that does what
  * `sides` says; NULL: it does neither by TLS. Owned, mr__tls_free.
@@ -32,6 +35,7 @@ const mr_tls_opts *mr__tls_opts_keep(const mr_tls_opts *o);
 bool mr__tls_accepts(const mr__tls *t);
 bool mr__tls_connects(const mr__tls *t);
 bool mr__tls_is_mutual(const mr__tls *t); /* accepts only peers that have a certificate */
+bool mr__tls_is_of_peers(const mr__tls *t);
 int64_t mr__tls_expiry(const mr__tls *t); /* of the certificate, in Unix time; 0: none */
 
 /* *cert, *key = what these files contained when they were read; owned, mr_free. *number changes

@@ -54,6 +54,19 @@ mr_code mr__token_open(const char *path, const mr_tls_opts *tls, int sides, mr__
     return rc;
 }
 
+const char *mr__cluster_token_file(const char *given)
+{
+    const char *file = given ? given : getenv("MILLRACE_CLUSTER_TOKEN_FILE");
+    return file && file[0] ? file : NULL;
+}
+
+mr_code mr__cluster_token_open(const char *given, const mr_tls_opts *tls, mr__token *out,
+                               mr_status *st)
+{
+    const char *file = mr__cluster_token_file(given);
+    return mr__token_open(file ? file : "", tls, MR__TLS_PEERS, out, st);
+}
+
 mr_code mr__check_secure(const char *address, const mr__token *t, bool insecure, mr_status *st)
 {
     if (mr__tls_accepts(t->tls))

@@ -16,6 +16,12 @@ mr_code mr__token_read(const char *path, mr__token *out, mr_status *st) MR_NODIS
 /* The same, with the certificates of mr__tls_open. */
 mr_code mr__token_open(const char *path, const mr_tls_opts *tls, int sides, mr__token *out,
                        mr_status *st) MR_NODISCARD;
+/* The file of the token of the processes of a job: `given`, or that of MILLRACE_CLUSTER_TOKEN_FILE;
+ * NULL: none. */
+const char *mr__cluster_token_file(const char *given);
+/* The token in it, with the certificates of these processes (MR__TLS_PEERS). errors as above */
+mr_code mr__cluster_token_open(const char *given, const mr_tls_opts *tls, mr__token *out,
+                               mr_status *st) MR_NODISCARD;
 /* A daemon that other hosts reach at `address` needs certificates, unless it is `insecure`, which
  * is logged.
  * errors   MR_INVALID_ARGUMENT */

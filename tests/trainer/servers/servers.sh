@@ -395,12 +395,13 @@ expect a_server_is_a_task 2 '' 'worker or ps' -- "$m" server
 expect other_hosts_need_a_token 1 '' 'token' -- env \
     TF_CONFIG="{\"cluster\": $described, \"task\": {\"type\": \"ps\", \"index\": 0}}" "$m" server --listen 0.0.0.0:0
 echo right >right; echo wrong >wrong
-MILLRACE_TOKEN_FILE=$dir/right servers
+MILLRACE_CLUSTER_TOKEN_FILE=$dir/right MILLRACE_TOKEN_FILE=$dir/wrong servers
 ready ps 0; ready worker 0
 expect another_token_is_refused 1 '' 'parameter server 0' 'token' -- env TF_CONFIG="$coordinator" MILLRACE_TOKEN_FILE=wrong "$m" \
     train --strategy parameter_server --model "$plain" --optimizer sgd --loss mse --data "$data" --steps 1
 coordinator="{\"cluster\": {\"chief\": [\"127.0.0.1:1\"], ${described#?}, \"task\": {\"type\": \"chief\", \"index\": 0}}"
-MILLRACE_TOKEN_FILE=right train --strategy parameter_server --model "$plain" --optimizer sgd "${how[@]}" --steps 3 >out 2>err
+MILLRACE_TOKEN_FILE=wrong train --strategy parameter_server --model "$plain" --optimizer sgd "${how[@]}" --steps 3 \
+    --cluster-token-file right >out 2>err
 result the_chief_trains_with_the_same_token $? "$(said)"
 all_ended
 result servers_with_a_token_end_too $? "$(said)"

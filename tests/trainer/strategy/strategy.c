@@ -464,6 +464,30 @@ MR_TEST(without_names_replicas_go_to_every_accelerator)
     mr_cluster_reset(&two);
 }
 
+MR_TEST(what_the_processes_of_a_job_must_show_is_read_before_they_meet)
+{
+    const char *cpu = "cpu:0";
+    mr_strategy_opts one = {.devices = &cpu, .n_devices = 1};
+    mr_tls_opts half = {.cert = "none.pem"}, none = {.cert = "a", .key = "none.key", .ca = "b"};
+    mr_cluster two = {0};
+    mr_strategy *s = NULL;
+    for (int i = 0; i < 2; i++)
+        mr_ok(mr_cluster_add(&two, MR_TASK_WORKER, i ? "127.0.0.1:2" : "127.0.0.1:1", &st), &st);
+    mr_ok(mr_cluster_set_task(&two, MR_TASK_WORKER, 0, &st), &st);
+    mr_workers_opts w = {.cluster = &two, .cluster_token_file = "none.token"};
+    mr_code_is(mr_strategy_multi_worker_mirrored(&s, &one, &w, &st), MR_NOT_FOUND, &st);
+    mr_has_str(st.message, "none.token");
+    w.cluster_token_file = NULL;
+    w.tls = &half;
+    mr_code_is(mr_strategy_multi_worker_mirrored(&s, &one, &w, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "tls_cert: a certificate and its key go together");
+    w.tls = &none;
+    mr_code_is(mr_strategy_multi_worker_mirrored(&s, &one, &w, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "tls_cert: cannot read a");
+    mr_check(s == NULL);
+    mr_cluster_reset(&two);
+}
+
 static mr_code take_and_fail(mr_replica *r, void *bad, mr_status *status)
 {
     void *p;

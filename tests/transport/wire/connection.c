@@ -193,9 +193,10 @@ MR_TEST_SLOW(messages_of_all_sizes_and_blocks_arrive_in_order)
         mr_eq_u64(p.b.longest, 5000000);
         mr_check(p.a.c.is_secure == (k >= 2) && p.b.c.is_secure == (k >= 2));
         if (k >= 2) { /* what ties a local connection to this one */
-            mr_check(memcmp(&p.a.c.tls.secret, &p.b.c.tls.secret, sizeof(mr__tls_secret)) == 0);
-            mr_eq_str(p.a.c.tls.peer, "/CN=test");
-            mr_eq_str(p.b.c.tls.peer, k == 2 ? "/CN=test" : "");
+            mr_check(memcmp(&p.a.c.tls.session.secret, &p.b.c.tls.session.secret,
+                            sizeof(mr__tls_secret)) == 0);
+            mr_eq_str(p.a.c.tls.session.peer, "/CN=test");
+            mr_eq_str(p.b.c.tls.session.peer, k == 2 ? "/CN=test" : "");
         }
         part(&p);
         finish(&p);

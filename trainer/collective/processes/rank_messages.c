@@ -165,6 +165,16 @@ mr_code mr__write_empty(mr__outbox *o, mr__rank_message kind, mr_status *st)
     return finish(o, at, begin(o, kind, &at, st));
 }
 
+mr_code mr__write_proof(mr__outbox *o, mr__rank_message kind,
+                        const uint8_t proof[MR__RANK_PROOF_BYTES], mr_status *st)
+{
+    size_t at = o->size;
+    mr_code rc = begin(o, kind, &at, st);
+    if (rc == MR_OK)
+        rc = put_bytes(o, proof, MR__RANK_PROOF_BYTES, st);
+    return finish(o, at, rc);
+}
+
 void mr__outbox_reset(mr__outbox *o)
 {
     mr_free(o->data);
@@ -228,7 +238,11 @@ mr_code mr__read_head(const unsigned char *head, uint32_t *version, mr__rank_mes
                                   [MR__RANK_ABORT] = 4096,
                                   [MR__RANK_BYE] = 0,
                                   [MR__RANK_VALUES] = 12 + 8 * MR__MAX_VALUES,
-                                  [MR__RANK_ANNOUNCEMENT] = 20 + MR__MAX_ANNOUNCEMENT};
+                                  [MR__RANK_ANNOUNCEMENT] = 20 + MR__MAX_ANNOUNCEMENT,
+                                  [MR__RANK_ASK] = MR__RANK_PROOF_BYTES,
+                                  [MR__RANK_CHALLENGE] = MR__RANK_PROOF_BYTES,
+                                  [MR__RANK_PROOF] = MR__RANK_PROOF_BYTES,
+                                  [MR__RANK_WELCOME] = MR__RANK_PROOF_BYTES};
     if ((uint32_t)mr__load_le(head, 4) != MAGIC)
         return mr_fail(st, MR_DATA_LOSS, "it is not a Millrace training process");
     *version = (uint32_t)mr__load_le(head + 4, 4);
@@ -238,7 +252,7 @@ mr_code mr__read_head(const unsigned char *head, uint32_t *version, mr__rank_mes
                        " there; run the same release everywhere",
                        (int)MR__RANK_PROTOCOL, *version);
     uint32_t w = (uint32_t)mr__load_le(head + 8, 4), n = (uint32_t)mr__load_le(head + 12, 4);
-    if (w < MR__RANK_HELLO || w > MR__RANK_ANNOUNCEMENT || n > most[w])
+    if (w < MR__RANK_HELLO || w > MR__RANK_WELCOME || n > most[w])
         return mr_fail(st, MR_DATA_LOSS, "it sent message %" PRIu32 " of %" PRIu32 " bytes", w, n);
     *kind = (mr__rank_message)w;
     *bytes = n;
@@ -282,6 +296,14 @@ mr_code mr__read_data(const unsigned char *data, size_t bytes, uint32_t *rank, u
     reader r = {data, data + bytes};
     MR_TRY(get_u32(&r, rank, st));
     MR_TRY(get_bytes(&r, nonce, MR__RANK_NONCE, st));
+    return at_end(&r, st);
+}
+
+mr_code mr__read_proof(const unsigned char *data, size_t bytes, uint8_t proof[MR__RANK_PROOF_BYTES],
+                       mr_status *st)
+{
+    reader r = {data, data + bytes};
+    MR_TRY(get_bytes(&r, proof, MR__RANK_PROOF_BYTES, st));
     return at_end(&r, st);
 }
 

@@ -5,14 +5,23 @@
  * and a payload.
  *
  *     connects                      accepts
+ *     ASK        --------------->             if there is a token: a nonce
+ *                <---------------  CHALLENGE  a nonce
+ *     PROOF      --------------->             HMAC over both nonces
+ *                <---------------  WELCOME    HMAC over both nonces, by the acceptor
  *     HELLO      --------------->             identity and arguments
  *                <---------------  HELLO
  *                <---------------  TABLE      from rank 0: all addresses, if they were unknown
- *     DATA       --------------->             on a second connection, to the next rank: for values
+ *     DATA       --------------->             on a second connection, which began in the same way,
+ *                                             to the next rank: for values
  *                <---------------  READY
  *     ALIVE, ABORT, BYE <------>              afterwards
  *     VALUES            <------>              a few numbers, see mr__world_exchange
  *     ANNOUNCEMENT      <------>              the next operation, see mr__world_announce
+ *
+ * A stranger gets ABORT in place of an answer. If the processes have certificates, all of this is
+ * inside a TLS session, except the ABORT for a peer that speaks no TLS. On unix sockets, where the
+ * kernel names the peer's user, there is neither TLS nor token.
  *
  * Everything received is checked: anyone who reaches the port can send.
  *
@@ -22,10 +31,11 @@
 #include "pipeline/status.h"
 
 enum {
-    MR__RANK_PROTOCOL = 1,
+    MR__RANK_PROTOCOL = 2,
     MR__RANK_HEAD_BYTES = 16,
     MR__RANK_NONCE = 16,
-    MR__MAX_HELLO = 16 << 20, /* payload, in bytes */
+    MR__RANK_PROOF_BYTES = 32, /* of nonces and HMACs of the token */
+    MR__MAX_HELLO = 16 << 20,  /* payload, in bytes */
     MR__MAX_FACTS = 32,
     MR__MAX_VALUES = 256,
     MR__MAX_ANNOUNCEMENT = 96 /* bytes of the text, including the NUL */
@@ -40,7 +50,11 @@ typedef enum mr__rank_message {
     MR__RANK_ABORT,
     MR__RANK_BYE,
     MR__RANK_VALUES,
-    MR__RANK_ANNOUNCEMENT
+    MR__RANK_ANNOUNCEMENT,
+    MR__RANK_ASK,
+    MR__RANK_CHALLENGE,
+    MR__RANK_PROOF,
+    MR__RANK_WELCOME
 } mr__rank_message;
 
 /* A value on which all processes must agree: "model", "flatten().dense(10)". */
@@ -79,6 +93,9 @@ mr_code mr__write_announcement(mr__outbox *o, uint64_t number, int64_t step, con
 mr_code mr__write_abort(mr__outbox *o, const mr_status *why, mr_status *st) MR_NODISCARD;
 mr_code mr__write_empty(mr__outbox *o, mr__rank_message kind,
                         mr_status *st) MR_NODISCARD; /* no payload */
+/* kind: ASK to WELCOME. */
+mr_code mr__write_proof(mr__outbox *o, mr__rank_message kind,
+                        const uint8_t proof[MR__RANK_PROOF_BYTES], mr_status *st) MR_NODISCARD;
 void mr__outbox_reset(mr__outbox *o);
 
 /* Reads a head.
@@ -100,6 +117,8 @@ mr_code mr__read_values(const unsigned char *data, size_t bytes, uint32_t *chann
 /* *what points into data. */
 mr_code mr__read_announcement(const unsigned char *data, size_t bytes, uint64_t *number,
                               int64_t *step, const char **what, mr_status *st) MR_NODISCARD;
+mr_code mr__read_proof(const unsigned char *data, size_t bytes, uint8_t proof[MR__RANK_PROOF_BYTES],
+                       mr_status *st) MR_NODISCARD;
 /* *why = the error that ended the peer. */
 mr_code mr__read_abort(const unsigned char *data, size_t bytes, mr_status *why,
                        mr_status *st) MR_NODISCARD;

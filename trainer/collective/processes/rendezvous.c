@@ -16,6 +16,7 @@
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/retry.h"
+#include "trainer/collective/processes/rank_connection.h"
 #include "trainer/collective/processes/tcp_user.h"
 #include "transport/net/address.h"
 #include "transport/net/shared_memory.h"
@@ -26,36 +27,14 @@
 enum { FIRST_DELAY_MS = 50, LONGEST_DELAY_MS = 1000, SILENT_S = 10 };
 enum { BACKLOG = 1024, LAST_WORDS_MS = 500 };
 
-typedef enum role {
-    INCOMING, /* it has not identified itself yet */
-    CONTROL,  /* short messages with `rank` */
-    DATA,     /* values to the next rank, or from the previous one */
-    SELF      /* a connection to this process's own address, to detect another process there */
-} role;
-
-typedef struct connection connection;
-struct connection {
-    connection *next;
-    int fd; /* -1: ended; freed in the next round */
-    role role;
-    uint32_t rank;
-    bool connecting, incoming, local;
-    int64_t since_ns;
-    unsigned char head[MR__RANK_HEAD_BYTES], *payload;
-    bool has_head;
-    size_t got, bytes;
-    uint32_t version;
-    mr__rank_message kind;
-    int passed; /* a descriptor received with the bytes; -1: none */
-    mr__outbox out;
-};
+typedef mr__rank_connection connection;
 
 typedef struct peer {
     char address[200]; /* "": unknown */
     bool met, dialing;
     mr__address to;
     int64_t dial_at_ns, delay_ns;
-    char error[160]; /* reason of the last failed attempt */
+    char error[400]; /* reason of the last failed attempt */
     mr__hello hello;
     unsigned char *hello_bytes; /* owned */
     connection *control;
@@ -206,8 +185,8 @@ static connection *add_connection(rendezvous *m, int fd, mr_status *st)
 
 /* Connects; if that fails at once, *out is NULL and peers->error has the reason. local: the unix
  * socket to connect to instead of its address. */
-static mr_code dial(rendezvous *m, uint32_t rank, role what, const char *local, connection **out,
-                    mr_status *st)
+static mr_code dial(rendezvous *m, uint32_t rank, mr__rank_role what, const char *local,
+                    connection **out, mr_status *st)
 {
     peer *k = &m->peers[rank];
     mr_status why;
@@ -243,7 +222,7 @@ static mr_code dial(rendezvous *m, uint32_t rank, role what, const char *local, 
     t->role = what;
     t->local = local != NULL;
     *out = t;
-    return MR_OK;
+    return mr__rank_connection_begin(t, m->o->token, a.host, st);
 }
 
 static bool same_user(int fd)
@@ -285,94 +264,7 @@ static mr_code accept_one(rendezvous *m, int listener, bool local, connection **
     t->incoming = true;
     t->local = local;
     *out = t;
-    return MR_OK;
-}
-
-/* Sends as much as the socket accepts. false: the connection is gone, with the reason in why. */
-static bool send_out(connection *t, mr_status *why)
-{
-    while (t->out.sent < t->out.size) {
-        struct iovec v = {t->out.data + t->out.sent, t->out.size - t->out.sent};
-        struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
-        ssize_t n = mr__sys->sendmsg(t->fd, &h, MSG_NOSIGNAL);
-        if (n >= 0)
-            t->out.sent += (size_t)n;
-        else if (errno == EAGAIN)
-            return true;
-        else if (errno != EINTR) {
-            mr_fail_errno(why, errno, "cannot send");
-            return false;
-        }
-    }
-    t->out.sent = t->out.size = 0;
-    return true;
-}
-
-/* A unix socket may pass a descriptor as well. */
-static ssize_t receive_some(connection *t, void *to, size_t n)
-{
-    if (!t->local)
-        return mr__sys->recv(t->fd, to, n, 0);
-    mr__passing room;
-    struct iovec v = {to, n};
-    struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
-    mr__expect_descriptor(&h, &room);
-    ssize_t got = mr__sys->recvmsg(t->fd, &h, MSG_CMSG_CLOEXEC);
-    int passed = got > 0 ? mr__passed_descriptor(&h) : -1;
-    if (passed >= 0) {
-        if (t->passed >= 0)
-            mr__sys->close(t->passed);
-        t->passed = passed;
-    }
-    return got;
-}
-
-static bool head_came(connection *t, mr_status *why)
-{
-    if (mr__read_head(t->head, &t->version, &t->kind, &t->bytes, why) != MR_OK)
-        return false;
-    t->has_head = true;
-    t->got = 0;
-    t->payload = t->bytes ? mr_malloc(t->bytes) : NULL;
-    if (t->bytes && !t->payload) {
-        mr_fail_memory(why, t->bytes, "a message of a peer");
-        return false;
-    }
-    return true;
-}
-
-/* Continues reading. *whole: head and payload hold a message, until next_message. false: as
- * above. */
-static bool receive(connection *t, bool *whole, mr_status *why)
-{
-    *whole = t->has_head && t->got == t->bytes;
-    while (!*whole) {
-        unsigned char *to = t->has_head ? t->payload : t->head;
-        size_t want = t->has_head ? t->bytes : MR__RANK_HEAD_BYTES;
-        ssize_t n = receive_some(t, to + t->got, want - t->got);
-        if (n < 0 && errno == EAGAIN)
-            return true;
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            mr_fail(why, MR_UNAVAILABLE, "%s",
-                    n == 0 ? "it closed the connection" : strerror(errno));
-            return false;
-        }
-        t->got += (size_t)n;
-        if (t->got == want && !t->has_head && !head_came(t, why))
-            return false;
-        *whole = t->has_head && t->got == t->bytes;
-    }
-    return true;
-}
-
-static void next_message(connection *t)
-{
-    mr_free(t->payload);
-    t->payload = NULL;
-    t->has_head = false;
-    t->got = t->bytes = 0;
+    return mr__rank_connection_begin(t, m->o->token, "", st);
 }
 
 /* The peer's address as known to the kernel, with its port replaced if port is not 0. */
@@ -389,24 +281,6 @@ static void address_of_peer(const connection *t, uint32_t port, mr__address *out
     mr__address_of((struct sockaddr *)&from, size, out);
 }
 
-/* Closes it; sweep frees it. */
-static void end_connection(connection *t)
-{
-    if (t->fd >= 0)
-        mr__sys->close(t->fd);
-    t->fd = -1;
-}
-
-static void free_connection(connection *t)
-{
-    end_connection(t);
-    if (t->passed >= 0)
-        mr__sys->close(t->passed);
-    mr_free(t->payload);
-    mr__outbox_reset(&t->out);
-    mr_free(t);
-}
-
 /* Frees closed connections. */
 static void sweep(rendezvous *m)
 {
@@ -418,7 +292,7 @@ static void sweep(rendezvous *m)
         }
         *at = t->next;
         m->n_connections--;
-        free_connection(t);
+        mr__rank_connection_free(t);
     }
 }
 
@@ -483,6 +357,26 @@ static const char *address_of(const mr_cluster *c, uint32_t rank)
                            : c->tasks[MR_TASK_WORKER].addresses[rank - chief->n];
 }
 
+/* One process says it for all. */
+static void warn_of_open(const rendezvous *m)
+{
+    const mr__token *token = m->o->token;
+    if (m->rank || mr__address_is_loopback(&m->peers[0].to) || (token && token->tls))
+        return;
+    if (token && token->data)
+        mr_log(MR_LOG_WARNING,
+               "the processes meet at %s with a token, but without TLS: anyone who controls the "
+               "network can read and alter what they send; give --tls-cert, --tls-key and --tls-ca",
+               m->peers[0].address);
+    else
+        mr_log(MR_LOG_WARNING,
+               "the processes meet at %s without TLS and without a token: anyone who reaches that "
+               "port can join the job, and anyone who controls the network can read and alter what "
+               "they send; give --tls-cert, --tls-key and --tls-ca, or at least "
+               "--cluster-token-file",
+               m->peers[0].address);
+}
+
 static mr_code begin(rendezvous *m, mr_status *st)
 {
     int64_t rank = 0;
@@ -516,7 +410,9 @@ static mr_code begin(rendezvous *m, mr_status *st)
     m->hello.n_facts = m->o->n_facts;
     for (uint32_t i = 0; i < m->o->n_facts; i++)
         m->hello.facts[i] = m->o->facts[i];
-    return listen_everywhere(m, st);
+    MR_TRY(listen_everywhere(m, st));
+    warn_of_open(m);
+    return MR_OK;
 }
 
 /* ---- dialing ---- */
@@ -535,6 +431,17 @@ static bool is_mine_to_dial(const rendezvous *m, uint32_t rank)
     return rank < m->rank && (m->all_addresses || rank == 0 || m->table_came);
 }
 
+/* The first message to a peer that this process connected to, once it is known. */
+static mr_code greet(rendezvous *m, connection *t, mr_status *st)
+{
+    if (t->greeted || !t->known)
+        return MR_OK;
+    t->greeted = true;
+    if (t->role == MR__ROLE_VALUES)
+        return mr__write_data(&t->out, m->rank, m->peers[t->rank].hello.nonce, st);
+    return mr__write_hello(&t->out, &m->hello, st);
+}
+
 static mr_code dial_control(rendezvous *m, mr_status *st)
 {
     for (uint32_t i = 0; i < m->rank; i++) {
@@ -542,12 +449,12 @@ static mr_code dial_control(rendezvous *m, mr_status *st)
         connection *t;
         if (k->met || k->dialing || !is_mine_to_dial(m, i) || k->dial_at_ns > m->now_ns)
             continue;
-        MR_TRY(dial(m, i, CONTROL, NULL, &t, st));
+        MR_TRY(dial(m, i, MR__ROLE_CONTROL, NULL, &t, st));
         k->dialing = t != NULL;
         if (!t)
             try_later(m, k);
         else
-            MR_TRY(mr__write_hello(&t->out, &m->hello, st));
+            MR_TRY(greet(m, t, st));
     }
     return MR_OK;
 }
@@ -559,8 +466,8 @@ static mr_code dial_self(rendezvous *m, mr_status *st)
     if (m->self_dialed || (!m->all_addresses && m->rank))
         return MR_OK;
     m->self_dialed = true;
-    MR_TRY(dial(m, m->rank, SELF, NULL, &t, st));
-    return t ? mr__write_hello(&t->out, &m->hello, st) : MR_OK;
+    MR_TRY(dial(m, m->rank, MR__ROLE_SELF, NULL, &t, st));
+    return t ? greet(m, t, st) : MR_OK;
 }
 
 /* Uses shared memory if both sides can; the descriptor is sent with the first bytes. */
@@ -578,11 +485,13 @@ static mr_code dial_next_locally(rendezvous *m, connection **out, mr_status *st)
         mr_log(MR_LOG_INFO, "values go to rank %u through a socket: %s", next_rank(m), why.message);
         return MR_OK;
     }
-    mr_code rc = dial(m, next_rank(m), DATA, theirs->local, out, st);
+    mr_code rc = dial(m, next_rank(m), MR__ROLE_VALUES, theirs->local, out, st);
     if (rc == MR_OK && *out)
         rc = mr__write_data(&first, m->rank, theirs->nonce, st);
     if (rc == MR_OK && *out)
         rc = send_descriptor((*out)->fd, &first, fd, st);
+    if (*out)
+        (*out)->greeted = true;
     mr__outbox_reset(&first);
     mr__sys->close(fd);
     if (rc != MR_OK || !*out) {
@@ -600,9 +509,9 @@ static mr_code dial_next(rendezvous *m, mr_status *st)
         return MR_OK;
     MR_TRY(dial_next_locally(m, &t, st));
     if (!t) {
-        MR_TRY(dial(m, next_rank(m), DATA, NULL, &t, st));
+        MR_TRY(dial(m, next_rank(m), MR__ROLE_VALUES, NULL, &t, st));
         if (t)
-            MR_TRY(mr__write_data(&t->out, m->rank, k->hello.nonce, st));
+            MR_TRY(greet(m, t, st));
     }
     m->dialing_next = t != NULL;
     if (!t)
@@ -681,11 +590,11 @@ static mr_code take_hello(rendezvous *m, connection *t, mr_status *st)
 {
     mr__hello h;
     if (mr__read_hello(t->payload, t->bytes, &h, NULL) != MR_OK || (t->incoming && t->local)) {
-        end_connection(t);
+        mr__rank_connection_end(t);
         return MR_OK;
     }
     if (memcmp(h.nonce, m->hello.nonce, MR__RANK_NONCE) == 0) { /* this process */
-        end_connection(t);
+        mr__rank_connection_end(t);
         return MR_OK;
     }
     /* Sent even to a peer that is rejected: it compares too, and reports the difference. */
@@ -701,7 +610,7 @@ static mr_code take_hello(rendezvous *m, connection *t, mr_status *st)
     k->dial_at_ns = 0;
     k->delay_ns = FIRST_DELAY_MS * (SECOND / 1000);
     k->control = t;
-    t->role = CONTROL;
+    t->role = MR__ROLE_CONTROL;
     t->rank = h.rank;
     if (!m->all_addresses && h.rank) {
         mr__address a;
@@ -734,46 +643,55 @@ static mr_code take_data(rendezvous *m, connection *t, mr_status *st)
                 rank == previous_rank(m) && memcmp(nonce, m->hello.nonce, MR__RANK_NONCE) == 0 &&
                 t->local == (t->passed >= 0);
     if (!good) {
-        end_connection(t);
+        mr__rank_connection_end(t);
         return MR_OK;
     }
     if (t->local)
         MR_TRY(mr__shm_ring_map(&m->prev.shm, t->passed, st));
-    t->role = DATA;
+    t->role = MR__ROLE_VALUES;
     t->rank = rank;
     m->prev.fd = t->fd;
+    m->prev.tls = t->tls;
     return mr__write_empty(&t->out, MR__RANK_READY, st);
 }
 
-static mr_code take_abort(rendezvous *m, const connection *t, mr_status *st)
+static mr_code take_abort(rendezvous *m, connection *t, mr_status *st)
 {
     mr_status why;
     mr_status_init(&why);
     MR_TRY(mr__read_abort(t->payload, t->bytes, &why, st));
+    if (t->role == MR__ROLE_SELF) { /* it is another process there, of another job */
+        mr__rank_connection_end(t);
+        return MR_OK;
+    }
+    if (why.code == MR_PERMISSION_DENIED && !m->peers[t->rank].met)
+        return mr_fail(st, why.code, "%s refuses this process: %s", name_of(m, t->rank).text,
+                       why.message);
     MR_TRY(compare_all(m, st)); /* reports a difference to this process from its own view */
     return mr_fail(st, why.code, "%s ended: %s", name_of(m, t->rank).text, why.message);
 }
 
 static mr_code take(rendezvous *m, connection *t, mr_status *st)
 {
-    if (t->kind == MR__RANK_HELLO && (t->role != CONTROL || !m->peers[t->rank].met))
+    if (t->kind == MR__RANK_HELLO && (t->role != MR__ROLE_CONTROL || !m->peers[t->rank].met))
         return take_hello(m, t, st);
-    if (t->kind == MR__RANK_ABORT && t->role != INCOMING)
+    if (t->kind == MR__RANK_ABORT && t->role != MR__ROLE_INCOMING)
         return take_abort(m, t, st);
-    if (t->kind == MR__RANK_TABLE && t->role == CONTROL && t->rank == 0 && !m->table_came &&
-        !m->all_addresses)
+    if (t->kind == MR__RANK_TABLE && t->role == MR__ROLE_CONTROL && t->rank == 0 &&
+        !m->table_came && !m->all_addresses)
         return take_table(m, t, st);
-    if (t->kind == MR__RANK_DATA && t->role == INCOMING)
+    if (t->kind == MR__RANK_DATA && t->role == MR__ROLE_INCOMING)
         return take_data(m, t, st);
-    if (t->kind == MR__RANK_READY && t->role == DATA && !t->incoming) {
+    if (t->kind == MR__RANK_READY && t->role == MR__ROLE_VALUES && !t->incoming) {
         m->next_ready = true;
         m->next.fd = t->fd;
+        m->next.tls = t->tls;
         return MR_OK;
     }
-    if (t->kind == MR__RANK_ALIVE && t->role == CONTROL)
+    if (t->kind == MR__RANK_ALIVE && t->role == MR__ROLE_CONTROL)
         return MR_OK;
-    if (t->role == INCOMING) {
-        end_connection(t);
+    if (t->role == MR__ROLE_INCOMING) {
+        mr__rank_connection_end(t);
         return MR_OK;
     }
     return mr_fail(st, MR_DATA_LOSS, "%s sent message %d while the processes were meeting",
@@ -782,40 +700,72 @@ static mr_code take(rendezvous *m, connection *t, mr_status *st)
 
 /* ---- ends of connections ---- */
 
-static mr_code lost(rendezvous *m, connection *t, const mr_status *why, mr_status *st)
+/* An incoming peer is refused, or has left. */
+static mr_code lost_stranger(rendezvous *m, connection *t, const mr_status *why, mr_status *st)
 {
-    peer *k = &m->peers[t->rank];
-    bool other_version = why->code == MR_FAILED_PRECONDITION;
-    if (t->role == INCOMING && other_version) {
-        mr__address a;
-        address_of_peer(t, 0, &a);
+    mr__address a;
+    address_of_peer(t, 0, &a);
+    if (t->known && t->version && t->version != MR__RANK_PROTOCOL) {
         MR_TRY(mr__write_hello(&t->out, &m->hello, st)); /* shows the peer our version */
         return mr_fail(st, why->code, "%s: %s", a.text, why->message);
     }
-    end_connection(t);
+    if (why->code == MR_UNAVAILABLE || why->sys_errno) {
+        mr_log(MR_LOG_DEBUG, "a connection from %s has ended: %s", a.text, why->message);
+        mr__rank_connection_end(t);
+        return MR_OK;
+    }
+    mr__stranger_log_add(&m->strangers, m->now_ns, MR_LOG_WARNING,
+                         "refused a connection from %s, which is not from a peer: %s", a.text,
+                         why->message);
+    mr__rank_connection_refuse(t, t->tls && !t->tls->is_open
+                                      ? "this job requires TLS; give all processes --tls-cert, "
+                                        "--tls-key and --tls-ca, or their MILLRACE_TLS_ "
+                                        "variables"
+                                      : why->message);
+    mr__rank_connection_linger(t);
+    return MR_OK;
+}
+
+/* A connection that this process opened has ended before the other side is known to be a peer. */
+static mr_code lost_dialed(rendezvous *m, connection *t, const mr_status *why, mr_status *st)
+{
+    peer *k = &m->peers[t->rank];
+    bool is_protected = t->token != NULL;
+    bool ours = t->doubted || !t->tls || t->tls->refused[0];
+    if (is_protected ? why->code == MR_PERMISSION_DENIED && !ours
+                     : why->code == MR_DATA_LOSS || why->code == MR_FAILED_PRECONDITION)
+        return mr_fail(st, why->code, "%s: %s", name_of(m, t->rank).text, why->message);
+    char error[sizeof k->error];
+    snprintf(error, sizeof error, "%.390s", why->message);
+    if (is_protected && why->code != MR_UNAVAILABLE && strcmp(k->error, error) != 0)
+        mr_log(MR_LOG_WARNING, "%s is not a peer, which is waited for: %s",
+               name_of(m, t->rank).text, why->message);
+    memcpy(k->error, error, sizeof error);
+    try_later(m, k);
+    return MR_OK;
+}
+
+static mr_code lost(rendezvous *m, connection *t, const mr_status *why, mr_status *st)
+{
+    if (t->role == MR__ROLE_INCOMING)
+        return lost_stranger(m, t, why, st);
+    if (t->tls)
+        (void)!mr__rank_connection_send(t, NULL); /* the alert that tells it */
+    mr__rank_connection_end(t);
     switch (t->role) {
-    case INCOMING:
-        mr__stranger_log_add(&m->strangers, m->now_ns, MR_LOG_INFO,
-                             "closed a connection that is not from a peer: %s", why->message);
+    case MR__ROLE_SELF:
         return MR_OK;
-    case SELF:
-        return MR_OK;
-    case CONTROL:
-        if (k->met)
+    case MR__ROLE_CONTROL:
+        if (m->peers[t->rank].met)
             return mr_fail(st, MR_UNAVAILABLE, "%s ended while the processes were meeting: %s",
                            name_of(m, t->rank).text, why->message);
-        if (other_version || why->code == MR_DATA_LOSS)
-            return mr_fail(st, why->code, "%s: %s", name_of(m, t->rank).text, why->message);
-        snprintf(k->error, sizeof k->error, "%.150s", why->message);
-        try_later(m, k);
-        return MR_OK;
+        return lost_dialed(m, t, why, st);
     default:
-        if (!t->connecting)
+        if (!t->connecting && t->known)
             return mr_fail(st, MR_UNAVAILABLE, "the connection for values with %s broke: %s",
                            name_of(m, t->rank).text, why->message);
         m->dialing_next = false;
-        try_later(m, k);
-        return MR_OK;
+        return lost_dialed(m, t, why, st);
     }
 }
 
@@ -823,6 +773,10 @@ static mr_code serve(rendezvous *m, connection *t, short events, mr_status *st)
 {
     mr_status why;
     mr_status_init(&why);
+    if (t->refused) {
+        mr__rank_connection_linger(t);
+        return MR_OK;
+    }
     if (t->connecting) {
         int err = 0;
         socklen_t size = sizeof err;
@@ -836,17 +790,21 @@ static mr_code serve(rendezvous *m, connection *t, short events, mr_status *st)
         }
         t->connecting = false;
     }
-    if (t->out.size && !send_out(t, &why))
+    if (mr__rank_connection_wants(t) && !mr__rank_connection_send(t, &why))
         return lost(m, t, &why, st);
-    while (t->fd >= 0 && t->fd != m->next.fd && t->fd != m->prev.fd) {
-        bool whole;
-        if (!receive(t, &whole, &why))
+    while (t->fd >= 0 && !t->refused && t->fd != m->next.fd && t->fd != m->prev.fd) {
+        bool whole, good = mr__rank_connection_receive(t, &whole, &why);
+        if (!t->incoming)
+            MR_TRY(greet(m, t, st));
+        if (!good)
             return lost(m, t, &why, st);
         if (!whole)
             break;
         MR_TRY(take(m, t, st));
-        next_message(t);
+        mr__rank_connection_next(t);
     }
+    if (t->fd >= 0 && mr__rank_connection_wants(t) && !mr__rank_connection_send(t, &why))
+        return lost(m, t, &why, st);
     return MR_OK;
 }
 
@@ -858,15 +816,15 @@ static bool is_done(const rendezvous *m)
     if (!m->compared || !m->next_ready || m->prev.fd < 0)
         return false;
     for (const connection *t = m->connections; t; t = t->next)
-        if ((t->role == CONTROL || t->role == DATA) && t->fd >= 0 &&
-            (t->out.size || t->got || t->has_head))
+        if ((t->role == MR__ROLE_CONTROL || t->role == MR__ROLE_VALUES) && t->fd >= 0 &&
+            (mr__rank_connection_owes(t) || t->got || t->has_head))
             return false;
     return true;
 }
 
 static mr_code fail_missing(const rendezvous *m, mr_status *st)
 {
-    char text[560] = "";
+    char text[900] = "";
     size_t at = 0, n = 0;
     const peer *first = &m->peers[0];
     if (!m->all_addresses && m->rank && first->met && !m->table_came)
@@ -884,12 +842,15 @@ static mr_code fail_missing(const rendezvous *m, mr_status *st)
             continue;
         }
         const char *error = i < m->rank ? k->error : "";
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.120s%s%.60s", at ? ", " : "",
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%.120s%s%.350s", at ? ", " : "",
                                name_of(m, i).text, *error ? ": " : "", error);
     }
-    if (!*text)
-        snprintf(text, sizeof text, "%s to open the connection for values",
-                 name_of(m, m->next_ready ? previous_rank(m) : next_rank(m)).text);
+    if (!*text) {
+        uint32_t rank = m->next_ready ? previous_rank(m) : next_rank(m);
+        const char *error = m->next_ready ? "" : m->peers[rank].error;
+        snprintf(text, sizeof text, "%s to open the connection for values%s%.350s",
+                 name_of(m, rank).text, *error ? ": " : "", error);
+    }
     char more[40] = "";
     if (n)
         snprintf(more, sizeof more, " and %zu more", n);
@@ -925,8 +886,9 @@ static mr_code accept_all(rendezvous *m, int listener, bool local, mr_status *st
 static void end_silent(rendezvous *m)
 {
     for (connection *t = m->connections; t; t = t->next)
-        if (t->fd >= 0 && t->role == INCOMING && m->now_ns - t->since_ns > SILENT_S * SECOND)
-            end_connection(t);
+        if (t->fd >= 0 && t->role == MR__ROLE_INCOMING &&
+            m->now_ns - t->since_ns > SILENT_S * SECOND)
+            mr__rank_connection_end(t);
 }
 
 static mr_code wait_and_serve(rendezvous *m, int cancel_fd, mr_status *st)
@@ -944,7 +906,7 @@ static mr_code wait_and_serve(rendezvous *m, int cancel_fd, mr_status *st)
         for (connection *t = m->connections; t; t = t->next) {
             bool taken = t->fd == m->next.fd || t->fd == m->prev.fd;
             short events =
-                (short)((taken ? 0 : POLLIN) | (t->connecting || t->out.size ? POLLOUT : 0));
+                (short)((taken ? 0 : POLLIN) | (mr__rank_connection_wants(t) ? POLLOUT : 0));
             of[n] = t;
             p[n++] = (struct pollfd){.fd = events ? t->fd : -1, .events = events};
         }
@@ -995,13 +957,20 @@ static mr_code give(rendezvous *m, mr__rank_group *out, mr_status *st)
         return mr_fail_memory(st, m->world * sizeof *members, "the ranks of a job");
     for (uint32_t i = 0; i < m->world; i++) {
         snprintf(members[i].address, sizeof members[i].address, "%s", m->peers[i].address);
-        members[i].fd = i == m->rank ? -1 : m->peers[i].control->fd;
-        if (i != m->rank)
-            m->peers[i].control->fd = -1;
+        members[i].fd = -1;
+        if (i == m->rank)
+            continue;
+        connection *t = m->peers[i].control;
+        members[i].fd = t->fd;
+        members[i].tls = t->tls;
+        t->fd = -1;
+        t->tls = NULL;
     }
     for (connection *t = m->connections; t; t = t->next)
-        if (t->fd >= 0 && (t->fd == m->next.fd || t->fd == m->prev.fd))
+        if (t->fd >= 0 && (t->fd == m->next.fd || t->fd == m->prev.fd)) {
             t->fd = -1;
+            t->tls = NULL;
+        }
     *out = (mr__rank_group){m->rank, m->world, members, m->next, m->prev};
     m->next = m->prev = (mr__ring_link){.fd = -1};
     return MR_OK;
@@ -1014,10 +983,10 @@ static void flush_all(rendezvous *m)
     for (;;) {
         connection *waits = NULL;
         for (connection *t = m->connections; t; t = t->next)
-            if (t->fd >= 0 && !t->connecting && t->out.size) {
-                if (!send_out(t, NULL))
-                    end_connection(t);
-                else if (t->out.size)
+            if (t->fd >= 0 && !t->connecting && mr__rank_connection_wants(t)) {
+                if (!mr__rank_connection_send(t, NULL))
+                    mr__rank_connection_end(t);
+                else if (mr__rank_connection_wants(t))
                     waits = t;
             }
         int64_t left = until - mr__clock_ns(CLOCK_MONOTONIC);
@@ -1033,12 +1002,13 @@ static void close_all(rendezvous *m, const mr_status *why)
 {
     if (why) {
         for (connection *t = m->connections; t; t = t->next)
-            if (t->fd >= 0 && !t->connecting && t->role != DATA)
+            if (t->fd >= 0 && !t->connecting && t->known && !t->refused &&
+                t->role != MR__ROLE_VALUES)
                 (void)!mr__write_abort(&t->out, why, NULL);
         flush_all(m);
     }
     for (connection *t = m->connections; t; t = t->next)
-        end_connection(t);
+        mr__rank_connection_end(t);
     sweep(m);
     for (uint32_t i = 0; m->peers && i < m->world; i++)
         mr_free(m->peers[i].hello_bytes);
@@ -1076,18 +1046,28 @@ mr_code mr__rendezvous(const mr__rendezvous_opts *o, mr__rank_group *out, mr_sta
     return rc;
 }
 
+void mr__ring_link_close(mr__ring_link *link)
+{
+    if (link->fd >= 0)
+        mr__sys->close(link->fd);
+    mr__shm_ring_free(link->shm);
+    if (link->tls)
+        mr__tls_session_close(link->tls);
+    mr_free(link->tls);
+    *link = (mr__ring_link){.fd = -1};
+}
+
 void mr__rank_group_reset(mr__rank_group *g)
 {
-    mr__ring_link *links[] = {&g->next, &g->prev};
-    for (uint32_t i = 0; g->members && i < g->world; i++)
+    for (uint32_t i = 0; g->members && i < g->world; i++) {
         if (g->members[i].fd >= 0)
             mr__sys->close(g->members[i].fd);
+        if (g->members[i].tls)
+            mr__tls_session_close(g->members[i].tls);
+        mr_free(g->members[i].tls);
+    }
     mr_free(g->members);
     g->members = NULL;
-    for (size_t i = 0; i < 2; i++) {
-        if (links[i]->fd >= 0)
-            mr__sys->close(links[i]->fd);
-        mr__shm_ring_free(links[i]->shm);
-        *links[i] = (mr__ring_link){.fd = -1};
-    }
+    mr__ring_link_close(&g->next);
+    mr__ring_link_close(&g->prev);
 }

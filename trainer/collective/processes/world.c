@@ -12,6 +12,7 @@
 #include "pipeline/system/system.h"
 #include "pipeline/system/timed_wait.h"
 #include "transport/net/loop.h"
+#include "transport/wire/tls_stream.h"
 
 enum { BEATS = 8 /* heartbeats per peer timeout */, MAX_PAYLOAD = 4096 };
 /* Time for other peers' messages about one whose connection broke. */
@@ -53,6 +54,8 @@ typedef struct peer {
     mr__world *w;
     uint32_t rank;
     mr__socket socket;
+    mr__tls_stream tls; /* is_secure */
+    bool is_secure;
     bool open, left; /* left: it said good-bye */
     int64_t heard_ns;
     unsigned char head[MR__RANK_HEAD_BYTES], payload[MAX_PAYLOAD];
@@ -298,6 +301,14 @@ static void values_sent(mr__send *s, bool sent)
     pthread_mutex_unlock(&r->w->lock);
 }
 
+static void send_to(peer *p, mr__send *send)
+{
+    if (p->is_secure)
+        mr__tls_stream_send(&p->tls, send);
+    else
+        mr__socket_send(&p->socket, send);
+}
+
 static void send_round(mr__posted *p)
 {
     round *r = (round *)((char *)p - offsetof(round, post));
@@ -312,7 +323,7 @@ static void send_round(mr__posted *p)
         if (!w->peers[i].open)
             continue;
         r->sends[i] = (mr__send){.v = &r->v, .n = 1, .done = values_sent};
-        mr__socket_send(&w->peers[i].socket, &r->sends[i]);
+        send_to(&w->peers[i], &r->sends[i]);
     }
 }
 
@@ -735,6 +746,7 @@ static void closed(mr__socket *s, const mr_status *why)
     char text[300];
     p->open = false;
     w->n_open--;
+    mr__tls_stream_close(&p->tls);
     if (p->left || why->code == MR_OK)
         return;
     if (why->code == MR_END)
@@ -751,6 +763,50 @@ static void closed(mr__socket *s, const mr_status *why)
 }
 
 static const mr__socket_class class_ = {opened, room, received, closed};
+
+/* ---- the same by TLS ---- */
+
+/* Decrypts what was received, into the same places. */
+static void take_secure(peer *p)
+{
+    mr_status why;
+    size_t most, n = 1;
+    while (n && p->open) {
+        void *to = room(&p->socket, &most);
+        mr_code rc = mr__tls_stream_read(&p->tls, to, most, &n, &why);
+        if (rc == MR_END) /* it says so before it closes the socket */
+            return;
+        if (rc != MR_OK) {
+            char text[300];
+            snprintf(text, sizeof text, "sent bytes that cannot be decrypted: %.200s", why.message);
+            peer_failed(p, MR_DATA_LOSS, text);
+            mr__socket_close(&p->socket);
+            return;
+        }
+        if (n)
+            received(&p->socket, n);
+    }
+}
+
+/* The rendezvous may have received more than it read. */
+static void secure_opened(mr__socket *s)
+{
+    take_secure(peer_of(s));
+}
+
+static void *secure_room(mr__socket *s, size_t *n)
+{
+    return mr__tls_stream_room(&peer_of(s)->tls, n);
+}
+
+static void secure_received(mr__socket *s, size_t n)
+{
+    peer *p = peer_of(s);
+    mr__tls_stream_received(&p->tls, n);
+    take_secure(p);
+}
+
+static const mr__socket_class secure_class = {secure_opened, secure_room, secure_received, closed};
 
 /* ---- the thread: messages of this process ---- */
 
@@ -774,7 +830,7 @@ static void give_sign(peer *p)
     p->alive_queued = true;
     p->alive_v = (struct iovec){p->w->alive.data, p->w->alive.size};
     p->alive = (mr__send){.v = &p->alive_v, .n = 1, .done = alive_sent};
-    mr__socket_send(&p->socket, &p->alive);
+    send_to(p, &p->alive);
 }
 
 static void say_last(mr__world *w)
@@ -794,9 +850,12 @@ static void say_last(mr__world *w)
         if (rc == MR_OK) {
             p->last_v = (struct iovec){w->last.data, w->last.size};
             p->last = (mr__send){.v = &p->last_v, .n = 1, .done = last_sent};
-            mr__socket_send(&p->socket, &p->last);
+            send_to(p, &p->last);
         }
-        mr__socket_finish(&p->socket);
+        if (p->is_secure)
+            mr__tls_stream_finish(&p->tls);
+        else
+            mr__socket_finish(&p->socket);
     }
 }
 
@@ -893,8 +952,16 @@ static mr_code start(mr__world *w, mr_status *st)
         p->socket.class_ = &class_;
         if (i == w->group.rank)
             continue;
-        int fd = w->group.members[i].fd;
-        w->group.members[i].fd = -1; /* taken over even on failure */
+        mr__member *m = &w->group.members[i];
+        int fd = m->fd;
+        m->fd = -1; /* taken over even on failure */
+        p->is_secure = m->tls != NULL;
+        if (p->is_secure) {
+            p->socket.class_ = &secure_class;
+            mr__tls_stream_adopt(&p->tls, m->tls, &p->socket);
+            mr_free(m->tls);
+            m->tls = NULL;
+        }
         MR_TRY(mr__socket_adopt(w->loop, &p->socket, fd, st));
         p->open = true;
         w->n_open++;
@@ -959,6 +1026,8 @@ void mr__world_close(mr__world *w)
         mr__timer_clear(w->loop, &w->timer);
         if (!w->loop_failed)
             close_sockets(w);
+        for (uint32_t i = 0; w->peers && i < w->group.world; i++)
+            mr__tls_stream_close(&w->peers[i].tls); /* of sockets that were not closed */
         mr__loop_close(w->loop);
     }
     mr__rank_group_reset(&w->group);

@@ -112,6 +112,8 @@ static bool send_some(flow *f)
     static const unsigned char zeros[LINE];
     mr__link_writer *w = &f->r->next;
     size_t n, before = f->sent_head + f->sent + f->sent_fill;
+    if (mr__link_owes(w))
+        return mr__link_flush(w);
     if (f->n_send == 0)
         return false;
     if (f->sent_head < LINE) {
@@ -143,6 +145,8 @@ static bool send_some(flow *f)
 
 static bool can_send(const flow *f)
 {
+    if (mr__link_owes(&f->r->next))
+        return true;
     if (f->n_send == 0 || f->sent_head < LINE)
         return f->n_send > 0;
     return f->sent < f->send_total ? f->sent < f->lead + f->received
@@ -151,6 +155,8 @@ static bool can_send(const flow *f)
 
 static bool has_sent(const flow *f)
 {
+    if (mr__link_owes(&f->r->next))
+        return false;
     return f->n_send == 0 || (f->sent_head == LINE && f->sent == f->send_total &&
                               f->sent_fill == fill_of(f->send_total));
 }
@@ -550,10 +556,8 @@ void mr__ring_close(mr__ring *r)
         return;
     bool is_free = !r->mpi || r->mpi->close(mr__world_status(r->w, NULL) == MR_OK);
     mr__world_on_end(r->w, MR__PART_RING, NULL, NULL);
-    mr__sys->close(r->next.link.fd);
-    mr__sys->close(r->prev.link.fd);
-    mr__shm_ring_free(r->next.link.shm);
-    mr__shm_ring_free(r->prev.link.shm);
+    mr__ring_link_close(&r->next.link);
+    mr__ring_link_close(&r->prev.link);
     mr_free(r->prev.scratch);
     mr_free(r->bounds);
     if (is_free) {
@@ -572,18 +576,20 @@ mr__world *mr__ring_world(const mr__ring *r)
 
 const char *mr__ring_transport(const mr__ring *r)
 {
-    bool a = r->next.link.shm, b = r->prev.link.shm;
+    bool a = r->next.link.shm, b = r->prev.link.shm, tls = r->next.link.tls || r->prev.link.tls;
     if (r->mpi)
         return "MPI";
-    return a && b ? "shared memory" : a || b ? "TCP and shared memory" : "TCP";
+    if (a && b)
+        return "shared memory";
+    return a || b ? (tls ? "TLS and shared memory" : "TCP and shared memory") : tls ? "TLS" : "TCP";
 }
 
 const char *mr__ring_description(const mr__ring *r)
 {
-    bool a = r->next.link.shm, b = r->prev.link.shm;
+    bool a = r->next.link.shm, b = r->prev.link.shm, tls = r->next.link.tls || r->prev.link.tls;
     if (r->mpi)
         return "mpi";
     if (a != b)
-        return "ring (TCP and shared memory)";
-    return a ? "ring (shared memory)" : "ring (TCP)";
+        return tls ? "ring (TLS and shared memory)" : "ring (TCP and shared memory)";
+    return a ? "ring (shared memory)" : tls ? "ring (TLS)" : "ring (TCP)";
 }

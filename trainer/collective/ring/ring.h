@@ -2,8 +2,8 @@
 #ifndef MR_TRAINER_COLLECTIVE_RING_RING_H
 #define MR_TRAINER_COLLECTIVE_RING_RING_H
 /* Collective operations over the processes of a job, on host memory. Values travel around a ring:
- * each rank sends to the next and receives from the previous one, over TCP, or through shared
- * memory if both are on one machine.
+ * each rank sends to the next and receives from the previous one, over TCP (by TLS if the processes
+ * have certificates), or through shared memory if both are on one machine.
  *
  *     rank 0 --> rank 1 --> rank 2 --> rank 0 ...
  *
@@ -31,7 +31,8 @@ mr_code mr__ring_open(mr__ring **out, mr__world *w, mr_status *st) MR_NODISCARD;
 mr_code mr__ring_open_mpi(mr__ring **out, mr__world *w, mr_status *st) MR_NODISCARD;
 void mr__ring_close(mr__ring *r); /* NULL: nothing */
 mr__world *mr__ring_world(const mr__ring *r);
-/* How this rank is connected: "TCP", "shared memory", "TCP and shared memory", or "MPI". */
+/* How this rank is connected: "TCP", "TLS", "shared memory", one of the first two "and shared
+ * memory", or "MPI". */
 const char *mr__ring_transport(const mr__ring *r);
 /* "ring (TCP)" and so on; "mpi". */
 const char *mr__ring_description(const mr__ring *r);

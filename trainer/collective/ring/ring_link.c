@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TCP, or a ring of bytes in shared memory together with a unix socket. On that socket each side
- * sends a byte to wake the other one, if that has marked itself asleep; its end shows that the peer
- * is gone. */
+/* TCP or TLS, or a ring of bytes in shared memory together with a unix socket. On that socket each
+ * side sends a byte to wake the other one, if that has marked itself asleep; its end shows that the
+ * peer is gone. */
 #include "trainer/collective/ring/ring_link.h"
 
 #include <errno.h>
@@ -141,12 +141,33 @@ static size_t put_shared(mr__link_writer *w, const void *p, size_t n)
     return n;
 }
 
+static size_t put_secure(mr__link_writer *w, const void *p, size_t n)
+{
+    int err;
+    size_t sent = mr__tls_socket_send(w->link.tls, w->link.fd, p, n, &err);
+    if (err && err != EAGAIN)
+        break_writer(w, err);
+    return sent;
+}
+
+bool mr__link_flush(mr__link_writer *w)
+{
+    mr__tls_session *s = w->link.tls;
+    size_t before = s->out.from;
+    int err = w->broken ? EAGAIN : mr__tls_socket_flush(s, w->link.fd);
+    if (err && err != EAGAIN)
+        break_writer(w, err);
+    return !err || s->out.from > before;
+}
+
 size_t mr__link_put(mr__link_writer *w, const void *p, size_t n)
 {
     if (w->broken || n == 0)
         return 0;
     if (w->link.shm)
         return put_shared(w, p, n);
+    if (w->link.tls)
+        return put_secure(w, p, n);
     struct iovec v = {(void *)(uintptr_t)p, n};
     struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
     ssize_t sent = mr__sys->sendmsg(w->link.fd, &h, MSG_NOSIGNAL);
@@ -184,9 +205,24 @@ static void consume_shared(mr__link_reader *r, size_t n)
     }
 }
 
+/* All that has come, up to n bytes: the socket does not wake a waiter for what the session has. */
+static size_t receive_secure(mr__link_reader *r, void *to, size_t n)
+{
+    size_t got;
+    mr_status why;
+    if (mr__tls_socket_receive(r->link.tls, r->link.fd, to, n, &got, &why) != MR_OK) {
+        snprintf(r->text, sizeof r->text, "%.90s",
+                 why.code == MR_END ? "the peer closed it" : why.message);
+        r->broken = r->text;
+    }
+    return got;
+}
+
 /* The number of bytes received; 0: none yet. */
 static size_t receive(mr__link_reader *r, void *to, size_t n)
 {
+    if (r->link.tls)
+        return receive_secure(r, to, n);
     ssize_t got = mr__sys->recv(r->link.fd, to, n, 0);
     if (got > 0)
         return (size_t)got;

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "trainer/collective/processes/rendezvous.h"
+#include "transport/wire/tls_socket.h"
 
 enum { MR__SCRATCH = 256 << 10 };
 
@@ -27,8 +28,14 @@ typedef struct mr__link_reader {
     char text[96];
 } mr__link_reader;
 
-/* Sends up to n bytes and returns how many. */
+/* Sends up to n bytes and returns how many. By TLS some of them may wait for mr__link_flush. */
 size_t mr__link_put(mr__link_writer *w, const void *p, size_t n);
+/* Whether bytes wait, and sends what the socket accepts of them; returns whether any were sent. */
+static inline bool mr__link_owes(const mr__link_writer *w)
+{
+    return w->link.tls && mr__tls_socket_owes(w->link.tls);
+}
+bool mr__link_flush(mr__link_writer *w);
 /* Returns the number of available bytes, at most `want`, and at least `least` once that many have
  * arrived. *p is valid until mr__link_consume, which consumes n of them. */
 size_t mr__link_peek(mr__link_reader *r, size_t least, size_t want, const void **p);

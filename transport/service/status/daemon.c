@@ -102,9 +102,9 @@ static bool session_key(mr__connection *c, const uint8_t *id, uint8_t key[MR__TL
 {
     const mr__daemon *d = ((mr__guest *)c)->daemon;
     for (const mr__guest *g = d->newest; g; g = g->next)
-        if (g->is_ready && g->c.is_secure && g->c.tls.is_open && !g->c.closing &&
-            memcmp(g->c.tls.secret.id, id, MR__TLS_ID_BYTES) == 0) {
-            memcpy(key, g->c.tls.secret.key, MR__TLS_KEY_BYTES);
+        if (g->is_ready && g->c.is_secure && g->c.tls.session.is_open && !g->c.closing &&
+            memcmp(g->c.tls.session.secret.id, id, MR__TLS_ID_BYTES) == 0) {
+            memcpy(key, g->c.tls.session.secret.key, MR__TLS_KEY_BYTES);
             return true;
         }
     return false;
