@@ -12,6 +12,7 @@
 enum {
     ROOM = 64,        /* for ranges in flight, if their number is set */
     MOST_RANGES = 16, /* while the number is measured */
+    LEAST_RANGES = 2, /* one is received while the next one is asked for */
     FEW_RANGES = 4,   /* fewer would not hide a round trip of 50 ms at 100 MB/s and more */
     MEASURE_AGAIN = 64
 };
@@ -39,8 +40,9 @@ struct mr__object_stream {
     unsigned head, n;
     int64_t counted; /* of all_bytes */
     /* The number of ranges doubles while that makes a consumer that waits at least a tenth faster:
-     * more ranges than the network needs cost memory that is touched for the first time. */
-    int64_t began, bytes; /* of a measurement, which takes as many ranges as are in flight */
+     * more ranges than the network needs cost memory that is touched for the first time. If the
+     * thread of all transfers has no time to wait, the least number of ranges suffices. */
+    int64_t began, worked, bytes; /* of a measurement: as many ranges as are in flight */
     unsigned n_measured;
     bool waited, settled;
     double rate; /* of the measurement before */
@@ -90,6 +92,7 @@ static void drop_ranges(mr__object_stream *s)
 static void begin_measurement(mr__object_stream *s)
 {
     s->began = mr__clock_ns(CLOCK_MONOTONIC);
+    s->worked = mr__transfer_worked();
     s->bytes = 0;
     s->n_measured = 0;
     s->waited = false;
@@ -100,11 +103,16 @@ static void measure(mr__object_stream *s)
 {
     if (++s->n_measured < (s->settled ? MEASURE_AGAIN : s->most))
         return;
-    double rate = (double)s->bytes / (double)(mr__clock_ns(CLOCK_MONOTONIC) - s->began + 1);
+    int64_t elapsed = mr__clock_ns(CLOCK_MONOTONIC) - s->began + 1;
+    bool busy = 5 * (mr__transfer_worked() - s->worked) > 4 * elapsed;
+    double rate = (double)s->bytes / (double)elapsed;
     if (s->settled) {
         s->settled = false;
         s->rate = 0;
     } else if (s->connections) {
+        s->settled = true;
+    } else if (s->waited && busy) {
+        s->most = LEAST_RANGES;
         s->settled = true;
     } else if (s->waited && rate > 1.1 * s->rate && s->most < MOST_RANGES) {
         s->rate = rate;
@@ -130,7 +138,7 @@ static void restart(mr__object_stream *s, int64_t offset, bool ahead)
     drop_ranges(s);
     s->offset = s->next = offset;
     s->size = ahead ? largest(s) : FIRST_RANGE < largest(s) ? FIRST_RANGE : largest(s);
-    s->most = ahead ? 2 : 1;
+    s->most = ahead ? LEAST_RANGES : 1;
     if (s->connections)
         s->most = s->connections < ROOM ? (unsigned)s->connections : ROOM;
     s->rate = 0;

@@ -140,6 +140,8 @@ static struct {
     bool connections_changed;
 } shared = {.connections = CONNECTIONS};
 
+static atomic_int_fast64_t worked; /* nanoseconds, by the thread */
+
 static void forget_thread(void)
 {
     shared.running = shared.stops = false;
@@ -1164,7 +1166,7 @@ static void *run(void *ctx)
 {
     (void)ctx;
     mr__transfer *all = NULL;
-    int64_t idle_since = mr__clock_ns(CLOCK_MONOTONIC);
+    int64_t idle_since = mr__clock_ns(CLOCK_MONOTONIC), woke = idle_since;
     while (take_arriving(&all, idle_since)) {
         int running = 0;
         CURLMcode rc = curl.curl_multi_perform(shared.multi, &running);
@@ -1179,7 +1181,9 @@ static void *run(void *ctx)
             ms = first <= now                       ? 0
                  : (first - now) / 1000000 + 1 < ms ? (first - now) / 1000000 + 1
                                                     : ms;
+        atomic_fetch_add_explicit(&worked, now - woke, memory_order_relaxed); /* orders nothing */
         rc = curl.curl_multi_poll(shared.multi, NULL, 0, (int)ms, NULL);
+        woke = mr__clock_ns(CLOCK_MONOTONIC);
         if (rc != CURLM_OK)
             end_all_tries(all, curl.curl_multi_strerror(rc));
     }
@@ -1306,6 +1310,11 @@ mr_code mr__transfer_start(mr__transfer **out, mr__object *o, int64_t from, int6
 mr_code mr__transfer_request(mr__transfer **out, mr__object *o, const mr__request *r, mr_status *st)
 {
     return start(out, o, 0, -1, true, r, st);
+}
+
+int64_t mr__transfer_worked(void)
+{
+    return atomic_load_explicit(&worked, memory_order_relaxed);
 }
 
 mr__answer mr__transfer_answer(const mr__transfer *t)

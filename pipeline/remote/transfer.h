@@ -47,6 +47,10 @@ bool mr__transfer_has_next(mr__transfer *t);
 mr_code mr__transfer_take(mr__transfer *t, mr_cancel *cancel, mr_buffer **slot, uint8_t **data,
                           size_t *got, mr_status *st) MR_NODISCARD;
 
+/* Nanoseconds that the thread has worked, not waited, since the process started. A thread that
+ * works all the time receives no more through more connections. */
+int64_t mr__transfer_worked(void);
+
 /* A request that changes something, or asks for a head. */
 typedef struct mr__request {
     const char *method; /* "PUT", "POST", "DELETE" or "HEAD"; static */
