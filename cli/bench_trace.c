@@ -120,15 +120,17 @@ mr_code bench_trace_hosts(bench_trace *t, int64_t run, double at, const mr_host_
     for (size_t i = 0; i < n && rc == MR_OK; i++) {
         char name[sizeof v->host + 8];
         snprintf(name, sizeof name, "host %s", v[i].host);
-        rc = bench_trace_put(t,
-                             json_pack("{s:s, s:s, s:I, s:f, s:{s:I, s:I, s:I, s:I, s:f}}", "name",
-                                       name, "ph", "C", "pid", (json_int_t)run, "ts", at * 1e6,
-                                       "args", "bytes", (json_int_t)v[i].bytes, "requests",
-                                       (json_int_t)v[i].requests, "retries",
-                                       (json_int_t)v[i].retries, "open_connections",
-                                       (json_int_t)v[i].open_connections, "first_byte_seconds",
-                                       v[i].first_byte_seconds),
-                             st);
+        rc = bench_trace_put(
+            t,
+            json_pack("{s:s, s:s, s:I, s:f, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}}", "name",
+                      name, "ph", "C", "pid", (json_int_t)run, "ts", at * 1e6, "args", "bytes",
+                      (json_int_t)v[i].bytes, "requests", (json_int_t)v[i].requests, "retries",
+                      (json_int_t)v[i].retries, "open_connections",
+                      (json_int_t)v[i].open_connections, "cached_bytes",
+                      (json_int_t)v[i].cached_bytes, "cache_hits", (json_int_t)v[i].cache_hits,
+                      "cache_misses", (json_int_t)v[i].cache_misses, "first_byte_seconds",
+                      v[i].first_byte_seconds),
+            st);
     }
     mr_free(v);
     return rc;

@@ -17,7 +17,7 @@
 
 enum {
     OP_FIELDS = 14,
-    HOST_FIELDS = 7 + MR_HOST_BOUNDS + 1,
+    HOST_FIELDS = 7 + MR_HOST_BOUNDS + 1 + 3,
     MOST_REPORT = 64 << 20,
     PATIENCE = 10 /* seconds to wait for a report */
 };
@@ -236,6 +236,10 @@ static void take_host(report *r, const char *const *f)
     snprintf(s->host, sizeof s->host, "%s", f[1]);
     for (size_t i = 0; i <= MR_HOST_BOUNDS; i++)
         s->first_bytes[i] = whole(f[7 + i]);
+    f += 7 + MR_HOST_BOUNDS + 1;
+    s->cached_bytes = whole(f[0]);
+    s->cache_hits = whole(f[1]);
+    s->cache_misses = whole(f[2]);
 }
 
 /* Returns false if it is not a line of a report. */

@@ -2,6 +2,7 @@
 #include "host_table.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,9 @@ void host_table_since(mr_host_stats *now, size_t n, const mr_host_stats *before,
             now[i].bytes -= before[k].bytes;
             now[i].requests -= before[k].requests;
             now[i].retries -= before[k].retries;
+            now[i].cached_bytes -= before[k].cached_bytes;
+            now[i].cache_hits -= before[k].cache_hits;
+            now[i].cache_misses -= before[k].cache_misses;
             now[i].first_byte_seconds -= before[k].first_byte_seconds;
             for (size_t b = 0; b <= MR_HOST_BOUNDS; b++)
                 now[i].first_bytes[b] -= before[k].first_bytes[b];
@@ -38,8 +42,11 @@ void host_table_json(const mr_host_stats *v, size_t n)
         fputs(i ? ", {\"host\": " : "{\"host\": ", stdout);
         cli_print_string(stdout, v[i].host, strlen(v[i].host));
         printf(", \"bytes\": %" PRId64 ", \"requests\": %" PRId64 ", \"retries\": %" PRId64
-               ", \"open_connections\": %" PRId64 ", \"first_byte_seconds\": ",
-               v[i].bytes, v[i].requests, v[i].retries, v[i].open_connections);
+               ", \"open_connections\": %" PRId64 ", \"cached_bytes\": %" PRId64
+               ", \"cache_hits\": %" PRId64 ", \"cache_misses\": %" PRId64
+               ", \"first_byte_seconds\": ",
+               v[i].bytes, v[i].requests, v[i].retries, v[i].open_connections, v[i].cached_bytes,
+               v[i].cache_hits, v[i].cache_misses);
         cli_print_double(stdout, v[i].first_byte_seconds);
         fputs(", \"first_bytes\": [", stdout);
         for (size_t b = 0; b <= MR_HOST_BOUNDS; b++) {
@@ -75,9 +82,16 @@ static void put_bound(const mr_host_stats *s, double part)
 
 void host_table_text(const mr_host_stats *v, size_t n)
 {
+    bool cached = false;
+    for (size_t i = 0; i < n; i++)
+        cached = cached || v[i].cache_hits || v[i].cache_misses;
     if (n)
-        printf("  %-36s %12s %9s %8s %12s %9s %9s %9s\n", "host", "MB", "requests", "retries",
+        printf("  %-36s %12s %9s %8s %12s %9s %9s %9s", "host", "MB", "requests", "retries",
                "connections", "first ms", "50 %", "99 %");
+    if (cached)
+        printf(" %12s %9s %9s", "cached MB", "hits", "misses");
+    if (n)
+        putchar('\n');
     for (size_t i = 0; i < n; i++) {
         int64_t k = answers(&v[i]);
         printf("  %-36s %12.3f %9" PRId64 " %8" PRId64 " %12" PRId64 " %9.2f", v[i].host,
@@ -85,6 +99,9 @@ void host_table_text(const mr_host_stats *v, size_t n)
                k ? v[i].first_byte_seconds / (double)k * 1e3 : 0.0);
         put_bound(&v[i], 0.5);
         put_bound(&v[i], 0.99);
+        if (cached)
+            printf(" %12.3f %9" PRId64 " %9" PRId64, (double)v[i].cached_bytes * 1e-6,
+                   v[i].cache_hits, v[i].cache_misses);
         putchar('\n');
     }
 }

@@ -123,7 +123,7 @@ static mr_code put_hosts(mr__text *t, mr_status *st)
     size_t n = mr_host_stats_read(v, room); /* further ones follow in the next report */
     mr_code rc = MR_OK;
     for (size_t i = 0; i < n && i < room && rc == MR_OK; i++) {
-        char figures[160];
+        char figures[240];
         rc = mr__text_puts(t, "host\t", st);
         if (rc == MR_OK)
             rc = mr__text_puts(t, v[i].host, st);
@@ -133,10 +133,13 @@ static mr_code put_hosts(mr__text *t, mr_status *st)
         if (rc == MR_OK)
             rc = mr__text_puts(t, figures, st);
         for (size_t k = 0; k <= MR_HOST_BOUNDS && rc == MR_OK; k++) {
-            snprintf(figures, sizeof figures, "\t%" PRId64 "%s", v[i].first_bytes[k],
-                     k == MR_HOST_BOUNDS ? "\n" : "");
+            snprintf(figures, sizeof figures, "\t%" PRId64, v[i].first_bytes[k]);
             rc = mr__text_puts(t, figures, st);
         }
+        snprintf(figures, sizeof figures, "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\n",
+                 v[i].cached_bytes, v[i].cache_hits, v[i].cache_misses);
+        if (rc == MR_OK)
+            rc = mr__text_puts(t, figures, st);
     }
     mr_free(v);
     return rc;

@@ -14,6 +14,7 @@
 #include "pipeline/crc32c.h"
 #include "pipeline/memory_bound.h"
 #include "pipeline/remote/cache_list.h"
+#include "pipeline/remote/host_counters.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/system/name_scope.h"
 #include "pipeline/system/retry.h"
@@ -57,6 +58,7 @@ struct mr__fetch {
     mr__cache *cache;
     mr__object *object;
     mr__cache_key key;
+    mr__host *host; /* that need not be asked */
     bool bare;
     int64_t at, to, end;
     int tries; /* to open the piece at `at` */
@@ -534,6 +536,7 @@ static fill *request(const mr__fetch *r, int64_t number)
         f->refs++;
     else if ((f = make_fill(r, name, number))) {
         *at = f;
+        mr__host_add(&r->host->cache_misses, 1);
         if (!start_thread()) {
             unref(f);
             f = NULL;
@@ -591,6 +594,8 @@ static mr_code start_cached(mr__fetch *f, mr__object *o, int64_t from, int64_t t
     f->end = to < 0 || to > o->info.size ? o->info.size : to;
     f->piece.fd = -1;
     MR_TRY(mr__cache_key_make(&f->key, o->url, o->info.etag, o->info.size, st));
+    /* Offline, all that is known is the address of the store, or the URL. */
+    f->host = mr__host_of(o->target.url ? o->target.url : *f->key.text ? f->key.text : o->url);
     if (f->at < f->end && !mr__cache_is_offline()) {
         if (!is_there(f, f->at / MR__PIECE))
             f->now = request(f, f->at / MR__PIECE);
@@ -709,7 +714,8 @@ static mr_code need_piece(mr__fetch *f, mr_cancel *cancel, mr_status *st)
         f->now = f->next;
         f->next = NULL;
     }
-    if (f->now && f->now->number == number) {
+    bool came = f->now && f->now->number == number;
+    if (came) {
         MR_TRY(wait_for(f, cancel, st));
         result r = atomic_load_explicit(&f->now->result, memory_order_acquire);
         if (r == FAILED && st)
@@ -724,6 +730,7 @@ static mr_code need_piece(mr__fetch *f, mr_cancel *cancel, mr_status *st)
     }
     switch (mr__piece_open(f->cache, &f->key, number, &f->piece)) {
     case MR__PIECE_OPEN:
+        mr__host_add(&f->host->cache_hits, !came);
         look_ahead(f);
         return MR_OK;
     case MR__PIECE_NO_MEMORY:
@@ -767,6 +774,7 @@ static mr_code read_blocks(mr__fetch *f, mr_buffer **slot, uint8_t **data, size_
     }
     *data = base + head;
     *got = want;
+    mr__host_add(&f->host->cached_bytes, (int64_t)want);
     f->at += (int64_t)want;
     f->tries = 0;
     if (f->at == start + f->piece.bytes)
@@ -797,9 +805,12 @@ size_t mr__fetch_read(mr__fetch *f, void *data, size_t n)
 {
     if (f->direct || f->at >= f->end)
         return 0;
-    if (f->piece.fd < 0 && (f->now || mr__piece_open(f->cache, &f->key, f->at / MR__PIECE,
-                                                     &f->piece) != MR__PIECE_OPEN))
-        return 0;
+    if (f->piece.fd < 0) {
+        if (f->now ||
+            mr__piece_open(f->cache, &f->key, f->at / MR__PIECE, &f->piece) != MR__PIECE_OPEN)
+            return 0;
+        mr__host_add(&f->host->cache_hits, 1);
+    }
     int64_t start = f->piece.number * MR__PIECE, stop = start + f->piece.bytes;
     uint32_t from = (uint32_t)(f->at - start);
     int64_t most = (stop < f->end ? stop : f->end) - f->at;
@@ -812,6 +823,7 @@ size_t mr__fetch_read(mr__fetch *f, void *data, size_t n)
         if (n == 0 || from % MR__PIECE_BLOCK || !mr__piece_read(&f->piece, from, data, (uint32_t)n))
             return 0;
     }
+    mr__host_add(&f->host->cached_bytes, (int64_t)n);
     f->at += (int64_t)n;
     f->tries = 0;
     if (f->at == stop)

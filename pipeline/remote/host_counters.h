@@ -11,6 +11,7 @@
 typedef struct mr__host {
     char name[sizeof((mr_host_stats *)0)->host];
     atomic_int_fast64_t bytes, requests, retries, open_connections, first_byte_us;
+    atomic_int_fast64_t cached_bytes, cache_hits, cache_misses;
     atomic_int_fast64_t first_bytes[MR_HOST_BOUNDS + 1];
 } mr__host;
 

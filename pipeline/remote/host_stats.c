@@ -77,6 +77,9 @@ size_t mr_host_stats_read(mr_host_stats *out, size_t capacity)
                              .requests = count_of(&h->requests),
                              .retries = count_of(&h->retries),
                              .open_connections = count_of(&h->open_connections),
+                             .cached_bytes = count_of(&h->cached_bytes),
+                             .cache_hits = count_of(&h->cache_hits),
+                             .cache_misses = count_of(&h->cache_misses),
                              .first_byte_seconds = (double)count_of(&h->first_byte_us) * 1e-6};
         memcpy(s->host, h->name, sizeof s->host);
         for (size_t k = 0; k <= MR_HOST_BOUNDS; k++)

@@ -23,6 +23,9 @@ typedef struct mr_host_stats {
     int64_t requests;         /* including retries and redirections */
     int64_t retries;          /* requests after a failed one, for the same bytes */
     int64_t open_connections; /* now */
+    /* From the local cache, instead of the host: bytes; and how often a piece that was needed was
+     * there, or had to be fetched first. */
+    int64_t cached_bytes, cache_hits, cache_misses;
     /* From sending a request to the first byte of its answer: the sum, and how many were at most
      * mr_host_bounds[i] seconds but more than the bound before. The last number has no bound. */
     double first_byte_seconds;

@@ -44,13 +44,24 @@ with open(trace, encoding="utf-8") as f:
     events = [e for e in json.load(f)["traceEvents"] if e["ph"] == "C"]
 last = [e["args"] for e in events if e["pid"] == 1][-1]
 result("the_trace_has_counters", {e["name"] for e in events} == {f"host {host}"} and {e["pid"] for e in events} == {1, 2} and
-       last["bytes"] == len(text) and last["retries"] == 1 and {"requests", "open_connections", "first_byte_seconds"} <= set(last),
+       last["bytes"] == len(text) and last["retries"] == 1 and
+       {"requests", "open_connections", "first_byte_seconds", "cached_bytes", "cache_hits", "cache_misses"} <= set(last),
        str(events[-3:]))
 run = Run(["bench", f'text_line("{with_secret}")'])
 table = re.search(r"^  host .*connections.*\n  (\S+) +12\.800 +(\d+) +0 +(\d+) ", run.stdout.decode(), re.M)
 result("bench_prints_a_table", table and table[1] == host and "5ec2e7" not in run.stdout.decode(), f"{run}\n{run.stdout.decode()}")
 run = Run(["bench", "range(10)"])
 result("no_host_without_urls", run.status == 0 and b"connections" not in run.stdout, run.stdout.decode())
+
+# ---- the cache
+cache = os.path.join(directory.name, "cache")
+both = [json.loads(line) for line in Run(["bench", f'text_line("{url}")', "--json", "--repeat", "2", "--cache-dir", cache]).lines]
+caches = [[h[k] for h in r["hosts"] for k in ("cached_bytes", "cache_hits", "cache_misses")] for r in both]
+result("bench_counts_hits_and_misses", caches == [[len(text), 0, 2], [len(text), 2, 0]], str(caches))
+again = Run(["bench", f'text_line("{url}")', "--cache-dir", cache, "--offline"])
+result("bench_prints_hits", re.search(r"cached MB +hits +misses\n  \S+ +0\.000 +0 +0 .* 12\.800 +2 +0$", again.stdout.decode(), re.M) and
+       f"\n  {host} " in again.stdout.decode(), f"{again}\n{again.stdout.decode()}")
+server.take()
 
 closing = [server.put(f"/closing-{i}", b"x\n") for i in range(9)]
 for i in range(9):
@@ -117,7 +128,8 @@ if os.path.exists(service):
         count = metrics.get(f"millrace_remote_first_byte_seconds_count{label}")
         result("metrics_of_hosts", metrics.get("millrace_remote_bytes_total" + label) == str(len(text)) and
                int(metrics["millrace_remote_requests_total" + label]) >= 2 and metrics["millrace_remote_retries_total" + label] == "0" and
-               "millrace_remote_open_connections" + label in metrics, page)
+               "millrace_remote_open_connections" + label in metrics and metrics["millrace_remote_cached_bytes_total" + label] == "0" and
+               {"millrace_remote_cache_hits_total" + label, "millrace_remote_cache_misses_total" + label} <= set(metrics), page)
         result("a_histogram", count and int(count) >= 2 and "# TYPE millrace_remote_first_byte_seconds histogram" in page and
                metrics[f'millrace_remote_first_byte_seconds_bucket{{host="{host}",le="+Inf"}}'] == count and
                float(metrics["millrace_remote_first_byte_seconds_sum" + label]) > 0, page)

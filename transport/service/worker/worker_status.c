@@ -104,6 +104,21 @@ static const mr__status_field host_fields[] = {
      .kind = MR__STATUS_NUMBER,
      .metric = "millrace_remote_open_connections",
      .help = "Connections to the host that are open."},
+    {.key = "cached_bytes",
+     .title = "From the cache",
+     .kind = MR__STATUS_BYTES,
+     .metric = "millrace_remote_cached_bytes_total",
+     .help = "Bytes of the host's objects read from the local cache since the start."},
+    {.key = "cache_hits",
+     .title = "Hits",
+     .kind = MR__STATUS_NUMBER,
+     .metric = "millrace_remote_cache_hits_total",
+     .help = "Pieces that were needed and were in the local cache."},
+    {.key = "cache_misses",
+     .title = "Misses",
+     .kind = MR__STATUS_NUMBER,
+     .metric = "millrace_remote_cache_misses_total",
+     .help = "Pieces that were needed and were fetched into the local cache first."},
     {.key = "first_byte",
      .kind = MR__STATUS_HISTOGRAM,
      .metric = "millrace_remote_first_byte_seconds",
@@ -143,11 +158,14 @@ static json_t *hosts(void)
             json_array_append_new(counts, json_integer((json_int_t)v[i].first_bytes[k]));
         }
         json_array_append_new(
-            rows, json_pack("{s:o, s:I, s:I, s:I, s:I, s:{s:f, s:o, s:o}}", "host",
-                            mr__json_text(v[i].host), "bytes", (json_int_t)v[i].bytes, "requests",
-                            (json_int_t)v[i].requests, "retries", (json_int_t)v[i].retries,
-                            "open_connections", (json_int_t)v[i].open_connections, "first_byte",
-                            "sum", v[i].first_byte_seconds, "bounds", bounds, "counts", counts));
+            rows,
+            json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:{s:f, s:o, s:o}}", "host",
+                      mr__json_text(v[i].host), "bytes", (json_int_t)v[i].bytes, "requests",
+                      (json_int_t)v[i].requests, "retries", (json_int_t)v[i].retries,
+                      "open_connections", (json_int_t)v[i].open_connections, "cached_bytes",
+                      (json_int_t)v[i].cached_bytes, "cache_hits", (json_int_t)v[i].cache_hits,
+                      "cache_misses", (json_int_t)v[i].cache_misses, "first_byte", "sum",
+                      v[i].first_byte_seconds, "bounds", bounds, "counts", counts));
     }
     mr_free(v);
     return rows;
