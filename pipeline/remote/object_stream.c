@@ -42,7 +42,7 @@ struct mr__object_stream {
     /* The number of ranges doubles while that makes a consumer that waits at least a tenth faster:
      * more ranges than the network needs cost memory that is touched for the first time. If the
      * thread of all transfers has no time to wait, the least number of ranges suffices. */
-    int64_t began, worked, bytes; /* of a measurement, which takes as many ranges as are in flight */
+    int64_t began, worked, bytes; /* of a measurement: as many ranges as are in flight */
     unsigned n_measured;
     bool waited, settled;
     double rate; /* of the measurement before */

@@ -47,9 +47,12 @@ bool mr__transfer_has_next(mr__transfer *t);
 mr_code mr__transfer_take(mr__transfer *t, mr_cancel *cancel, mr_buffer **slot, uint8_t **data,
                           size_t *got, mr_status *st) MR_NODISCARD;
 
-/* Nanoseconds that the thread has worked, not waited, since the process started. A thread that works
- * all the time receives no more through more connections. */
+/* Nanoseconds that the thread has worked, not waited, since the process started. A thread that
+ * works all the time receives no more through more connections. */
 int64_t mr__transfer_worked(void);
+
+/* The first bytes of the answer to a POST, for which there is memory before it is sent. */
+enum { MR__REMOTE_ANSWER = 8 << 10 };
 
 /* A request that changes something, or asks for a head. */
 typedef struct mr__request {

@@ -21,12 +21,18 @@ static mr_code fail_name(mr_status *st, const char *path)
     return mr_fail_memory(st, strlen(path), "a URL");
 }
 
-static char *join(const char *path, const char *name)
+/* Of the path without the slashes at its end. */
+static size_t size_of(const char *path)
 {
     size_t n = strlen(path);
     while (n && path[n - 1] == '/')
         n--;
-    return mr_strf("%.*s/%s", (int)n, path, name);
+    return n;
+}
+
+static char *join(const char *path, const char *name)
+{
+    return mr_strf("%.*s/%s", (int)size_of(path), path, name);
 }
 
 /* ---- listing ---- */
@@ -72,10 +78,7 @@ static mr_code list_below(const char *path, keys *k, mr_status *st)
 /* The part of a URL below path/. */
 static const char *below(const char *path, const char *url)
 {
-    size_t n = strlen(path);
-    while (n && path[n - 1] == '/')
-        n--;
-    return url + n + 1;
+    return url + size_of(path) + 1;
 }
 
 mr_code mr__remote_saved_names(const char *path,
