@@ -69,8 +69,7 @@ void mr__iter_waits_for_end(mr_iter *it, bool does)
 bool mr__iter_pulled_by_tasks(mr_iter *it)
 {
     it->priv->elsewhere = true;
-    /* Relaxed: it orders nothing. */
-    return atomic_load_explicit(&it->priv->may_block, memory_order_relaxed);
+    return mr__iter_may_block(it);
 }
 
 /* A file that a function reads: noted for the iterator that calls it. */

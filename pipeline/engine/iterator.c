@@ -174,9 +174,7 @@ static mr_iter *unsettled(mr_iterator *it)
     for (mr_iter *at = it->run.waiting; at; at = at->priv->next_waiting) {
         size_t depth;
         mr_iter *p = point_of(at, &depth);
-        /* Relaxed: set by pulls that have returned, or by tasks that run ahead. */
-        if (at->priv->settled || depth >= least ||
-            atomic_load_explicit(&p->priv->may_block, memory_order_relaxed) ||
+        if (at->priv->settled || depth >= least || mr__iter_may_block(p) ||
             (mr__dataset_all_props(p->node) & MR_OP_MAY_BLOCK))
             continue;
         least = depth;
@@ -505,8 +503,7 @@ mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
  * has delivered: a pipe, a generator, a service. */
 static bool waits_outside(const mr_iterator *it)
 {
-    /* Relaxed: set by pulls that have returned, or by tasks that run ahead. */
-    return it->root && atomic_load_explicit(&it->root->priv->may_block, memory_order_relaxed);
+    return it->root && mr__iter_may_block(it->root);
 }
 
 mr_code mr_iterator_resume(mr_iterator *it, mr_status *st)

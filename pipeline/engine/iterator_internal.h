@@ -64,6 +64,10 @@ uint64_t mr__iter_place(const mr_iter *it);
  * errors   MR_INVALID_ARGUMENT: other bytes; MR_RESOURCE_EXHAUSTED */
 mr_code mr__status_to_bytes(const mr_status *e, mr_buffer **out, mr_status *st) MR_NODISCARD;
 mr_code mr__status_from_bytes(const mr_buffer *bytes, mr_status *e, mr_status *st) MR_NODISCARD;
+/* true: it, or an op below it, waits for an outside producer (mr_iter_set_may_block). An op that
+ * has rows to deliver does so before it pulls such an input. Some sources know it from their first
+ * pull on. */
+bool mr__iter_may_block(const mr_iter *it);
 /* Call in open if MR_END of the op ends only a part of its elements: it is asked again for the next
  * part. */
 void mr__iter_set_goes_on(mr_iter *it);

@@ -2,6 +2,7 @@
 #include "pipeline/engine/op_buffering.h"
 
 #include "pipeline/engine/executor.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/run.h"
 
 mr_executor *mr_iter_executor(mr_iter *it)
@@ -65,6 +66,12 @@ void mr_iter_set_may_block(const mr_iter *it)
     /* Relaxed: it orders nothing. */
     for (; it; it = it->priv->parent)
         atomic_store_explicit(&it->priv->may_block, true, memory_order_relaxed);
+}
+
+bool mr__iter_may_block(const mr_iter *it)
+{
+    /* Relaxed: set by pulls that have returned, or by tasks that run ahead. */
+    return atomic_load_explicit(&it->priv->may_block, memory_order_relaxed);
 }
 
 void mr_iter_set_no_replay(mr_iter *it)

@@ -35,7 +35,7 @@ MR_API extern const mr_format mr_format_tfrecord;
 
 /* Lines of a text file, without their ends, which are \n, \r\n or \r, also mixed. A last line
  * without an end is returned unless it is empty. Blank lines are kept. A byte order mark at the
- * beginning of the file is skipped; that of UTF-16 is an error (MR_INVALID_ARGUMENT). A line is at
+ * beginning of the file is skipped; that of UTF-16 is an error (MR_UNIMPLEMENTED). A line is at
  * most 1 GiB long (MR_RESOURCE_EXHAUSTED). */
 MR_API extern const mr_format mr_format_text_line;
 

@@ -26,7 +26,6 @@
 #include "pipeline/log.h"
 #include "pipeline/params/params.h"
 #include "pipeline/streams/seeds.h"
-#include "pipeline/streams/selection.h"
 #include "pipeline/streams/weighted_draws.h"
 
 struct params {
@@ -44,9 +43,8 @@ struct record {
 };
 
 struct state {
-    mr__selection selection;
-    mr__weighted draws;
-    uint64_t *graphs; /* the fingerprint of each source; NULL: not computed yet */
+    mr__weighted_selection drawn; /* first, for mr__weighted_next */
+    uint64_t *graphs;             /* the fingerprint of each source; NULL: not computed yet */
     struct record *kept;
     size_t n_kept, kept_capacity;
 };
@@ -82,7 +80,7 @@ static mr_code open_draws(mr_iter *it, mr_status *st)
         return mr_fail_memory(st, it->n_inputs * sizeof *weights, "weights");
     for (size_t i = 0; i < it->n_inputs; i++)
         weights[i] = weight_of(it, i);
-    mr_code rc = mr__weighted_open(&s->draws, weights, it->n_inputs, st);
+    mr_code rc = mr__weighted_open(&s->drawn.draws, weights, it->n_inputs, st);
     mr_free(weights);
     return rc;
 }
@@ -93,27 +91,10 @@ static mr_code open(mr_iter *it, mr_status *st)
     struct state *s = it->state;
     mr_iter_set_no_replay(it);
     MR_TRY(open_draws(it, st));
-    MR_TRY(mr__selection_open(&s->selection, it, it->n_inputs, NULL, stop_of(p), st));
-    MR_TRY(mr__seeds_draw(it, p->o.has_seed ? &p->o.seed : NULL, false, s->draws.pair, st));
-    mr__weighted_start(&s->draws, 0);
+    MR_TRY(mr__selection_open(&s->drawn.selection, it, it->n_inputs, NULL, stop_of(p), st));
+    MR_TRY(mr__seeds_draw(it, p->o.has_seed ? &p->o.seed : NULL, false, s->drawn.draws.pair, st));
+    mr__weighted_start(&s->drawn.draws, 0);
     return MR_OK;
-}
-
-static mr_code refill(mr_iter *it, size_t want, mr_status *st)
-{
-    struct state *s = it->state;
-    int64_t *to;
-    MR_TRY(mr__selection_room(&s->selection, want, &to, st));
-    for (size_t i = 0; i < want; i++)
-        to[i] = (int64_t)mr__weighted_draw(&s->draws);
-    s->selection.n_numbers += want;
-    return MR_OK;
-}
-
-static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
-{
-    struct state *s = it->state;
-    return mr__selection_next(&s->selection, want, refill, out, st);
 }
 
 static void free_record(struct record *r)
@@ -125,8 +106,8 @@ static void free_record(struct record *r)
 static void close(mr_iter *it)
 {
     struct state *s = it->state;
-    mr__selection_reset(&s->selection);
-    mr__weighted_reset(&s->draws);
+    mr__selection_reset(&s->drawn.selection);
+    mr__weighted_reset(&s->drawn.draws);
     mr_free(s->graphs);
     for (size_t i = 0; i < s->n_kept; i++)
         free_record(&s->kept[i]);
@@ -174,25 +155,26 @@ static mr_code put_source(void *ctx, mr_state_w *w, mr_status *st)
 {
     const struct source *x = ctx;
     struct state *s = x->it->state;
-    return mr__selection_save_input(&s->selection, x->i, w, st);
+    return mr__selection_save_input(&s->drawn.selection, x->i, w, st);
 }
 
 static mr_code get_source(void *ctx, mr_state_r *r, mr_status *st)
 {
     const struct source *x = ctx;
     struct state *s = x->it->state;
-    return mr__selection_restore_input(&s->selection, x->i, r, st);
+    return mr__selection_restore_input(&s->drawn.selection, x->i, r, st);
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     struct state *s = it->state;
-    uint64_t ahead = s->draws.n > 1 ? 2 * (s->selection.n_numbers - s->selection.at) : 0;
+    uint64_t ahead =
+        s->drawn.draws.n > 1 ? 2 * (s->drawn.selection.n_numbers - s->drawn.selection.at) : 0;
     MR_TRY(find_graphs(it, st));
-    MR_TRY(mr_state_put_u64(w, s->draws.pair[0], st));
-    MR_TRY(mr_state_put_u64(w, s->draws.pair[1], st));
-    MR_TRY(mr_state_put_u64(w, s->draws.drawn - ahead, st));
-    MR_TRY(mr_state_put_u64(w, s->selection.ended, st));
+    MR_TRY(mr_state_put_u64(w, s->drawn.draws.pair[0], st));
+    MR_TRY(mr_state_put_u64(w, s->drawn.draws.pair[1], st));
+    MR_TRY(mr_state_put_u64(w, s->drawn.draws.drawn - ahead, st));
+    MR_TRY(mr_state_put_u64(w, s->drawn.selection.ended, st));
     MR_TRY(mr_state_put_u64(w, it->n_inputs, st));
     for (size_t i = 0; i < it->n_inputs; i++) {
         MR_TRY(put_head(w, name_of(it, i), weight_of(it, i), s->graphs[i], st));
@@ -317,8 +299,8 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     struct state *s = it->state;
     uint64_t words, ended;
     MR_TRY(find_graphs(it, st));
-    MR_TRY(mr_state_get_u64(r, &s->draws.pair[0], st));
-    MR_TRY(mr_state_get_u64(r, &s->draws.pair[1], st));
+    MR_TRY(mr_state_get_u64(r, &s->drawn.draws.pair[0], st));
+    MR_TRY(mr_state_get_u64(r, &s->drawn.draws.pair[1], st));
     MR_TRY(mr_state_get_u64(r, &words, st));
     MR_TRY(mr_state_get_u64(r, &ended, st));
     if (ended > 1 || words % 2)
@@ -329,8 +311,9 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     mr_code rc = restore_records(it, restored, r, st);
     mr_free(restored);
     MR_TRY(rc);
-    mr__weighted_start(&s->draws, words);
-    mr__selection_restored(&s->selection, mr__iter_may_go_on(it) ? NULL : &(bool){ended == 1});
+    mr__weighted_start(&s->drawn.draws, words);
+    mr__selection_restored(&s->drawn.selection,
+                           mr__iter_may_go_on(it) ? NULL : &(bool){ended == 1});
     return MR_OK;
 }
 
@@ -420,7 +403,7 @@ const mr_op mr_op_mix = {
     .infer = infer,
     .cardinality = cardinality,
     .open = open,
-    .next = next,
+    .next = mr__weighted_next,
     .close = close,
     .save = save,
     .restore = restore,

@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "pipeline/streams/seeds.h"
-#include "pipeline/streams/selection.h"
 #include "pipeline/streams/weighted_draws.h"
 
 struct params {
@@ -14,32 +13,21 @@ struct params {
     mr_sample_from_datasets_opts o;
 };
 
-struct state {
-    mr__selection selection;
-    mr__weighted draws;
-    size_t *input; /* of each number drawn, its input: those of a weight */
-};
-
 static bool has_weight(const struct params *p, size_t i)
 {
     return p->weights.n == 0 || p->weights.v[i] > 0;
 }
 
-/* weights: of the inputs that have one. */
-static mr_code open_inputs(mr_iter *it, bool *used, double *weights, mr_status *st)
+static mr_code open_inputs(mr_iter *it, bool *used, mr_status *st)
 {
     const struct params *p = it->params;
-    struct state *s = it->state;
-    size_t n = 0;
+    mr__weighted_selection *s = it->state;
     for (size_t i = 0; i < it->n_inputs; i++) {
         used[i] = has_weight(p, i);
-        if (!used[i])
-            continue;
-        weights[n] = p->weights.n ? p->weights.v[i] : 1;
-        s->input[n++] = i;
-        MR_TRY(mr_iter_open_input(it, i, st));
+        if (used[i])
+            MR_TRY(mr_iter_open_input(it, i, st));
     }
-    MR_TRY(mr__weighted_open(&s->draws, p->weights.n ? weights : NULL, n, st));
+    MR_TRY(mr__weighted_open(&s->draws, p->weights.n ? p->weights.v : NULL, it->n_inputs, st));
     return mr__selection_open(&s->selection, it, it->n_inputs, used,
                               p->o.stop_on_empty_dataset == MR_YES ? MR__STOP_FIRST : MR__STOP_ALL,
                               st);
@@ -48,15 +36,10 @@ static mr_code open_inputs(mr_iter *it, bool *used, double *weights, mr_status *
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
-    struct state *s = it->state;
+    mr__weighted_selection *s = it->state;
     bool *used = mr_calloc(it->n_inputs, sizeof *used);
-    double *weights = mr_calloc(it->n_inputs, sizeof *weights);
-    s->input = mr_calloc(it->n_inputs, sizeof *s->input);
-    mr_code rc = used && weights && s->input
-                     ? open_inputs(it, used, weights, st)
-                     : mr_fail_memory(st, it->n_inputs * sizeof *weights, "weights");
+    mr_code rc = used ? open_inputs(it, used, st) : mr_fail_memory(st, it->n_inputs, "weights");
     mr_free(used);
-    mr_free(weights);
     MR_TRY(rc);
     MR_TRY(mr__seeds_draw(it, p->o.has_seed ? &p->o.seed : NULL,
                           p->o.rerandomize_each_iteration == MR_YES, s->draws.pair, st));
@@ -64,34 +47,16 @@ static mr_code open(mr_iter *it, mr_status *st)
     return MR_OK;
 }
 
-static mr_code refill(mr_iter *it, size_t want, mr_status *st)
-{
-    struct state *s = it->state;
-    int64_t *to;
-    MR_TRY(mr__selection_room(&s->selection, want, &to, st));
-    for (size_t i = 0; i < want; i++)
-        to[i] = (int64_t)s->input[mr__weighted_draw(&s->draws)];
-    s->selection.n_numbers += want;
-    return MR_OK;
-}
-
-static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
-{
-    struct state *s = it->state;
-    return mr__selection_next(&s->selection, want, refill, out, st);
-}
-
 static void close(mr_iter *it)
 {
-    struct state *s = it->state;
+    mr__weighted_selection *s = it->state;
     mr__selection_reset(&s->selection);
-    mr_free(s->input);
     mr__weighted_reset(&s->draws);
 }
 
 static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
-    struct state *s = it->state;
+    mr__weighted_selection *s = it->state;
     MR_TRY(mr_state_put_u64(w, s->draws.pair[0], st));
     MR_TRY(mr_state_put_u64(w, s->draws.pair[1], st));
     MR_TRY(mr_state_put_u64(w, s->draws.drawn, st));
@@ -100,7 +65,7 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 
 static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
-    struct state *s = it->state;
+    mr__weighted_selection *s = it->state;
     uint64_t drawn;
     MR_TRY(mr_state_get_u64(r, &s->draws.pair[0], st));
     MR_TRY(mr_state_get_u64(r, &s->draws.pair[1], st));
@@ -166,7 +131,7 @@ const mr_op mr_op_sample_from_datasets = {
     .count_doc = "unknown; without end where an input with a weight is",
     .params = table,
     .params_size = sizeof(struct params),
-    .iter_size = sizeof(struct state),
+    .iter_size = sizeof(mr__weighted_selection),
     .min_inputs = 1,
     .max_inputs = -1,
     .role = MR_ROLE_BARRIER,
@@ -175,7 +140,7 @@ const mr_op mr_op_sample_from_datasets = {
     .infer = infer,
     .cardinality = cardinality,
     .open = open,
-    .next = next,
+    .next = mr__weighted_next,
     .close = close,
     .save = save,
     .restore = restore,

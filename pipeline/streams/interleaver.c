@@ -477,11 +477,22 @@ static size_t block_parts(const mr__interleaver *c)
     return mr__iterator_internal_of(mr_iter_opts(c->it))->read_slots ? 4 : 1;
 }
 
+/* What has been collected is delivered before `input` is pulled: it waits for an outside producer,
+ * such as a pipe. */
+static bool delivers_before(const assembly *a, const mr_iter *input)
+{
+    return a->have > 0 && mr__iter_may_block(input);
+}
+
 /* The slot's turn: adds a run of it. *full: the output must be delivered first. */
 static mr_code take_turn(mr__interleaver *c, assembly *a, bool *full, mr_status *st)
 {
     mr__stream *s = c->slots[c->c];
     if (rows_left(s) == 0) {
+        if (delivers_before(a, s->inner)) {
+            *full = true;
+            return MR_OK;
+        }
         if (has_run_of(a, s))
             MR_TRY(flush(a, st));
         mr_code rc = advance(c, s, a->limit - a->have, st);
@@ -617,8 +628,11 @@ static mr_code step(mr__interleaver *c, assembly *a, bool *full, mr_status *st)
             MR_TRY(take_rounds(c, a, st));
         return a->have < a->limit ? take_turn(c, a, full, st) : MR_OK;
     }
-    if (!c->input_ended)
-        return fill_slot(c, a->limit - a->have, st);
+    if (!c->input_ended) {
+        *full = !c->futures && mr__cursor_left(&c->outer.in) == 0 &&
+                delivers_before(a, c->it->inputs[0]);
+        return *full ? MR_OK : fill_slot(c, a->limit - a->have, st);
+    }
     if (c->n_open == 0)
         return MR_END;
     go_on(c);

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/functions/compiler/program_impl.h"
@@ -94,7 +95,7 @@ mr_code mr__parallel_calls_open(mr__parallel_calls *c, mr_iter *it, const mr_pro
     } else {
         c->most = num_parallel_calls < MOST_CALLS ? (size_t)num_parallel_calls : MOST_CALLS;
     }
-    mr__queue_show_room(&c->queue, c->most, 0);
+    mr__queue_resize(&c->queue, c->most);
     return MR_OK;
 }
 
@@ -104,6 +105,20 @@ void mr__parallel_calls_close(mr_iter *it)
     mr__queue_reset(&c->queue);
     mr_program_unref(c->program);
     c->program = NULL;
+}
+
+/* Starts the call for the rows that were pulled. */
+static void begin(const mr__parallel_calls *c, mr__entry *call, bool light)
+{
+    call->task.run = run_call;
+    call->task.light = light;
+    mr_block_move(&call->in, &call->rows);
+    if (!c->executor)
+        do_call(c, call); /* within the op's own work */
+    else if (c->blocking)
+        mr__task_submit_blocking(c->executor, &call->task);
+    else
+        mr__task_submit(c->executor, &call->task);
 }
 
 /* Pulls rows for a call and starts it; an error of the input becomes a separate, finished call. */
@@ -117,15 +132,7 @@ static mr_code start_call(mr__parallel_calls *c, size_t want, mr_status *st)
         return MR_OK;
     call->asked = ask;
     mr__queue_expect(&c->queue, call, mr__block_size_tuner_expect(&c->tuner, call->rows.rows));
-    call->task.run = run_call;
-    call->task.light = c->light;
-    mr_block_move(&call->in, &call->rows);
-    if (!c->executor)
-        do_call(c, call); /* within the op's own work */
-    else if (c->blocking)
-        mr__task_submit_blocking(c->executor, &call->task);
-    else
-        mr__task_submit(c->executor, &call->task);
+    begin(c, call, c->light);
     return MR_OK;
 }
 
@@ -151,7 +158,7 @@ static mr__entry *wait_for_call(mr__parallel_calls *c)
         mr__auto_parallelism_took(&c->depth, asked, call->seconds,
                                   late ? MR_SUPPLY_LATE : MR_SUPPLY_READY);
         c->most = c->depth.now;
-        mr__queue_show_room(&c->queue, c->most, 0);
+        mr__queue_resize(&c->queue, c->most);
     }
     tune(c, call);
     return call;
@@ -163,8 +170,10 @@ static bool wait_or_cancel(mr__parallel_calls *c)
     mr__entry *call = c->queue.head;
     if (!c->executor || !c->blocking)
         return true;
-    if (mr__task_done(&call->task) && mr__entry_left(call) == 0 && call->next)
-        call = call->next;
+    if (mr__task_done(&call->task) && mr__entry_left(call) == 0) {
+        mr__entry *next = mr__queue_after(&c->queue, call);
+        call = next ? next : call;
+    }
     return mr__task_wait_or_cancel(c->executor, &call->task, mr_iter_cancel(c->it));
 }
 
@@ -179,10 +188,64 @@ static bool may_start(const mr__parallel_calls *c)
     return bytes && mr__memory_room(c->it, 2 * bytes);
 }
 
+/* ---- calls that the queue's fill starts ---- */
+
+static void begin_filled(mr__queue *q, mr__entry *call)
+{
+    mr__parallel_calls *c = (mr__parallel_calls *)q;
+    call->asked = atomic_load(&c->asks);
+    begin(c, call, atomic_load(&c->fills_light));
+}
+
+static size_t rows_of_fill(const mr__queue *q)
+{
+    return atomic_load(&((const mr__parallel_calls *)q)->asks);
+}
+
+/* The input waits for an outside producer, which may take any time to produce the rows of the next
+ * call. Some inputs know it from their first pull on. */
+static bool may_fill(const mr__parallel_calls *c)
+{
+    return mr__iter_may_block(c->queue.input) && !mr__memory_limited(c->it);
+}
+
+/* From now on the fill pulls the input. */
+static mr_code let_fill(mr__parallel_calls *c, mr_status *st)
+{
+    const mr__ahead ahead = {.entries = c->most, .rows = SIZE_MAX, .bytes = SIZE_MAX};
+    mr_iter *it = c->it;
+    bool positions = c->queue.positions;
+    MR_TRY(mr__queue_open_ahead(&c->queue, it, it->inputs[0], c->executor, &ahead, st));
+    c->queue.positions = positions;
+    c->queue.begin = begin_filled;
+    c->queue.ask = rows_of_fill;
+    c->filled = true;
+    return MR_OK;
+}
+
+/* As top_up: waits for rows only if there is no call whose results can be delivered. */
+static mr_code top_up_filled(mr__parallel_calls *c, mr_status *st)
+{
+    size_t ask = mr__block_size_tuner_ask(&c->tuner, c->it, SIZE_MAX);
+    atomic_store(&c->asks, ask);
+    atomic_store(&c->fills_light, c->light);
+    mr__queue_start(&c->queue);
+    mr_code rc = mr__queue_need(&c->queue, ask, st);
+    return rc == MR_END ? MR_OK : rc;
+}
+
 /* Keeps `most` calls in progress. */
 static mr_code top_up(mr__parallel_calls *c, mr_status *st)
 {
+    if (c->filled)
+        return top_up_filled(c, st);
+    if (may_fill(c)) {
+        MR_TRY(let_fill(c, st));
+        return top_up_filled(c, st);
+    }
     while (c->queue.n < c->most && !c->queue.ended && may_start(c)) {
+        if (c->queue.n && may_fill(c))
+            return MR_OK; /* from the next call on */
         mr_code rc = start_call(c, SIZE_MAX, st);
         if (rc == MR_END)
             return MR_OK;
@@ -191,26 +254,6 @@ static mr_code top_up(mr__parallel_calls *c, mr_status *st)
             return c->queue.head ? MR_OK : rc;
     }
     return MR_OK;
-}
-
-/* If order does not matter, moves the first finished call to the front. A partly delivered one
- * is already in front. */
-static void choose(mr__parallel_calls *c)
-{
-    mr__queue *q = &c->queue;
-    if (c->ordered || !q->head || mr__task_done(&q->head->task))
-        return;
-    for (mr__entry *before = q->head; before->next; before = before->next) {
-        mr__entry *call = before->next;
-        if (!mr__task_done(&call->task))
-            continue;
-        before->next = call->next;
-        if (q->tail == call)
-            q->tail = before;
-        call->next = q->head;
-        q->head = call;
-        return;
-    }
 }
 
 /* Reports a call that failed as a whole, for lack of memory, and makes it run again, so that
@@ -242,11 +285,12 @@ mr_code mr__parallel_calls_next(mr_iter *it, size_t want, mr_block *out, mr_stat
     for (;;) {
         if (c->executor)
             MR_TRY(top_up(c, st));
-        else if (!q->head)
+        else if (!mr__queue_has_entry(q))
             MR_TRY(start_call(c, q->skip ? q->skip : beyond(c, want, dropped), st));
-        if (!q->head)
+        if (!mr__queue_has_entry(q))
             return MR_END;
-        choose(c);
+        if (!c->ordered)
+            mr__queue_choose(q);
         if (!wait_or_cancel(c))
             return mr_iter_fail_cancelled(st);
         mr__entry *call = wait_for_call(c);

@@ -2,16 +2,19 @@
 #ifndef MR_PIPELINE_STREAMS_PARALLEL_CALLS_H
 #define MR_PIPELINE_STREAMS_PARALLEL_CALLS_H
 /* Runs a function over the blocks of an op's input, in the calling thread or as tasks; shared by
- * map and filter. Input 0 is always pulled by the thread that calls next.
+ * map and filter.
  *
  *     input --pull--> [call: in -> rows, errors] [call] [call] --> next
  *                                                              in order, or as they finish
  *
  * The calls are the entries of a read-ahead queue. In the calling thread there is only one at a
- * time. Blocks are bounded by the bytes of inputs, results and intermediate values
- * (block_size_tuner.h).
+ * time. An input that waits for an outside producer is pulled by a fill of the queue, so that
+ * results do not wait for the rows after them. Blocks are bounded by the bytes of inputs, results
+ * and intermediate values (block_size_tuner.h).
  *
  * thread   as an op's next */
+#include <stdatomic.h>
+
 #include "pipeline/engine/auto_parallelism.h"
 #include "pipeline/streams/read_ahead_queue.h"
 
@@ -33,6 +36,9 @@ typedef struct mr__parallel_calls {
     bool ordered, blocking, light;
     mr__block_size_tuner tuner; /* rows of a call */
     size_t pulled;              /* by the last call */
+    bool filled;                /* the queue's fill pulls the input and starts the calls: */
+    atomic_size_t asks;         /* of how many rows */
+    atomic_bool fills_light;    /* with this `light` */
 } mr__parallel_calls;
 
 /* num_parallel_calls: 0 (sequential), MR_AUTO, or a number. Takes `program` over, also on failure.

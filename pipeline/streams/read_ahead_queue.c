@@ -134,11 +134,14 @@ void mr__queue_expect(const mr__queue *q, mr__entry *e, size_t bytes)
     mr__memory_ahead(q->it, (int64_t)bytes);
 }
 
-/* Appends e; true if the consumer must be woken. */
-static bool push(mr__queue *q, mr__entry *e)
+/* Appends e, whose task begins if it has rows and `pulled`; true if the consumer must be woken. */
+static bool push(mr__queue *q, mr__entry *e, bool pulled)
 {
     /* An error counts too, otherwise a source of errors would fill the memory. */
-    e->counted = e->rc == MR_OK ? e->rows.rows : 1;
+    e->counted = e->shown = e->rc == MR_OK ? e->rows.rows : 1;
+    bool ends = e->rc == MR_CANCELLED || is_permanent(e);
+    if (q->begin && pulled && e->rc == MR_OK)
+        q->begin(q, e);
     lock(q);
     if (q->tail)
         q->tail->next = e;
@@ -150,9 +153,8 @@ static bool push(mr__queue *q, mr__entry *e)
     q->bytes += e->bytes;
     q->pulling = NULL;
     mr__queue_expect(q, e, e->bytes);
-    e->shown = e->counted;
     mr__stats_queued(q->it, 1, (int64_t)e->shown, (int64_t)e->bytes);
-    q->ended |= e->rc == MR_CANCELLED || is_permanent(e);
+    q->ended |= ends;
     bool wake = q->waiting;
     q->waiting = false;
     if (q->executor) /* else no thread waits */
@@ -268,7 +270,7 @@ static mr_code pull(mr__queue *q, size_t want, bool keep, const mr_destination *
         put_spare(q, e);
         return rc;
     }
-    (void)push(q, e);
+    (void)push(q, e, true);
     if (out)
         *out = e;
     return MR_OK;
@@ -309,6 +311,8 @@ static bool has_room(const mr__queue *q, size_t *rows)
 static mr_code fill_entry(mr__queue *q, mr__entry *e, size_t most)
 {
     mr_status st;
+    if (q->ask && q->ask(q) < most)
+        most = q->ask(q);
     mr_code rc = read_entry(q, e, mr__block_size_tuner_ask(&q->tuner, q->it, most), true, &st);
     if (rc < 0)
         mr__entry_fail(e, rc, &st);
@@ -347,7 +351,7 @@ static void run_fill(mr__task *task)
         if (ended) {
             show_pull(q, NULL);
             put_spare(q, e);
-        } else if (push(q, e))
+        } else if (push(q, e, true))
             mr__wait_wake(&q->changes);
     }
     report(q, ended);
@@ -368,7 +372,7 @@ void mr__queue_start(mr__queue *q)
 {
     if (!q->executor || mr__queue_filling(q))
         return;
-    if (q->cheap >= CHEAP_PULLS) /* until a pull takes longer */
+    if (q->cheap >= CHEAP_PULLS && !q->begin) /* until a pull takes longer */
         return;
     size_t rows;
     lock(q);
@@ -467,6 +471,37 @@ mr__entry *mr__queue_head(mr__queue *q)
     return NULL;
 }
 
+bool mr__queue_has_entry(mr__queue *q)
+{
+    return peek(q);
+}
+
+mr__entry *mr__queue_after(mr__queue *q, const mr__entry *e)
+{
+    lock(q);
+    mr__entry *next = e->next;
+    unlock(q);
+    return next;
+}
+
+void mr__queue_choose(mr__queue *q)
+{
+    lock(q);
+    mr__entry *before = q->head && !mr__task_done(&q->head->task) ? q->head : NULL;
+    for (; before && before->next; before = before->next) {
+        mr__entry *e = before->next;
+        if (!mr__task_done(&e->task))
+            continue;
+        before->next = e->next;
+        if (q->tail == e)
+            q->tail = before;
+        e->next = q->head;
+        q->head = e;
+        break;
+    }
+    unlock(q);
+}
+
 mr_code mr__queue_take_error(mr__queue *q, mr_status *st)
 {
     mr_code rc = read_error(q->head, st);
@@ -481,24 +516,35 @@ mr_code mr__queue_take_error(mr__queue *q, mr_status *st)
     return rc;
 }
 
+/* Makes sure that there is an entry, of up to `want` rows if it is pulled here. */
+static mr_code need(mr__queue *q, size_t want, bool keep, const mr_destination *destination,
+                    mr_status *st)
+{
+    if (q->executor) {
+        withdraw_fill(q);
+        if (!wait_for_fill(q))
+            return mr_iter_fail_cancelled(st);
+        if (peek(q))
+            return MR_OK;
+    }
+    if (q->ended)
+        return MR_END;
+    if (q->skip || q->gap) /* the rows are dropped */
+        return pull(q, q->skip ? q->skip : q->gap, false, NULL, NULL, st);
+    return pull(q, want ? want : mr__block_size_tuner_ask(&q->tuner, q->it, SIZE_MAX), keep,
+                destination, NULL, st);
+}
+
+mr_code mr__queue_need(mr__queue *q, size_t want, mr_status *st)
+{
+    return peek(q) ? MR_OK : need(q, want, true, NULL, st);
+}
+
 static mr_code front(mr__queue *q, size_t want, bool keep, const mr_destination *destination,
                      mr__entry **out, mr_status *st)
 {
-    while (!(*out = mr__queue_head(q))) {
-        if (q->executor) {
-            withdraw_fill(q);
-            if (!wait_for_fill(q))
-                return mr_iter_fail_cancelled(st);
-            if (peek(q))
-                continue;
-        }
-        if (q->ended)
-            return MR_END;
-        if (!q->skip && !q->gap) /* the next entry is the head, and nothing of it is skipped */
-            return pull(q, want ? want : mr__block_size_tuner_ask(&q->tuner, q->it, SIZE_MAX), keep,
-                        destination, out, st);
-        MR_TRY(pull(q, q->skip ? q->skip : q->gap, false, NULL, NULL, st));
-    }
+    while (!(*out = mr__queue_head(q)))
+        MR_TRY(need(q, want, keep, destination, st));
     return q->skip || of_no_place(*out) ? mr__queue_take_error(q, st) : MR_OK;
 }
 
@@ -599,6 +645,14 @@ void mr__queue_show_room(mr__queue *q, size_t blocks, size_t rows)
     mr__stats_room(q->it, (int64_t)(blocks - q->room_blocks), (int64_t)(rows - q->room_rows));
     q->room_blocks = blocks;
     q->room_rows = rows;
+}
+
+void mr__queue_resize(mr__queue *q, size_t entries)
+{
+    lock(q);
+    q->ahead.entries = entries;
+    unlock(q);
+    mr__queue_show_room(q, entries, q->ahead.rows);
 }
 
 mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_executor *executor,
@@ -775,7 +829,7 @@ static mr_code restore_entry(mr__queue *q, const mr_spec *spec, mr_state_r *r, m
             rc = mr_fail_memory(st, sizeof error, "an error");
     }
     if (rc == MR_OK)
-        (void)push(q, e);
+        (void)push(q, e, false);
     else
         put_spare(q, e);
     return rc;

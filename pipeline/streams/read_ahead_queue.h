@@ -24,7 +24,8 @@
  * that no thread has started and pulls itself, so it never waits for a free thread.
  *
  * Tasks of entries. A client may let a task process an entry (the entry's `task`, from `in` to
- * `rows` and `errors`); until the task is done nothing else accesses the entry.
+ * `rows` and `errors`); until the task is done nothing else accesses the entry. `begin` starts it
+ * for each entry with rows as soon as it is pulled, also by the fill.
  *
  * Zeroed memory is a queue that was never opened; it may be reset.
  *
@@ -75,8 +76,10 @@ struct mr__queue {
     size_t skip; /* rows, and errors among rows, already taken from the head or, in an empty queue,
                     from the next pull. An error of the input in their place has no position: it did
                     not occur the first time */
-    size_t gap;  /* after them: events of an empty queue's input to drop, including its errors */
-    bool ended;  /* nothing follows the tail */
+    void (*begin)(mr__queue *q, mr__entry *e); /* NULL: entries have no tasks */
+    size_t (*ask)(const mr__queue *q); /* rows that the fill requests; NULL: as its tuner says */
+    size_t gap; /* after them: events of an empty queue's input to drop, including its errors */
+    bool ended; /* nothing follows the tail */
     /* for the fill */
     mr_executor *executor;      /* NULL: no fill */
     mr__ahead ahead;            /* the client may change it while no fill is queued or running */
@@ -108,6 +111,17 @@ void mr__queue_open(mr__queue *q, mr_iter *it, mr_iter *input);
  * many rows the fill requests, and learns from every pull. */
 mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_executor *executor,
                              const mr__ahead *ahead, mr_status *st) MR_NODISCARD;
+/* Changes ahead.entries, also while the fill runs. */
+void mr__queue_resize(mr__queue *q, size_t entries);
+/* true: there is an entry, whose task may still run. */
+bool mr__queue_has_entry(mr__queue *q);
+/* The entry after e; NULL: none. */
+mr__entry *mr__queue_after(mr__queue *q, const mr__entry *e);
+/* Waits for the fill, or pulls up to `want` rows, unless there is an entry: MR_OK, MR_END, or an
+ * error without a position. */
+mr_code mr__queue_need(mr__queue *q, size_t want, mr_status *st) MR_NODISCARD;
+/* Moves the first entry whose task is done to the front, if that of the head is not. */
+void mr__queue_choose(mr__queue *q);
 /* Sets the queue's capacity in the statistics; 0 or SIZE_MAX: not bounded that way. */
 void mr__queue_show_room(mr__queue *q, size_t blocks, size_t rows);
 /* Withdraws or awaits all tasks and drops the entries; keeps their memory for later ones. */

@@ -11,15 +11,18 @@ mr_code mr__weighted_open(mr__weighted *w, const double *weights, size_t n, mr_s
 {
     double largest = -INFINITY, sum = 0;
     w->up_to = mr_calloc(n ? n : 1, sizeof *w->up_to);
-    if (!w->up_to)
+    w->input = mr_calloc(n ? n : 1, sizeof *w->input);
+    if (!w->up_to || !w->input)
         return mr_fail_memory(st, n * sizeof *w->up_to, "weights");
-    w->n = n;
-    for (size_t k = 0; k < n; k++) {
-        float weight = weights ? (float)weights[k] : 1;
-        w->up_to[k] = weights ? (double)(float)log((double)weight) : 1.0;
+    for (size_t i = 0; i < n; i++) {
+        if (weights && weights[i] == 0)
+            continue;
+        size_t k = w->n++;
+        w->input[k] = i;
+        w->up_to[k] = weights ? (double)(float)log((double)(float)weights[i]) : 1.0;
         largest = w->up_to[k] > largest ? w->up_to[k] : largest;
     }
-    for (size_t k = 0; k < n; k++)
+    for (size_t k = 0; k < w->n; k++)
         w->up_to[k] = sum += exp(w->up_to[k] - largest);
     return MR_OK;
 }
@@ -44,21 +47,41 @@ static double uniform(uint32_t word0, uint32_t word1)
     return u - 1;
 }
 
-size_t mr__weighted_draw(mr__weighted *w)
+static size_t draw(mr__weighted *w)
 {
     if (w->n == 1)
-        return 0;
+        return w->input[0];
     uint32_t word0 = mr__philox_next(&w->words), word1 = mr__philox_next(&w->words);
     w->drawn += 2;
     double at = uniform(word0, word1) * w->up_to[w->n - 1];
     size_t k = 0;
     while (k + 1 < w->n && w->up_to[k] <= at)
         k++;
-    return k;
+    return w->input[k];
+}
+
+static mr_code refill(mr_iter *it, size_t want, mr_status *st)
+{
+    mr__weighted_selection *s = it->state;
+    int64_t *to;
+    MR_TRY(mr__selection_room(&s->selection, want, &to, st));
+    for (size_t i = 0; i < want; i++)
+        to[i] = (int64_t)draw(&s->draws);
+    s->selection.n_numbers += want;
+    return MR_OK;
+}
+
+mr_code mr__weighted_next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
+{
+    return mr__selection_next(&((mr__weighted_selection *)it->state)->selection, want, refill, out,
+                              st);
 }
 
 void mr__weighted_reset(mr__weighted *w)
 {
     mr_free(w->up_to);
+    mr_free(w->input);
     w->up_to = NULL;
+    w->input = NULL;
+    w->n = 0;
 }

@@ -26,7 +26,7 @@ mr_code mr__skip_byte_order_mark(mr_reader *r, mr_status *st)
     size_t n = (size_t)(in->end - in->at);
     const char *refusal = mr__utf_refusal(in->at, n);
     if (refusal)
-        return mr__reader_give_up(r, mr_fail(st, MR_INVALID_ARGUMENT, "%s", refusal), st);
+        return mr__reader_give_up(r, mr_fail(st, MR_UNIMPLEMENTED, "%s", refusal), st);
     in->at += mr__byte_order_mark(in->at, n);
     return MR_OK;
 }

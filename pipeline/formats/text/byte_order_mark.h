@@ -31,6 +31,6 @@ static inline const char *mr__utf_refusal(const void *text, size_t n)
 }
 
 /* At the beginning of a file: skips the mark.
- * errors   MR_INVALID_ARGUMENT: the file is UTF-16 or UTF-32, which ends it; those of reading */
+ * errors   MR_UNIMPLEMENTED: the file is UTF-16 or UTF-32, which ends it; those of reading */
 mr_code mr__skip_byte_order_mark(mr_reader *r, mr_status *st) MR_NODISCARD;
 #endif

@@ -151,6 +151,27 @@ MR_TEST(every_source_ends_at_what_it_was_given)
     }
 }
 
+MR_TEST(an_encoding_that_is_not_read_ends_the_pipeline)
+{
+    mr_drive_bytes("u16",
+                   "\xFF\xFE"
+                   "1\0\n\0",
+                   6);
+    mr_drive_file("u8", "1\n");
+    static const char *const sources[] = {
+        "text_line([\"@/u8\", \"@/u16\", \"@/u8\"])",
+        "from_tensor_slices([\"@/u8\", \"@/u16\", \"@/u8\"]).flat_map(f => text_line(f))",
+        "csv([\"@/u8\", \"@/u16\"], [bytes], header=false)",
+        "jsonl(\"@/u8\", {\"a\": feature(int64, default=1)}).take(0)"
+        ".concatenate(csv([\"@/u8\", \"@/u16\"], {\"a\": int64}, header=false))",
+    };
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        char text[1024];
+        snprintf(text, sizeof text, "%s.map(x => 1).ignore_errors()", mr_drive_path(sources[i]));
+        run(text, "1 !unimplemented");
+    }
+}
+
 /* ---- names that are elements ---- */
 
 MR_TEST(where_the_name_is_an_element_the_next_file_follows)

@@ -97,6 +97,104 @@ MR_TEST(gives_what_the_callbacks_make)
     mr_eq_i64(released, 3);
 }
 
+/* A task pulls the input of the calls. */
+MR_TEST(parallel_calls_over_a_producer_deliver_all)
+{
+    const mr_map_opts three = {.num_parallel_calls = 3}, any = {.num_parallel_calls = MR_AUTO};
+    const mr_filter_opts two = {.num_parallel_calls = 2};
+    mr_drive_dataset(mr_map(five(true, true), mr_fn_text("x => x + 1"), &three), "1 2 !no_two 4 5");
+    mr_drive_dataset(mr_map(five(true, true), mr_fn_text("x => 6 // (x - 3)"), &any),
+                     "-2 -3 !no_two !integer_division_by_zero 6");
+    mr_drive_dataset(mr_filter(five(true, true), mr_fn_text("x => x != 1"), &two), "0 !no_two 3 4");
+    mr_drive_dataset(mr_flat_map(five(true, true), mr_fn_text("x => range(x)")),
+                     "0 !no_two 0 1 2 0 1 2 3");
+}
+
+/* Row i is made once the consumer has row i - 1. */
+struct conversation {
+    atomic_llong delivered;
+    int64_t made;
+};
+
+static mr_code answer(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    struct conversation *c = ctx;
+    (void)pass;
+    (void)want;
+    if (c->made == 9)
+        return MR_END;
+    for (int ms = 0; atomic_load(&c->delivered) < c->made; ms++) {
+        if (ms == 20000)
+            return mr_fail(st, MR_DEADLINE_EXCEEDED, "row %" PRId64 " was never delivered",
+                           c->made);
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, 1, st));
+    *(int64_t *)out->columns[0].data = c->made++;
+    out->rows = 1;
+    return MR_OK;
+}
+
+static void converse(mr_dataset *(*above)(mr_dataset *), int threads)
+{
+    struct conversation c = {0};
+    const mr_generator g = {.ctx = &c, .next = answer, .may_block = true};
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *ds = above(mr_from_generator(&g, spec));
+    const mr_iterator_opts opts = {.threads = threads, .has_threads = true};
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    mr_test_context("with %d threads", threads);
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    for (int64_t i = 0; i < 9; i++) {
+        mr_ok(mr_iterator_next(it, 100, &b, &st), &st);
+        mr_eq_i64((int64_t)b.rows, 1);
+        mr_eq_i64(*(const int64_t *)b.columns[0].data, i);
+        atomic_fetch_add(&c.delivered, 1);
+    }
+    mr_code_is(mr_iterator_next(it, 100, &b, &st), MR_END, &st);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
+    mr_test_context("%s", "");
+}
+
+static mr_dataset *mapped(mr_dataset *in)
+{
+    return mr_map(in, mr_fn_text("x => x"), &(mr_map_opts){.num_parallel_calls = 4});
+}
+static mr_dataset *mapped_as_they_come(mr_dataset *in)
+{
+    const mr_map_opts o = {.num_parallel_calls = 4, .deterministic = MR_NO};
+    return mr_map(in, mr_fn_text("x => x"), &o);
+}
+static mr_dataset *filtered(mr_dataset *in)
+{
+    return mr_filter(mapped(in), mr_fn_text("x => x >= 0"),
+                     &(mr_filter_opts){.num_parallel_calls = MR_AUTO});
+}
+static mr_dataset *flat_mapped(mr_dataset *in)
+{
+    return mr_flat_map(mapped(in), mr_fn_text("x => from_tensors(x)"));
+}
+static mr_dataset *interleaved(mr_dataset *in)
+{
+    const mr_interleave_opts o = {.cycle_length = 3, .num_parallel_calls = 3};
+    return mr_interleave(in, mr_fn_text("x => from_tensors(x)"), &o);
+}
+
+MR_TEST(no_op_waits_for_the_rows_after_those_it_has)
+{
+    mr_dataset *(*const above[])(mr_dataset *) = {mapped, mapped_as_they_come, filtered,
+                                                  flat_mapped, interleaved};
+    for (size_t i = 0; i < sizeof above / sizeof *above; i++)
+        for (int threads = 0; threads < 4; threads += 1 + threads)
+            converse(above[i], threads);
+}
+
 MR_TEST(without_a_position_rows_read_ahead_are_saved)
 {
     mr_dataset *ds =
