@@ -524,6 +524,52 @@ class Processes(unittest.TestCase):
                          1)  # fmt: skip
 
 
+    def test_calls_get_workers_in_turn(self) -> None:
+        """Those that wait come before one that comes just when a worker becomes free."""
+        from millrace._ffi import ffi
+        from millrace._processes import Pool, payload_of
+        from millrace._worker import Leaf, Task
+
+        def f(x: Any, order: Any = []) -> Any:  # noqa: B006
+            order.append(x)
+            return order.index(x)
+
+        leaf = Leaf("int64", np.dtype(np.int64), (), False)
+        pool = Pool(payload_of("map_py", Task(f, None, "map", False, False, False, 0, 0, [leaf])), 1, f)
+        places: dict[int, int] = {}
+
+        def call(x: int, then: Any = None) -> None:
+            with pool.run([np.array([x])], 1, [], ffi.NULL) as (columns, failures):
+                self.assertEqual(failures, [])
+                places[x] = int(columns[0][0])
+                if then:
+                    then()
+
+        waiting: list[threading.Thread] = []
+
+        def come() -> None:
+            """Calls 1, 2 and 3, one after the other."""
+            with pool.lock:
+                worker = pool.idle.pop()
+            for x in range(1, 4):
+                waiting.append(threading.Thread(target=call, args=(x,)))
+                waiting[-1].start()
+                while len(pool.turns) < x:
+                    time.sleep(0.001)
+            with pool.lock:
+                pool.idle.append(worker)
+                pool._assign()
+            call(4)
+
+        try:
+            call(0, come)
+            for t in waiting:
+                t.join(60)
+        finally:
+            pool.close()
+        self.assertEqual(places, {0: 0, 1: 1, 2: 2, 3: 3, 4: 4})
+
+
 class Messages(unittest.TestCase):
     def test_texts_that_are_not_utf_8_keep_the_place(self) -> None:
         def fails(x: Any) -> Any:

@@ -8,6 +8,7 @@ pipe is closed, and so with this process.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import pickle
@@ -136,6 +137,14 @@ class Worker:
             self.process.wait()
 
 
+class _Turn:
+    """Of a call that waits for a worker."""
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+        self.worker: Worker | None = None  # after it came, None: start one
+
+
 class Pool:
     """The workers of one function and one iterator; they are started as calls need them."""
 
@@ -143,7 +152,8 @@ class Pool:
         self.most = most
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
         self.pid = os.getpid()
-        self.condition = threading.Condition()
+        self.lock = threading.Lock()
+        self.turns: collections.deque[_Turn] = collections.deque()
         self.workers: list[Worker] = []
         self.starting = 0
         self.idle: list[Worker] = []
@@ -175,36 +185,54 @@ class Pool:
         except BaseException:
             self._drop(worker)
             raise
-        with self.condition:
+        with self.lock:
             self.idle.append(worker)
-            self.condition.notify()
+            self._assign()
         yield results
 
     def _take(self, cancel: Any) -> Worker:
-        with self.condition:
-            while not self.idle and len(self.workers) + self.starting >= self.most:
-                self.condition.wait(POLL)
+        turn = _Turn()
+        with self.lock:
+            self.turns.append(turn)
+            self._assign()
+        try:
+            while not turn.came.wait(POLL):
                 if cancel != ffi.NULL and lib.mr_cancel_is_cancelled(cancel):
                     raise Cancelled("the iterator was cancelled")
-            if self.idle:
-                return self.idle.pop()
-            self.starting += 1
-        try:
+            if turn.worker is not None:
+                return turn.worker
             worker = Worker(self.task)
         except BaseException:
-            with self.condition:
-                self.starting -= 1
+            with self.lock:
+                if not turn.came.is_set():
+                    self.turns.remove(turn)
+                elif turn.worker is not None:
+                    self.idle.append(turn.worker)
+                else:
+                    self.starting -= 1
+                self._assign()
             raise
-        with self.condition:
+        with self.lock:
             self.starting -= 1
             self.workers.append(worker)
         return worker
 
+    def _assign(self) -> None:
+        """Gives workers, or leave to start one, to the calls that wait, in the order in which they came:
+        a free worker is not for the call that comes just then. With the lock."""
+        while self.turns and (self.idle or len(self.workers) + self.starting < self.most):
+            turn = self.turns.popleft()
+            if self.idle:
+                turn.worker = self.idle.pop()
+            else:
+                self.starting += 1
+            turn.came.set()
+
     def _drop(self, worker: Worker) -> None:
         """Of a worker that died, or runs for a cancelled iterator."""
-        with self.condition:
+        with self.lock:
             self.workers.remove(worker)
-            self.condition.notify()
+            self._assign()
         worker.busy = True
         worker.close()
         worker.wait()
