@@ -283,6 +283,15 @@ static mr_code start(mr__transfer **out, mr__object *o, int64_t from, int64_t to
             mr_buffer_ref(t->request.body);
         snprintf(t->mark, sizeof t->mark, "%s", request->mark ? request->mark : "");
     }
+    if (request && strcmp(request->method, "POST") == 0) {
+        t->room = MR__REMOTE_ANSWER;
+        mr_code rc = mr_buffer_alloc(&t->slot, t->headroom + t->room, st);
+        if (rc != MR_OK) {
+            atomic_init(&t->refs, 1);
+            release(t);
+            return rc;
+        }
+    }
     t->most_tries = t->request.tries ? t->request.tries : retries();
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&lock);

@@ -51,6 +51,9 @@ mr_code mr__transfer_take(mr__transfer *t, mr_cancel *cancel, mr_buffer **slot, 
  * works all the time receives no more through more connections. */
 int64_t mr__transfer_worked(void);
 
+/* The first bytes of the answer to a POST, for which there is memory before it is sent. */
+enum { MR__REMOTE_ANSWER = 8 << 10 };
+
 /* A request that changes something, or asks for a head. */
 typedef struct mr__request {
     const char *method; /* "PUT", "POST", "DELETE" or "HEAD"; static */

@@ -11,7 +11,10 @@
 #include "pipeline/remote/secret_file.h"
 #include "pipeline/remote/url_roots_internal.h"
 
-enum { CHUNK = 128 << 10 /* that libcurl passes at once; less than a slot */ };
+enum {
+    CHUNK = 128 << 10,   /* that libcurl passes at once; less than a slot */
+    ASKED_FOR = 1 << 20, /* smaller bodies are sent before the server has said that it wants them */
+};
 #define CONNECT_MS    10000L /* time for a connection */
 #define STALL_SECONDS 30L    /* without a byte */
 
@@ -118,6 +121,8 @@ static bool set_request(mr__transfer *t)
         SET(CURLOPT_READDATA, t);
         SET(CURLOPT_SEEKFUNCTION, on_rewind);
         SET(CURLOPT_SEEKDATA, t);
+        if (r->size < ASKED_FOR)
+            SET(CURLOPT_EXPECT_100_TIMEOUT_MS, 1L);
     }
     if (r->creates)
         good = good && add_header(t, "If-None-Match", "*");

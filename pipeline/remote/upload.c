@@ -40,7 +40,7 @@ struct mr__upload_group {
 
 struct mr__upload {
     mr__upload_group *group, *own; /* own NULL: shared */
-    char *url, *id;                /* id NULL: no multipart upload */
+    char *url, id[1024];           /* id "": no multipart upload */
     char mark[MR__MARK_SIZE];
     mr_cancel *cancel;
     bool creates, rewinds, committed;
@@ -124,38 +124,33 @@ mr_code mr__upload_open(mr__upload **out, const char *url, const mr__upload_opts
 
 /* ---- requests ---- */
 
-/* Waits for the end of a request. text: the answer's document, owned; may be NULL. */
-static mr_code await(mr__transfer *t, char **text, mr_cancel *cancel, mr_status *st)
+/* That of an answer. */
+typedef struct document {
+    char *text; /* owned */
+    size_t n, room;
+} document;
+
+/* Waits for the end of a request. NULL: the document is not kept. */
+static mr_code await(mr__transfer *t, document *d, mr_cancel *cancel, mr_status *st)
 {
-    size_t n = 0, room = 0;
-    char *all = NULL;
-    mr_code rc;
     for (;;) {
         mr_buffer *slot = NULL;
         uint8_t *data;
         size_t got;
-        rc = mr__transfer_take(t, cancel, &slot, &data, &got, st);
+        mr_code rc = mr__transfer_take(t, cancel, &slot, &data, &got, st);
         if (rc != MR_OK)
-            break;
-        rc = MR_GROW(all, room, n + got + 1, MOST_DOCUMENT, "a document", st);
-        if (rc == MR_OK) {
-            memcpy(all + n, data, got);
-            n += got;
-            all[n] = '\0';
+            return rc == MR_END ? MR_OK : rc;
+        if (d)
+            rc = MR_GROW(d->text, d->room, d->n + got + 1, MOST_DOCUMENT, "a document", st);
+        if (d && rc == MR_OK) {
+            memcpy(d->text + d->n, data, got);
+            d->n += got;
+            d->text[d->n] = '\0';
         }
         mr_buffer_unref(slot);
         if (rc != MR_OK)
-            break;
+            return rc;
     }
-    rc = rc == MR_END ? MR_OK : rc;
-    if (rc == MR_OK && text) {
-        *text = all ? all : mr_strdup("");
-        all = NULL;
-        if (!*text)
-            rc = mr_fail_memory(st, 1, "a document");
-    }
-    mr_free(all);
-    return rc;
 }
 
 static mr_code begin_request(mr__transfer **out, const char *url, const char *query,
@@ -173,29 +168,39 @@ static mr_code request(const char *url, const char *query, const mr__request *r,
                        mr__answer *answer, char **text, mr_status *st)
 {
     mr__transfer *t = NULL;
-    mr__answer none = {0};
+    document d = {0};
     if (answer)
-        *answer = none;
-    MR_TRY(begin_request(&t, url, query, r, st));
-    mr_code rc = await(t, text, cancel, st);
-    if (answer && rc != MR_CANCELLED)
+        *answer = (mr__answer){0};
+    /* Before the store does anything: the answer may be what names an upload. */
+    if (text) {
+        MR_TRY(MR_GROW(d.text, d.room, MR__REMOTE_ANSWER + 1, MOST_DOCUMENT, "a document", st));
+        d.text[0] = '\0';
+    }
+    mr_code rc = begin_request(&t, url, query, r, st);
+    if (rc == MR_OK)
+        rc = await(t, text ? &d : NULL, cancel, st);
+    if (answer && t && rc != MR_CANCELLED)
         *answer = mr__transfer_answer(t);
     mr__transfer_drop(t);
+    if (rc == MR_OK && text)
+        *text = d.text;
+    else
+        mr_free(d.text);
     return rc;
 }
 
 /* Stores answer "200" before they know: the document says whether it is true. */
-static bool is_error(const char *document)
+static bool is_error(const char *text)
 {
-    return strstr(document, "<Error>") != NULL;
+    return strstr(text, "<Error>") != NULL;
 }
 
-static mr_code fail_document(const char *document, mr_status *st)
+static mr_code fail_document(const char *text, mr_status *st)
 {
     char code[80] = "", message[200] = "";
-    const char *at = document, *end = document + strlen(document);
+    const char *at = text, *end = text + strlen(text);
     mr__xml_text(&at, end, "Code", code, sizeof code);
-    at = document;
+    at = text;
     mr__xml_text(&at, end, "Message", message, sizeof message);
     mr_code rc = strcmp(code, "PreconditionFailed") == 0 ? MR_ALREADY_EXISTS : MR_UNAVAILABLE;
     return mr_fail(st, rc, "the server answered with an error: %s: %s", code, message);
@@ -281,20 +286,20 @@ static void drop_sent(mr__upload *u)
 
 static mr_code need_id(mr__upload *u, mr_status *st)
 {
-    char *text = NULL, id[1024];
-    if (u->id)
+    char *text = NULL;
+    if (u->id[0])
         return MR_OK;
     MR_TRY(request(u->url, "uploads=", &(mr__request){.method = "POST", .mark = u->mark}, u->cancel,
                    NULL, &text, st));
     const char *at = text;
-    bool found = mr__xml_text(&at, text + strlen(text), "UploadId", id, sizeof id) && id[0];
+    bool found = mr__xml_text(&at, text + strlen(text), "UploadId", u->id, sizeof u->id);
     mr_free(text);
-    if (!found)
-        return mr_fail(st, MR_DATA_LOSS,
-                       "the server's answer does not begin a multipart upload "
-                       "(InitiateMultipartUploadResult); is the endpoint that of a store?");
-    u->id = mr_strdup(id);
-    return u->id ? MR_OK : mr_fail_memory(st, sizeof id, "an upload");
+    if (found && u->id[0])
+        return MR_OK;
+    u->id[0] = '\0';
+    return mr_fail(st, MR_DATA_LOSS,
+                   "the server's answer does not begin a multipart upload "
+                   "(InitiateMultipartUploadResult); is the endpoint that of a store?");
 }
 
 static size_t part_size(const mr__upload *u, unsigned number)
@@ -481,15 +486,15 @@ static mr_code fail_taken(mr_status *st)
 /* One try. *again: the answer is lost, or the store asks for another try. */
 static mr_code try_commit(mr__upload *u, mr_buffer *body, size_t size, bool *again, mr_status *st)
 {
-    mr__request r = {.method = u->id ? "POST" : "PUT",
+    mr__request r = {.method = u->id[0] ? "POST" : "PUT",
                      .body = body,
                      .size = size,
-                     .mark = u->id ? NULL : u->mark,
+                     .mark = u->id[0] ? NULL : u->mark,
                      .creates = u->creates,
                      .tries = 1};
     mr__answer answer;
     char *query = NULL, *text = NULL;
-    if (u->id)
+    if (u->id[0])
         MR_TRY(upload_query(&query, "uploadId=", u->id, 0, st));
     mr_code rc = request(u->url, query, &r, u->cancel, &answer, &text, st);
     mr_free(query);
@@ -508,10 +513,10 @@ mr_code mr__upload_commit(mr__upload *u, mr_status *st)
 {
     mr_buffer *body = NULL;
     size_t size = u->used;
-    mr_code rc = u->id     ? parts_document(u, &body, &size, st)
+    mr_code rc = u->id[0]  ? parts_document(u, &body, &size, st)
                  : u->part ? mr_buffer_wrap(&body, u->part, size, true, free_bytes, NULL, st)
                            : mr_buffer_alloc(&body, 1, st);
-    if (rc == MR_OK && !u->id) /* a request that was cancelled may still read it */
+    if (rc == MR_OK && !u->id[0]) /* a request that was cancelled may still read it */
         u->part = NULL;
     bool lost = false;
     int pause = FIRST_PAUSE;
@@ -556,13 +561,12 @@ void mr__upload_close(mr__upload *u)
     if (!u)
         return;
     drop_sent(u);
-    if (u->id && !u->committed)
+    if (u->id[0] && !u->committed)
         (void)!mr__upload_abort_id(u->url, u->id, ABORT_TRIES, NULL);
     mr__upload_group_free(u->own);
     mr_free(u->part);
     mr_free(u->first);
     mr_free(u->etags);
     mr_free(u->url);
-    mr_free(u->id);
     mr_free(u);
 }
