@@ -7,6 +7,8 @@ import subprocess
 
 import gateway
 import kit
+from cloud import Cloud
+from hub import Hub
 from kit import Run, directory, redirect, result
 
 program = os.path.join(kit.build, "millrace-service")
@@ -26,9 +28,10 @@ with open(local, "w", encoding="ascii") as f:
 processes = []
 
 
-def start(*arguments):
+def start(*arguments, **environment):
     log = open(os.path.join(directory.name, f"log-{len(processes)}"), "w+", encoding="utf-8")
-    p = subprocess.Popen([program, *arguments], stdout=subprocess.PIPE, stderr=log, cwd=directory.name)
+    p = subprocess.Popen([program, *arguments], stdout=subprocess.PIPE, stderr=log, cwd=directory.name,
+                         env={**os.environ, **environment})
     processes.append(p)
     p.stdout.readline()  # it is ready
     return p
@@ -72,6 +75,43 @@ try:
     result("nothing_is_written", written.status == 1 and "--allow-writes" in written.stderr, str(written))
     worker.terminate()
     worker.wait()
+
+    # ---- stores that the worker alone has access to
+    cloud, hub = Cloud(), Hub()
+    cloud.bearers.add("ya29.made-token")
+    for i in range(3):
+        cloud.put("data", f"many/f-{i}", b"%d\n" % i)
+        hub.put("owner/name", f"train/f-{i}", b"%d\n" % i, large=i == 1)
+    cloud.put("data", "other", b"secret\n")
+    hub.put("owner2/name", "a.txt", b"secret\n")
+    hub.private, hub.token = {"owner/name", "owner2/name"}, "hf_MadeToken"
+    worker = start("worker", "--dispatcher", f"127.0.0.1:{port}", "--root", "gs://data/many/", "--root", "hf://datasets/owner/",
+                   "--root", f"http://localhost:{hub.store.port}/", "--root", hub.address + "/",
+                   STORAGE_EMULATOR_HOST=cloud.address, GOOGLE_OAUTH_ACCESS_TOKEN="ya29.made-token", HF_ENDPOINT=hub.address,
+                   HF_TOKEN=hub.token)
+    read = through("gs://data/many/f-*")
+    result("a_google_bucket_below_the_root", sorted(read.lines) == ['"0"', '"1"', '"2"'], str(read))
+    read = through("hf://datasets/owner/name/train/f-*")
+    result("a_hub_below_the_root", sorted(read.lines) == ['"0"', '"1"', '"2"'], str(read))
+    cloud.take()
+    hub.take()
+    for name, at in (("another_google_object", "gs://data/other"), ("another_google_bucket", "gs://data2/many/f-0"),
+                     ("another_owner", "hf://datasets/owner2/name/a.txt"), ("up_in_a_bucket", "gs://data/many/../other")):
+        refused = through(at)
+        result(f"{name}_is_refused", refused.status == 1 and "permission denied" in refused.stderr and
+               "--root" in refused.stderr and not refused.lines, str(refused))
+    result("and_no_store_was_asked", not cloud.take() and not hub.take(), "")
+    worker.terminate()
+    worker.wait()
+    worker = start("worker", "--dispatcher", f"127.0.0.1:{port}", "--root", "hf://datasets/owner/", HF_ENDPOINT=hub.address,
+                   HF_TOKEN=hub.token)
+    hub.take()
+    refused = through("hf://datasets/owner/name/train/f-1")  # whose address no root names
+    result("a_hub_at_a_private_address_needs_a_root", refused.status == 1 and "permission denied" in refused.stderr and
+           "private" in refused.stderr and not refused.lines and not any("/resolve/" in r[1] for r in hub.take()), str(refused))
+    worker.terminate()
+    worker.wait()
+
     start("worker", "--dispatcher", f"127.0.0.1:{port}")
     server.take()
     refused = through(url)

@@ -29,7 +29,7 @@ static uint8_t byte_at(size_t i)
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the store */
 static struct {
     uint8_t parts[MOST_PARTS][PART], object[SIZE];
-    size_t sizes[MOST_PARTS], size; /* of the object; 0: there is none */
+    size_t sizes[MOST_PARTS], size; /* of the object; 0: not there */
     int uploads;                    /* that were begun and neither completed nor aborted */
     bool damaged;                   /* more came than was sent */
 } store;
