@@ -289,7 +289,7 @@ mr_code mr__queue_put_back(mr__queue *q, mr_block *rows, mr_status *st)
         return mr_fail_memory(st, sizeof *e, "a block read ahead");
     mr_block_move(&e->rows, rows);
     e->bytes = q->tuned || q->gives_way ? mr_block_payload_bytes(&e->rows) : 0;
-    (void)push(q, e);
+    (void)push(q, e, false);
     return MR_OK;
 }
 
