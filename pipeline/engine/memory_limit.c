@@ -156,6 +156,14 @@ bool mr__memory_guards(const mr_dataset *node)
     return bytes < 0 && !(mr_dataset_op(node)->props & MR_OP_READS_AHEAD);
 }
 
+bool mr__memory_guards_inner(const mr_dataset *node)
+{
+    int64_t elements, bytes;
+    mr_dataset_held(node, &elements, &bytes);
+    return mr__memory_guards(node) ||
+           (bytes > MIB && !(mr_dataset_op(node)->props & MR_OP_READS_AHEAD));
+}
+
 static mr_code needed_by(const mr_dataset *ds, int64_t *bytes, mr_status *st)
 {
     int64_t elements, held, files, datasets;
@@ -497,6 +505,11 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
     if (asked % ASKS == 0 || made - at >= OF_BLOCK || one >= MR__LARGE_BLOCK)
         seen = look(m, most);
     return seen <= most;
+}
+
+void mr__memory_guard(const mr_iter *it)
+{
+    it->inputs[0]->priv->guarded = it->run->memory.limit > 0;
 }
 
 mr_code mr__memory_check(const mr_iter *it, mr_status *st)

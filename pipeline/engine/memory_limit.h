@@ -58,6 +58,12 @@ bool mr__memory_room(const struct mr_iter *it, size_t bytes);
 void mr__memory_ahead(const struct mr_iter *it, int64_t bytes);
 /* true: an op holds elements of a size that the graph does not determine. */
 bool mr__memory_guards(const mr_dataset *node);
+/* The same in a dataset that a function makes, whose needs are not counted: also if it holds
+ * much. */
+bool mr__memory_guards_inner(const mr_dataset *node);
+/* Call in open if the parameters do not say how many elements `it` holds (groups of keys, a set):
+ * its first input is guarded too. */
+void mr__memory_guard(const struct mr_iter *it);
 /* Call for such an op before it pulls. errors MR_RESOURCE_EXHAUSTED, which belongs to no element */
 mr_code mr__memory_check(const struct mr_iter *it, mr_status *st) MR_NODISCARD;
 /* Reports an element, made as a separate block, that occupies or occupied `bytes` bytes, `gone` of
