@@ -395,6 +395,7 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
                    ? start_beside(m, ds, opts, limit, &needed, st)
                    : start_alone(ds, opts, limit, &needed, st));
     m->limit = limit;
+    m->of_service = mr__name_scope_get().of_service;
     atomic_init(&m->for_ahead, limit > needed ? limit - needed : 0);
     m->of_batch = batch_bytes(ds);
     m->threads = threads_of(opts);
@@ -446,7 +447,7 @@ static int64_t look(mr__memory *m, int64_t most)
 
 size_t mr__memory_most_of_one(const mr__memory *m)
 {
-    return (size_t)times(m->limit, BOUND);
+    return (size_t)(m->of_service ? m->limit / 2 : times(m->limit, BOUND));
 }
 
 bool mr__memory_limited(const mr_iter *it)

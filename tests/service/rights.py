@@ -233,6 +233,7 @@ hungry = {
     "batch_in_a_function": f"range(3).flat_map(x => {ever}.batch(1000000000000))",
     "shuffle_in_a_function": f"range(3).interleave(x => {ever}.shuffle(1000000000000))",
     "window_in_a_function": f"range(3).flat_map(x => {ever}.window(1000000000000).flat_map(w => w))",
+    "a_state_that_doubles": 'range(60).scan("aaaaaaaaaaaaaaaa", (s, x) => (join([s, s]), 0)).filter(x => x > 0)',
     "batches_of_batches": f"{ever}.batch(1000).batch(1000).batch(1000)",
     "a_line_without_an_end": 'text_line("/dev/zero")',
 }
@@ -246,7 +247,7 @@ for name in hungry if is_long else [*random.sample(late, 2), *random.sample(sort
     said = client.stderr.read()
     check(f"{name}_fails", client.returncode == 1 and "resource exhausted" in said and "memory" in said, said[-700:])
     # An op doubles the arrays that it holds, and an element is not divided (docs/engine.md).
-    check(f"{name}_is_bounded", most < 5 * LIMIT, f"{most >> 20} MiB")
+    check(f"{name}_is_bounded", most < 3 * LIMIT, f"{most >> 20} MiB")
 reads("the_worker_goes_on", show("range(2)", d.at, "streams=1"), ["0", "1"])
 
 sentence("A stream that makes no element, however long it runs, ends when its client leaves, and delays neither other "
