@@ -156,6 +156,14 @@ bool mr__memory_guards(const mr_dataset *node)
     return bytes < 0 && !(mr_dataset_op(node)->props & MR_OP_READS_AHEAD);
 }
 
+bool mr__memory_guards_inner(const mr_dataset *node)
+{
+    int64_t elements, bytes;
+    mr_dataset_held(node, &elements, &bytes);
+    return mr__memory_guards(node) ||
+           (bytes > MIB && !(mr_dataset_op(node)->props & MR_OP_READS_AHEAD));
+}
+
 static mr_code needed_by(const mr_dataset *ds, int64_t *bytes, mr_status *st)
 {
     int64_t elements, held, files, datasets;
@@ -393,6 +401,7 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
                    ? start_beside(m, ds, opts, limit, &needed, st)
                    : start_alone(ds, opts, limit, &needed, st));
     m->limit = limit;
+    m->of_service = mr__name_scope_get().of_service;
     atomic_init(&m->for_ahead, limit > needed ? limit - needed : 0);
     m->of_batch = batch_bytes(ds);
     m->threads = threads_of(opts);
@@ -444,7 +453,7 @@ static int64_t look(mr__memory *m, int64_t most)
 
 size_t mr__memory_most_of_one(const mr__memory *m)
 {
-    return (size_t)times(m->limit, BOUND);
+    return (size_t)(m->of_service ? m->limit / 2 : times(m->limit, BOUND));
 }
 
 bool mr__memory_limited(const mr_iter *it)
@@ -503,6 +512,11 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
     if (asked % ASKS == 0 || made - at >= OF_BLOCK || one >= MR__LARGE_BLOCK)
         seen = look(m, most);
     return seen <= most;
+}
+
+void mr__memory_guard(const mr_iter *it)
+{
+    it->inputs[0]->priv->guarded = it->run->memory.limit > 0;
 }
 
 mr_code mr__memory_check(const mr_iter *it, mr_status *st)

@@ -27,6 +27,7 @@ typedef struct mr__memory {
     int64_t limit;                 /* 0: no limit */
     bool of_group;                 /* the control group's: needs are not refused, nor subtracted */
     atomic_int_fast64_t for_ahead; /* limit minus needs, minus the bytes reserved of that */
+    bool of_service;               /* the graph is that of a service's client */
     int64_t of_batch;              /* bytes of a batch; 0: not known */
     int64_t beside;                /* with shares_memory: this run's needs; else 0 */
     int64_t threads;
@@ -46,7 +47,9 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
 void mr__memory_stop(mr__memory *m);
 
 /* Maximum size of one allocation of an op. It is a multiple of the limit, because an element is not
- * divided and may exceed the limit; but a size claimed by a damaged file must not be allocated. */
+ * divided and may exceed the limit; but a size claimed by a damaged file must not be allocated. In
+ * a worker of a service it is half of the limit: the process must survive the graph of any
+ * client. */
 size_t mr__memory_most_of_one(const mr__memory *m);
 bool mr__memory_limited(const struct mr_iter *it);
 /* As mr_iter_take_memory. */
@@ -58,6 +61,12 @@ bool mr__memory_room(const struct mr_iter *it, size_t bytes);
 void mr__memory_ahead(const struct mr_iter *it, int64_t bytes);
 /* true: an op holds elements of a size that the graph does not determine. */
 bool mr__memory_guards(const mr_dataset *node);
+/* The same in a dataset that a function makes, whose needs are not counted: also if it holds
+ * much. */
+bool mr__memory_guards_inner(const mr_dataset *node);
+/* Call in open if the parameters do not say how many elements `it` holds (groups of keys, a set):
+ * its first input is guarded too. */
+void mr__memory_guard(const struct mr_iter *it);
 /* Call for such an op before it pulls. errors MR_RESOURCE_EXHAUSTED, which belongs to no element */
 mr_code mr__memory_check(const struct mr_iter *it, mr_status *st) MR_NODISCARD;
 /* Reports an element, made as a separate block, that occupies or occupied `bytes` bytes, `gone` of

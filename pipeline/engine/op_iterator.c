@@ -97,7 +97,9 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
         __builtin_mul_overflow(p->in_turn, parent->priv->takes, &p->in_turn))
         p->in_turn = SIZE_MAX;
     p->most_rows = mr__iter_counts_exactly(p, node) ? 1 : (size_t)run->opts.block_rows;
-    p->guarded = parent && run->memory.limit && mr__memory_guards(parent->node);
+    p->inner = parent && (place->input == SIZE_MAX || parent->priv->inner);
+    p->guarded = parent && run->memory.limit &&
+                 (parent->priv->inner ? mr__memory_guards_inner : mr__memory_guards)(parent->node);
     it->source = mr__scope_source(p->scope, p->number);
     if (op->props & MR_OP_NO_REPLAY)
         mr_iter_set_no_replay(it);

@@ -110,6 +110,7 @@ struct mr_iter_private {
     bool ended;
     bool goes_on;    /* mr__iter_set_goes_on */
     bool counted;    /* for access by number */
+    bool inner;      /* of a dataset that is a value */
     bool guarded;    /* the op above holds elements of unknown size, and memory is limited */
     bool deferred;   /* `error` is to be returned next */
     bool failed;     /* `error`, of no element, is returned from now on */

@@ -2,6 +2,7 @@
 /* All emitted values are kept, also in a position. */
 #include "pipeline/ops/sequence.h"
 
+#include "pipeline/engine/memory_limit.h"
 #include "pipeline/streams/row_filter.h"
 #include "pipeline/columns/value_set.h"
 #include "pipeline/streams/cursor.h"
@@ -18,6 +19,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     const mr_leaf *leaf = mr_spec_leaf(mr_iter_input_spec(it, 0), 0);
     if (leaf->rank == 0 && leaf->dtype != MR_STRING)
         s->seen.width = mr_dtype_size(leaf->dtype);
+    mr__memory_guard(it);
     return MR_OK;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/groups.h"
+#include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/engine/position.h"
 
@@ -278,6 +279,7 @@ mr_code mr__groups_open(mr__groups *g, mr_iter *it, const mr__grouper *ops, mr_f
     g->it = it;
     g->ops = ops;
     g->least_size = least_size < 1 ? 1 : least_size;
+    mr__memory_guard(it);
     return mr_iter_program(it, number, mr_iter_input_spec(it, 0), &g->program, st);
 }
 

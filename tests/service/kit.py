@@ -201,6 +201,14 @@ def load(at, **options):
     return p
 
 
+def start(words):
+    """A process whose errors are in .stderr, and whose output is dropped."""
+    p = subprocess.Popen(words, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                         text=True)
+    _processes.append(p)
+    return p
+
+
 def until(condition, seconds=None):
     """Waits until it holds; its value. Where it does not in that time, says which one it was."""
     seconds = seconds or PATIENCE

@@ -4,18 +4,25 @@
 test begins with the number of its sentence there; a sentence without a test fails, and so does one that
 was changed without this list."""
 import os
+import random
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import tarfile
 import threading
+import time
 import zipfile
 
 import kit
+from certificates import Authority
+from hostile_frames import field, frame, frames, hello, parse, send
 from kit import result
 
 source = os.environ["MR_SOURCE"]
+is_long = os.environ.get("MR_TEST_TIER") == "long"
+random.seed(int(os.environ.get("MR_TEST_SEED", "1")))
 SENTENCES = []
 
 
@@ -87,7 +94,7 @@ sentence("A worker refuses a graph that writes files: `cache(\"FILE\")`, `save`,
          "`tfrecord`, also in functions.")
 before = everything()
 for name, graph in writers.items():
-    for match in ("worker", "client"):
+    for match in ("worker", "client") if is_long else (random.choice(("worker", "client")),):
         refused(f"{name}_matched_by_the_{match}", show(graph, d.at, f'streams=1, match="{match}"'),
                 "permission denied", "--allow-writes", "at worker")
 check("and_nothing_is_written", everything() == before, str(everything()))
@@ -150,7 +157,8 @@ readers = {
     "a_vocabulary": 'from_tensor_slices(["x"]).map(x => lookup(x, "{}"))',
 }
 for name, graph in readers.items():
-    for where in paths if name in ("text_line", "read_file", "in_a_function") else ("beside", "by_a_link", "by_dots"):
+    few = random.sample(sorted(paths), 1)
+    for where in paths if is_long or name == "text_line" else [*few, "beside"]:
         p = show(graph.format(paths[where]), d.at, "streams=1")
         check(f"{name}_{where}", p.returncode == 1 and "secret" not in p.stdout and
               ("permission denied" in p.stderr or where == "by_a_scheme"), f"{p.stdout[-300:]}{p.stderr[-900:]}")
@@ -201,6 +209,163 @@ p = show(f'from_tensor_slices(["{root}/swapped"]).repeat(20000).flat_map(f => te
 stop.set()
 swapper.join()
 check("a_race_is_lost", p.returncode == 0 and set(p.stdout.split()) <= {'"a"'} and p.stdout, p.stdout[-200:] + p.stderr[-500:])
+w.stop()
+
+# ---- memory and time
+LIMIT = 64 << 20
+sentence("A graph that needs more than `--memory-limit` fails in its job with an error, and the worker continues: one "
+         "whose needs its parameters show when it begins, any other when the limit is reached.")
+w = kit.Daemon("worker", "--dispatcher", d.at, "--memory-limit", str(LIMIT), "--threads", "2", name="limited")
+ever = "range(1000000000000)"
+hungry = {
+    "batch": f"{ever}.batch(1000000000000)",
+    "shuffle": f"{ever}.shuffle(1000000000000)",
+    "elements": "range(3).map(x => zeros([1000000000]))",
+    "elements_of_computed_shapes": "range(3).map(x => zeros([x + 1, 1000000000]))",
+    "padding": "range(3).map(x => zeros([x + 1])).padded_batch(3, padded_shapes=[1000000000])",
+    "cache": f"{ever}.map(x => zeros([1000])).cache()",
+    "window": f"{ever}.window(1000000000000).flat_map(x => x)",
+    "interleave": f"{ever}.interleave(x => {ever}.map(y => zeros([100000])), cycle_length=100000)",
+    "groups": f"{ever}.group_by_window(x => x % 3, (k, w) => w, 1000000000000)",
+    "groups_of_a_large_batch": f"{ever}.group_by_window(x => x % 3, (k, w) => w.batch(1000000000000), 1000000000000)",
+    "buckets": f"{ever}.bucket_by_sequence_length(x => 3, [10], [1000000000000, 1000000000000])",
+    "values_seen": f"{ever}.unique().filter(x => x < 0)",
+    "batch_in_a_function": f"range(3).flat_map(x => {ever}.batch(1000000000000))",
+    "shuffle_in_a_function": f"range(3).interleave(x => {ever}.shuffle(1000000000000))",
+    "window_in_a_function": f"range(3).flat_map(x => {ever}.window(1000000000000).flat_map(w => w))",
+    "a_state_that_doubles": 'range(60).scan("aaaaaaaaaaaaaaaa", (s, x) => (join([s, s]), 0)).filter(x => x > 0)',
+    "batches_of_batches": f"{ever}.batch(1000).batch(1000).batch(1000)",
+    "a_line_without_an_end": 'text_line("/dev/zero")',
+}
+late = ["groups", "values_seen", "batch_in_a_function", "window_in_a_function"]
+for name in hungry if is_long else [*random.sample(late, 2), *random.sample(sorted(set(hungry) - set(late)), 2)]:
+    client = kit.start([kit.millrace, "show", f'{hungry[name]}.distribute("{d.at}", streams=1)'])
+    most = 0
+    while client.poll() is None:
+        most = max(most, w.memory())
+        time.sleep(0.02)
+    said = client.stderr.read()
+    check(f"{name}_fails", client.returncode == 1 and "resource exhausted" in said and "memory" in said, said[-700:])
+    # An op doubles the arrays that it holds, and an element is not divided (docs/engine.md).
+    check(f"{name}_is_bounded", most < 3 * LIMIT, f"{most >> 20} MiB")
+reads("the_worker_goes_on", show("range(2)", d.at, "streams=1"), ["0", "1"])
+
+sentence("A stream that makes no element, however long it runs, ends when its client leaves, and delays neither other "
+         "streams nor the end of the worker.")
+endless = [
+    f"{ever}.repeat().filter(x => x < 0)",
+    f"{ever}.flat_map(a => {ever}.flat_map(b => {ever}.filter(c => c < 0)))",
+    f"{ever}.repeat().map(x => x + 1).skip(1000000000000000)",
+    f"zip([{ever}, {ever}.repeat().filter(x => x < 0)])",
+    f"{ever}.repeat().map(x => x // 0).ignore_errors()",
+]
+
+
+def processor_time():
+    """Of the worker, in hundredths of a second."""
+    with open(f"/proc/{w.process.pid}/stat") as f:
+        words = f.read().rsplit(")", 1)[1].split()
+    return int(words[11]) + int(words[12])
+
+
+def rests():
+    before = processor_time()
+    time.sleep(0.5)
+    return processor_time() - before < 10
+
+
+for last in (False, True):
+    began = processor_time()
+    clients = [kit.start([kit.millrace, "show", f'{graph}.distribute("{d.at}", streams=1)']) for graph in endless]
+    check("they_run", kit.until(lambda: processor_time() - began > 20))
+    reads("others_are_read", show("range(2)", d.at, "streams=1"), ["0", "1"])
+    if last:
+        check("the_worker_ends", w.stop() == 0, w.log()[-1000:])
+    for client in clients:
+        check("it_waits_for_its_elements", client.poll() is None, client.args[-1])
+        client.kill()
+        client.wait()
+    check("they_end", last or kit.until(rests))
+d.stop()
+
+
+# ---- strangers
+sentence("Who has neither the token nor a certificate of `--tls-client-ca` gets a refusal and nothing else, from a "
+         "dispatcher and from a worker, whatever it sends.")
+with open(os.path.join(source, "transport/wire/messages.proto")) as f:
+    oneof = f.read().split("oneof body {")[1].split("}")[0]
+KINDS = {name: int(number) for name, number in re.findall(r"(\w+) = (\d+);", oneof)}
+HELLO, CHALLENGE, PROOF, REFUSAL = (KINDS[x] for x in ("hello", "challenge", "proof", "refusal"))
+# Fields that are good in most messages: numbers, names and a job or a status; what is wrong is skipped or refused.
+BODIES = [b"", field(1, 1) + field(2, b"status"), field(1, 1) + field(2, b"jobs") + field(3, b"job"),
+          field(1, b"127.0.0.1:9"), field(1, 1) + field(2, 0) + field(3, 1) + field(4, 0) + field(5, 1 << 20)]
+
+
+def answers(s):
+    """The kinds of messages that come until the other side ends; "": something else came."""
+    try:
+        return [next(iter(parse(head)), "") if kind == 1 else "" for kind, head in frames(s)]
+    except (IndexError, StopIteration):
+        return [""]
+
+
+def says_nothing(name, open_one, before):
+    """Sends each message, alone and after what begins a handshake."""
+    for kind, number in KINDS.items():
+        wrong = []
+        for body in BODIES if is_long else [random.choice(BODIES)]:
+            for first in before if is_long else random.sample(before, 2):
+                with open_one() as s:
+                    send(s, first + frame(field(number, body)))
+                    got = answers(s) if kind != "hello" or first else []
+                    if any(x not in (CHALLENGE, REFUSAL) for x in got) or got.count(REFUSAL) > 1:
+                        wrong.append((body, first[:30], got))
+        check(f"{name}_{kind}", not wrong, str(wrong[:3]))
+
+
+put("token", "open-sesame-of-the-test-of-rights")
+with_token = ["--token-file", kit.path("token")]
+guess = frame(field(PROOF, field(1, bytes(32))))
+beginnings = [b"", hello(role=3), hello(role=2) + guess, hello(role=4) + frame(field(PROOF, b""))]
+d = kit.Dispatcher(*with_token, name="with-token")
+w = kit.Daemon("worker", "--dispatcher", d.at, *with_token, name="worker-with-token")
+
+
+def jobs():
+    return [run("service", what, "--dispatcher", d.at, "--json", *with_token).stdout for what in ("jobs", "workers")]
+
+
+was = jobs()
+for daemon, who in ((d, "dispatcher"), (w, "worker")):
+    says_nothing(f"without_the_token_{who}", daemon.connect, beginnings)
+    with daemon.connect() as s:
+        send(s, hello(role=3) + guess)
+        got = b"".join(head for _, head in frames(s))
+        check(f"and_it_says_why_{who}", b"the tokens differ" in got, str(got))
+check("nothing_has_happened", jobs() == was, f"{was}\n{jobs()}")
+for name, words in (("a_client", ["show", f'range(3).distribute("{d.at}", connect_timeout=1)']),
+                    ("a_tool", ["service", "jobs", "--dispatcher", d.at]), ("a_worker", ["worker", "--dispatcher", d.at])):
+    refused(f"{name}_is_told", run(*words), "permission denied", "requires a token", "--token-file")
+w.stop()
+d.stop()
+
+ca, other = Authority(kit.directory, "ours"), Authority(kit.directory, "theirs")
+own = ca.issue("server")
+tls = ["--tls-cert", own[0], "--tls-key", own[1], "--tls-client-ca", ca.pem]
+d = kit.Dispatcher(*tls, name="mutual")
+w = kit.Daemon("worker", "--dispatcher", d.at, *tls, "--tls-ca", ca.pem, name="mutual-worker")
+strangers = {"no_certificate": None, "one_of_another_ca": other.issue("stranger", "DNS:client")}
+for daemon, who in ((d, "dispatcher"), (w, "worker")):
+    for name, pair in strangers.items():
+        context = ssl.create_default_context(cafile=ca.pem)
+        if pair:
+            context.load_cert_chain(*pair)
+
+        def secured():
+            """It learns that it is refused only when it reads."""
+            return context.wrap_socket(daemon.connect(), server_hostname="127.0.0.1")
+        says_nothing(f"with_{name}_{who}", secured, beginnings[:2])
+    says_nothing(f"without_tls_{who}", daemon.connect, beginnings[:2])
 w.stop()
 d.stop()
 

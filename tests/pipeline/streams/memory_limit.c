@@ -665,6 +665,39 @@ MR_TEST(elements_of_unknown_size_are_held_up_to_the_limit_and_none_is_lost)
     mr_dataset_unref(ds);
 }
 
+/* Groups and sets, whose parameters do not say how much they hold, and what datasets that functions
+ * make hold, which is not counted before. */
+MR_TEST(what_no_parameter_bounds_is_held_up_to_the_limit)
+{
+    start();
+    static const struct {
+        const char *text, *op;
+    } cases[] = {
+        {"range(10000000).group_by_window(x => 0, (k, w) => w, 10000000)", "group_by_window"},
+        {"range(10000000).bucket_by_sequence_length(x => 3, [10], [10000000, 10000000])",
+         "bucket_by_sequence_length"},
+        {"range(10000000).unique().filter(x => x < 0)", "unique"},
+        {"range(1).flat_map(x => range(10000000).batch(10000000))", "batch"},
+        {"range(1).flat_map(x => range(10000000).shuffle(10000000))", "shuffle"},
+        {"range(1).flat_map(x => range(2).map(y => y).flat_map(y => "
+         "range(10000000).window(10000000).flat_map(w => w)))",
+         "window"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mr_dataset *ds = graph(cases[i].text);
+        mr_status st;
+        mr_iterator *it = NULL;
+        mr_block b = MR_BLOCK_EMPTY;
+        mr_iterator_opts o = {.threads = 0, .has_threads = true};
+        o.memory_limit = needed(ds, &o) + 10 * MIB;
+        mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+        mr_code_is(mr_iterator_next(it, 1, &b, &st), MR_RESOURCE_EXHAUSTED, &st);
+        mr_has_str(st.message, "memory limit");
+        mr_has_str(st.message, cases[i].op);
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+    }
+}
+
 static char warned[2][400];
 static int warnings;
 
