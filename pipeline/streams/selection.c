@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/graph/origin_internal.h"
 #include "pipeline/params/infer.h"
@@ -151,12 +152,16 @@ static mr_code add(mr__selection *s, size_t want, mr_block *out, bool *full, mr_
     return MR_OK;
 }
 
-/* true: the input of the current number is to be opened again. A separate call does so, since an
- * epoch whose rows are not requested would change what later ones draw. */
-static bool begins_again(const mr__selection *s)
+/* true: the rows at hand are delivered before the input of the current number is looked at. It is
+ * to be opened again: a separate call does so, since an epoch whose rows are not requested would
+ * change what later ones draw. Or it has no row at hand and waits for an outside producer. */
+static bool delivers_first(const mr__selection *s)
 {
     int64_t i = s->numbers[s->at];
-    return i >= 0 && (uint64_t)i < s->n && !s->inputs[i].gone && !s->it->inputs[i];
+    if (i < 0 || (uint64_t)i >= s->n || s->inputs[i].gone)
+        return false;
+    const mr_iter *input = s->it->inputs[i];
+    return !input || (mr__cursor_left(&s->inputs[i].rows) == 0 && mr__iter_may_block(input));
 }
 
 mr_code mr__selection_next(mr__selection *s, size_t want,
@@ -176,7 +181,7 @@ mr_code mr__selection_next(mr__selection *s, size_t want,
             if (out->rows)
                 break;
             rc = refill(s->it, want, &error);
-        } else if (out->rows && begins_again(s))
+        } else if (out->rows && delivers_first(s))
             break;
         else {
             rc = fetch(s, want - out->rows, &error);

@@ -59,10 +59,15 @@ def converse(graph, options, sink, results, lines):
 
 
 def each_line_of_a_pipe_comes_back_before_the_next_is_written(_folder):
-    for ops in ONE_EACH:
+    graphs = [f'text_line("-").{ops}' for ops in ONE_EACH] + [
+        'choose_from_datasets([text_line("-")], counter(0, 0))',
+        'sample_from_datasets([text_line("-"), range(9).map(x => "b")], weights=[1.0, 0.0], seed=1)',
+        'mix({"a": text_line("-")}, seed=1)',
+        'zip(text_line("-"), counter()).map((x, i) => x)']
+    for ops in graphs:
         for threads in ["0", "1", "4"]:
             got = []
-            converse(f'text_line("-").{ops}', ["--threads", threads], lambda p: p.stdin, got, 12)
+            converse(ops, ["--threads", threads], lambda p: p.stdin, got, 12)
             got = [line.strip().strip('"').split('"')[-1] for line in got]
             equal(got[:12], [str(i) for i in range(12)], f"{ops} with {threads} threads")
 
