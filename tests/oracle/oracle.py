@@ -468,8 +468,9 @@ class Draw:
         made = Part(below.text, below.kind, part)
         for _ in range(self.r.choice([0, 1, 1, 2])):
             made = self.one_of(made, PASSES)
-        if not plain(made.kind[1]):
-            return made
+        if not plain(made.kind[1]):  # it cannot be sent, and its source has the number of a stream's
+            self.places = places
+            return self.source([])
         options = f", block_length={block}" if block > 1 else ""
         return Part(f'{made.text}.distribute("local", streams={n}{options})', made.kind, lambda env: model.distributed(
             made.value({}).card, [made.value({"stream": s}) for s in range(n)], block))
