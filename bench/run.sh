@@ -33,6 +33,8 @@ printf '\nthe service'"'"'s processes\n'
 bench/service.py --build build
 printf '\nremote files with the cache\n'
 bench/remote_cache.py --build build
+printf '\nelastic streams and random access\n'
+bench/elastic.py --build build
 printf '\nfloats as text\n'
 bench/print_floats.sh
 printf '\nURLs\n'

@@ -13,6 +13,7 @@
 enum {
     CHUNK_BYTES = 1 << 20,
     SLAB_BYTES = 1 << 18,
+    FIRST_SLAB_BYTES = 1 << 13, /* each is twice as large as the one before it */
     MAX_CHUNKS = 1 << 26,
     PREFETCH_ROWS = 8,
     PREFETCH_BYTES = 1024
@@ -61,11 +62,12 @@ static mr_code reserve_chunks(mr__store_column *c, size_t slots, mr_status *st)
     return MR_OK;
 }
 
-static void set_stride(mr__store_column *c, size_t stride)
+static void set_stride(mr__store_column *c, size_t stride, uint64_t expected)
 {
     c->stride = stride;
     c->shift = 0;
-    while (c->shift < 16 && stride << (c->shift + 1) <= CHUNK_BYTES)
+    while (c->shift < 16 && stride << (c->shift + 1) <= CHUNK_BYTES &&
+           (expected == 0 || (uint64_t)1 << c->shift < expected))
         c->shift++;
 }
 
@@ -115,7 +117,8 @@ static mr_code cell_new(mr__store_column *c, size_t bytes, char **out, mr_status
     size_t size = class_bytes(class);
     if (c->fresh_bytes < size) {
         mr_buffer *b;
-        size_t slab = size > SLAB_BYTES / 8 ? 4 * size : SLAB_BYTES;
+        size_t usual = c->n_slabs < 5 ? (size_t)FIRST_SLAB_BYTES << c->n_slabs : SLAB_BYTES;
+        size_t slab = size > usual / 8 ? 4 * size : usual;
         MR_TRY(MR_GROW(c->slabs, c->slabs_capacity, c->n_slabs + 1, MAX_CHUNKS,
                        "the slabs of shuffle", st));
         MR_TRY(mr_buffer_alloc(&b, slab, st));
@@ -159,7 +162,8 @@ static mr__keep way_of(const mr_array *a)
     return MR_KEEP_COPY;
 }
 
-static mr_code start_column(mr__store_column *c, const mr_array *a, mr_status *st)
+static mr_code start_column(mr__store_column *c, const mr_array *a, uint64_t expected,
+                            mr_status *st)
 {
     c->keep = way_of(a);
     c->like = *a;
@@ -169,16 +173,16 @@ static mr_code start_column(mr__store_column *c, const mr_array *a, mr_status *s
     c->like.resident = false;
     switch (c->keep) {
     case MR_KEEP_COPY:
-        set_stride(c, mr_array_row_bytes(a));
+        set_stride(c, mr_array_row_bytes(a), expected);
         break;
     case MR_KEEP_POINT:
-        set_stride(c, sizeof(char *));
+        set_stride(c, sizeof(char *), expected);
         return mr_buffer_alloc(&c->holder, 1, st);
     case MR_KEEP_STRING:
-        set_stride(c, sizeof(mr_bytes));
+        set_stride(c, sizeof(mr_bytes), expected);
         break;
     case MR_KEEP_VIEW:
-        set_stride(c, sizeof(mr_array));
+        set_stride(c, sizeof(mr_array), expected);
         break;
     }
     return MR_OK;
@@ -295,7 +299,7 @@ static mr_code become_views(mr__row_store *s, mr__store_column *c, mr_status *st
 {
     bool *used = NULL;
     mr__store_column views = {.keep = MR_KEEP_VIEW, .like = c->like};
-    set_stride(&views, sizeof(mr_array));
+    set_stride(&views, sizeof(mr_array), s->expected);
     MR_TRY(used_slots(s, &used, st));
     mr_code rc = reserve_chunks(&views, s->n_slots, st);
     for (size_t i = 0; i < s->n_slots && rc == MR_OK; i++) {
@@ -391,7 +395,7 @@ static mr_code start(mr__row_store *s, const mr_block *b, mr_status *st)
     s->n_columns = b->n_columns;
     s->has_ids = b->ids.ids != NULL;
     for (size_t c = 0; c < b->n_columns; c++) {
-        mr_code rc = start_column(&s->columns[c], &b->columns[c], st);
+        mr_code rc = start_column(&s->columns[c], &b->columns[c], s->expected, st);
         if (rc != MR_OK) {
             mr__row_store_reset(s);
             return rc;
@@ -655,5 +659,5 @@ void mr__row_store_reset(mr__row_store *s)
     mr_free(s->ids);
     mr_free(s->columns);
     mr_free(s->free_slots);
-    *s = (mr__row_store){0};
+    *s = (mr__row_store){.expected = s->expected};
 }

@@ -38,6 +38,9 @@ typedef struct mr__store_column {
 } mr__store_column;
 
 typedef struct mr__row_store {
+    /* The number of rows that it will hold, about; 0: not known. The owner may set it while the
+     * store is empty: a store of few rows then has small chunks. A reset keeps it. */
+    uint64_t expected;
     mr__store_column *columns;
     size_t n_columns;
     uint32_t *free_slots;

@@ -205,6 +205,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
 static mr_code open(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
+    s->store.expected = limit_of(it->params);
     MR_TRY(draw_pair(it, st));
     if (mr_iter_keeps_positions(it) && mr_iter_replays(it->inputs[0]))
         MR_TRY(mr_iter_position(it->inputs[0], &s->position, st));

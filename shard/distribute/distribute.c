@@ -201,6 +201,21 @@ out:
     return rc;
 }
 
+/* Names ds and the ops below it, which run in full in each process, and how much that is. */
+static mr_code explain_whole(mr_dist_dataset *dd, const mr_dataset *ds, mr_status *st)
+{
+    int64_t n = mr_dataset_cardinality(ds);
+    char elements[64] = "an unknown number of elements";
+    for (size_t i = 0; i < mr_dataset_n_inputs(ds); i++)
+        MR_TRY(explain_whole(dd, mr_dataset_input(ds, i), st));
+    if (n >= 0)
+        snprintf(elements, sizeof elements, "%" PRId64 " element%s", n, n == 1 ? "" : "s");
+    const char *op = mr_dataset_op(ds)->name;
+    return mr_explain(&dd->explanation, "runs in full", op, st,
+                      "%s runs in full in each process, which makes %s, and needs 1 of %" PRId64,
+                      op, n == MR_INFINITE ? "all elements" : elements, dd->workers);
+}
+
 /* How many streams the replicas have. */
 static mr_code explain_elastic(mr_dist_dataset *dd, mr_status *st)
 {
@@ -223,6 +238,8 @@ static mr_code explain_elastic(mr_dist_dataset *dd, mr_status *st)
                       x->batch, x->streams, most, balance));
     mr_code rc =
         mr__elastic_stream(x, &m, 0, dd->seed, &wholes, &first, &seed, &dd->explanation, st);
+    for (size_t i = 0; i < wholes.n && dd->workers > 1 && rc == MR_OK; i++)
+        rc = explain_whole(dd, wholes.v[i].ds, st);
     mr__elastic_wholes_reset(&wholes);
     mr__matched_reset(&m);
     mr_dataset_unref(first);

@@ -51,6 +51,7 @@ typedef struct item {
 
 typedef struct taker {
     bool runs;  /* the stream is of this process */
+    bool waits; /* it will be restored, to a place that is not known yet */
     place next; /* that the hub will keep for it next */
     item *first, **last;
 } taker;
@@ -70,6 +71,11 @@ struct mr__elastic_hub {
     size_t n_anchors;
     mr__elastic_anchors restored; /* of the job's position; owned */
 };
+
+static bool is_dealt_to(const taker *t)
+{
+    return t->runs || t->waits;
+}
 
 static bool is_before(place a, place b)
 {
@@ -92,6 +98,7 @@ static void drop_first(mr__elastic_hub *h, taker *t)
 /* The taker wants `at` next: drops what is before it, or everything if `at` is not kept. */
 static void go_to(mr__elastic_hub *h, taker *t, place at)
 {
+    t->waits = false;
     while (t->first && is_before(t->first->at, at)) {
         item *x = t->first;
         size_t n = x->rows.rows;
@@ -234,6 +241,20 @@ static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
     return MR_OK;
 }
 
+/* Of streams that will be restored, what follows `at` is kept: they are probably there. */
+static void keep_for_waiting(mr__elastic_hub *h, place at)
+{
+    const uint64_t streams = (uint64_t)h->streams, turn = at.row % streams;
+    for (uint64_t s = 0; s < streams; s++) {
+        taker *t = &h->takers[s];
+        if (!t->waits)
+            continue;
+        while (t->first)
+            drop_first(h, t);
+        t->next = (place){at.epoch, at.row / streams + (s < turn), s == turn ? at.errors : 0};
+    }
+}
+
 /* Goes to where stream s may get its next rows, and unless `alone` others in its epoch too. */
 static mr_code jump(mr__elastic_hub *h, int64_t s, bool alone, mr_status *st)
 {
@@ -241,10 +262,11 @@ static mr_code jump(mr__elastic_hub *h, int64_t s, bool alone, mr_status *st)
     place first = in_whole(h, s, h->takers[s].next);
     for (int64_t i = 0; i < h->streams && !alone; i++) {
         const place at = in_whole(h, i, h->takers[i].next);
-        if (h->takers[i].runs && at.epoch == epoch && is_before(at, first))
+        if (h->takers[i].runs && !h->takers[i].waits && at.epoch == epoch && is_before(at, first))
             first = at;
     }
     const anchor *from = anchor_before(h, first);
+    keep_for_waiting(h, from ? from->at : (place){.epoch = epoch});
     if (!from)
         return start_over(h, epoch, st);
     const place at = from->at;
@@ -319,7 +341,7 @@ static mr_code deal_error(mr__elastic_hub *h, const mr_status *error, mr_status 
     uint64_t streams = (uint64_t)h->streams;
     taker *t = &h->takers[h->row % streams];
     const place here = {h->epoch, h->row / streams, h->errors};
-    if (!t->runs || is_before(t->next, here) || is_before(here, t->next))
+    if (!is_dealt_to(t) || is_before(t->next, here) || is_before(here, t->next))
         return MR_OK;
     item *x = keep(t, FAULT, st);
     if (!x)
@@ -336,7 +358,7 @@ static mr_code deal_end(mr__elastic_hub *h, mr_status *st)
         taker *t = &h->takers[s];
         /* Its number of rows: those of all before it, and one of the last round. */
         uint64_t rows = h->row / streams + ((uint64_t)s < h->row % streams);
-        if (!t->runs || t->next.epoch != h->epoch || t->next.row < rows)
+        if (!is_dealt_to(t) || t->next.epoch != h->epoch || t->next.row < rows)
             continue;
         if (!keep(t, END, st))
             return MR_RESOURCE_EXHAUSTED;
@@ -354,7 +376,7 @@ static mr_code read_on(mr__elastic_hub *h, mr_status *st)
     mr_code rc = mr_iterator_next(h->it, (size_t)h->streams * ROWS_FOR_EACH, &h->block, &why);
     if (rc == MR_OK) {
         for (int64_t s = 0; s < h->streams && rc == MR_OK; s++)
-            if (h->takers[s].runs)
+            if (is_dealt_to(&h->takers[s]))
                 rc = deal_rows(h, s, st);
         h->row += h->block.rows;
         h->errors = 0;
@@ -396,7 +418,7 @@ static bool is_far(const mr__elastic_hub *h, int64_t s)
 static bool is_epoch_over(const mr__elastic_hub *h)
 {
     for (int64_t s = 0; s < h->streams; s++)
-        if (h->takers[s].runs && h->takers[s].next.epoch <= h->epoch)
+        if (is_dealt_to(&h->takers[s]) && h->takers[s].next.epoch <= h->epoch)
             return false;
     return true;
 }
@@ -489,6 +511,19 @@ mr_code mr__elastic_hub_save(mr__elastic_hub *h, mr__elastic_anchors *out, mr_st
     return rc;
 }
 
+void mr__elastic_hub_expect(mr__elastic_hub *h, int64_t stream, bool restored)
+{
+    taker *t = &h->takers[stream];
+    pthread_mutex_lock(&h->lock);
+    if (restored && t->waits) { /* it was not opened */
+        while (t->first)
+            drop_first(h, t);
+        t->next = (place){0};
+    }
+    t->waits = !restored;
+    pthread_mutex_unlock(&h->lock);
+}
+
 void mr__elastic_hub_restore(mr__elastic_hub *h, mr__elastic_anchors *anchors)
 {
     pthread_mutex_lock(&h->lock);
@@ -538,7 +573,8 @@ static mr_code open(mr_iter *it, mr_status *st)
     s->at = (place){.epoch = s->shared->begun++};
     pthread_mutex_lock(&s->hub->lock);
     s->taker->runs = true;
-    go_to(s->hub, s->taker, s->at);
+    if (!s->taker->waits)
+        go_to(s->hub, s->taker, s->at);
     pthread_mutex_unlock(&s->hub->lock);
     return MR_OK;
 }
@@ -546,6 +582,8 @@ static mr_code open(mr_iter *it, mr_status *st)
 static mr_code take(struct state *s, size_t want, mr_block *out, mr_status *st)
 {
     item *x;
+    if (s->taker->waits)
+        go_to(s->hub, s->taker, s->at);
     MR_TRY(wanted(s->hub, s->stream, &x, st));
     if (x->kind == END)
         return MR_END; /* it stays until the next epoch begins */

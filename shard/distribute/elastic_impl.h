@@ -93,6 +93,9 @@ void mr__elastic_hub_close(mr__elastic_hub *h); /* after all streams; NULL: noth
 mr_code mr__elastic_hub_save(mr__elastic_hub *h, mr__elastic_anchors *out,
                              mr_status *st) MR_NODISCARD;
 void mr__elastic_hub_restore(mr__elastic_hub *h, mr__elastic_anchors *anchors); /* taken over */
+/* A stream of this process will be restored, or was: what is read for one is kept for the
+ * others. */
+void mr__elastic_hub_expect(mr__elastic_hub *h, int64_t stream, bool restored);
 /* Closes its files. It begins again when a stream asks. */
 void mr__elastic_hub_rest(mr__elastic_hub *h);
 /* The op: the rows of `stream` of the hub of the place `at`. Takes whole over. */

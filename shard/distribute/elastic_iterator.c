@@ -190,6 +190,14 @@ static mr_code restore_start(mr__elastic_host *h, mr_iterator *steps, int64_t pa
     return MR_OK;
 }
 
+static void expect_streams(const mr__elastic_host *h, bool restored)
+{
+    for (size_t i = 0; i < h->n_hubs; i++)
+        for (int64_t s = 0; s < h->schedule.streams; s++)
+            if (h->v[s].it)
+                mr__elastic_hub_expect(h->hubs[i].hub, s, restored);
+}
+
 /* other: with another mixture, in which a stream that had ended may continue. */
 static mr_code restore_streams(mr__elastic_host *h, mr__job_position *p, bool other, mr_status *st)
 {
@@ -199,19 +207,20 @@ static mr_code restore_streams(mr__elastic_host *h, mr__job_position *p, bool ot
         mr__elastic_hub_restore(h->hubs[i].hub, from);
     }
     h->schedule.n_live = 0;
-    for (int64_t s = 0; s < p->streams; s++) {
+    mr_code rc = MR_OK;
+    expect_streams(h, false);
+    for (int64_t s = 0; s < p->streams && rc == MR_OK; s++) {
         mr__elastic_stream_host *x = &h->v[s];
         h->schedule.live[s] = p->live[s] || other;
         h->schedule.n_live += h->schedule.live[s];
         if (!x->it)
             continue;
-        mr_code rc = restore_stream(x, &p->v[s], st);
-        if (rc != MR_OK) {
+        rc = restore_stream(x, &p->v[s], st);
+        if (rc != MR_OK)
             mr_status_prefix(st, "stream %" PRId64, s);
-            return rc;
-        }
     }
-    return MR_OK;
+    expect_streams(h, true);
+    return rc;
 }
 
 mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,

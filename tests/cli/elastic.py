@@ -314,11 +314,32 @@ def far_positions_are_exact(folder):
                 equal(got, want[done + 1:], f"steps after {done} of {graph}, {streams} streams")
 
 
+def explain_names_what_runs_in_full(folder):
+    make_files(folder)
+    for graph, ops in (("range(20).map(x => x).take(9).batch(4)", ["range", "map", "take"]),
+                       ("range(9).zip(range(7)).map(x => x).batch(2)", ["range", "range", "zip"]),
+                       ("text_line('t2-*').skip(1).batch(4)", ["text_line", "skip"]),
+                       ("text_line('t2-*').shuffle(4).batch(4)", ["text_line"]),
+                       ("text_line('t9-*').shuffle(4).map(x => x).batch(4)", []),
+                       ("mix({'a': range(9), 'b': range(9).enumerate().map((i, x) => x)}).batch(4)", ["range", "enumerate"]),
+                       ("range(50).filter(x => true).window(2).flat_map(x => x).batch(4)", ["range", "filter", "window"])):
+        p = run(folder, "explain", "--workers", "3", "--elastic", "4", "--json", graph)
+        found = [d for d in json.loads(p.stdout)["decisions"] if d["what"] == "runs in full"]
+        equal([d["op"] for d in found], ops, f"what runs in full in {graph}")
+        text = run(folder, "explain", "--workers", "3", "--elastic", "4", graph).stdout
+        for d in found:
+            if d["detail"] not in text or "needs 1 of 3" not in text:
+                raise Failure(f"{graph}: no {d['detail']} in {text}")
+    p = run(folder, "explain", "--workers", "3", "--elastic", "4", "range(20).take(9).batch(4)")
+    if "take runs in full in each process, which makes 9 elements" not in p.stdout:
+        raise Failure(f"no cost in {p.stdout}")
+
+
 COUNT, EACH = (2000, 100) if LONG else (300, 50)
 if options.only is not None:
     TESTS = [graphs(options.only, 1)]
 else:
-    TESTS = [steps_are_those_of_the_model, errors_keep_their_place, refusals_say_what_to_do,
+    TESTS = [explain_names_what_runs_in_full, steps_are_those_of_the_model, errors_keep_their_place, refusals_say_what_to_do,
              positions_of_others_are_refused, far_positions_are_exact, an_epoch_may_begin_with_other_streams,
              caches_have_what_the_first_epoch_drew]
     TESTS += [graphs(first, EACH) for first in range(0, COUNT, EACH)]

@@ -184,7 +184,7 @@ def copy_tree(to):
 
 def targets_of(tests):
     """What must be built for these tests."""
-    out = set()
+    out, scripts = set(), tests_of_scripts()
     for test in (test.partition(":")[0] for test in tests):
         if test == "cuda":
             out |= {"millrace-cuda", "cuda-double", "test_trainer_device"}
@@ -192,7 +192,7 @@ def targets_of(tests):
             out.add(test)
         elif test == "cpp":
             out |= {"millrace", "millrace-shared"}
-        elif test in ("known", "known_identities", "oracle", "held") or test.endswith("_sh"):
+        elif test in ("known", "known_identities", "oracle", "held") or test in scripts:
             out |= {"millrace", "oracle_held"}
             if "trainer" in test or "cli" in test:
                 out.add("millrace-train")

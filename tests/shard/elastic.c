@@ -354,6 +354,43 @@ MR_TEST(a_used_iterator_is_restored)
     }
 }
 
+static void count_bytes(void *ctx, size_t bytes)
+{
+    *(size_t *)ctx += bytes;
+}
+
+/* The streams are restored one after the other, and each refills its shuffle; the file is not read
+ * again for each of them. */
+MR_TEST(what_a_restore_reads_for_one_stream_is_kept_for_the_others)
+{
+    enum { LINES = 60000, LINE = 8 };
+    static char text[LINES * LINE + 1];
+    char expr[600];
+    mr_status st;
+    mr_step step;
+    void *bytes;
+    size_t size, read = 0;
+    for (int i = 0; i < LINES; i++)
+        snprintf(text + (size_t)i * LINE, LINE + 1, "%07d\n", i);
+    snprintf(expr, sizeof expr, "text_line(\"%s\").shuffle(1000).batch(256)",
+             mr_test_file("lines", text));
+    const mr_distribute_opts many = {.elastic_streams = 64};
+    mr_dist_iterator_opts run = quiet;
+    job j = open_job(expr, many, &run);
+    for (int i = 0; i < 120; i++)
+        mr_ok(mr_dist_iterator_next(j.it, NULL, &step, &st), &st);
+    mr_ok(mr_dist_iterator_save(j.it, &bytes, &size, &st), &st);
+    close_job(&j);
+    run.run.on_read = count_bytes;
+    run.run.on_read_ctx = &read;
+    j = open_job(expr, many, &run);
+    mr_ok(mr_dist_iterator_restore(j.it, bytes, size, &st), &st);
+    mr_check(read > 0);
+    mr_check(read < 4 * (size_t)LINES * LINE);
+    close_job(&j);
+    mr_free(bytes);
+}
+
 /* The error of a row that was looked at is still the stream's next row after a restore. */
 MR_TEST(an_error_looked_at_stays_in_the_position)
 {
