@@ -523,7 +523,8 @@ class Iterator(_fast.Iterator):
 
 def parse_state(state: Any) -> tuple[int, bytes]:
     if not isinstance(state, dict) or "position" not in state or "version" not in state:
-        raise InvalidArgument(f"not what state_dict() returns: {state!r:.80}")
+        hint = "; json.loads makes a dict of it" if isinstance(state, (str, bytes)) else ""
+        raise InvalidArgument(f"not what state_dict() returns: {state!r:.80}{hint}")
     if state["version"] != VERSION:
         raise InvalidArgument(
             f"the position has version {state['version']!r}, and this package reads version {VERSION}"
