@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import _fast
+from ._callbacks import finalizer
 from ._errors import Error, FailedPrecondition, InvalidArgument, add_caret, check, error_at
 from ._ffi import ffi, lib
 from ._report import Stats, since, stats_of, write_trace
@@ -128,6 +129,7 @@ class Engine:
         if ledger is not None and self.generation == _fast.generation():
             ledger.close()
 
+    @finalizer
     def __del__(self) -> None:
         if getattr(self, "generation", None) is not None:
             self.close()
@@ -507,6 +509,7 @@ class Iterator(_fast.Iterator):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    @finalizer
     def __del__(self) -> None:
         if getattr(self, "_engine", None) is None or self._foreign:
             return

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar, Union
 
 from . import _fast, _iterator, _service
+from ._callbacks import finalizer
 from ._errors import Error, FailedPrecondition, check, text_of
 
 _Path = Union[str, "os.PathLike[str]"]
@@ -115,6 +116,7 @@ class _Server:
         except Error as e:
             logging.getLogger("millrace").error("the %s failed: %s", self._kind, e)
 
+    @finalizer
     def __del__(self) -> None:
         if self._pointer is not None:
             self._close_quietly()
