@@ -61,13 +61,15 @@ class _Server:
 
     def _start(self, out: Any) -> None:
         """Serves, once out[0] is open."""
-        self._pointer, self._generation = out[0], _fast.generation()
+        self._generation = _fast.generation()
+        self._pointer = ffi.gc(out[0], getattr(lib, f"mr_service_{self._kind}_close"))
         st = ffi.new("mr_status *")
-        code = self._call("start", st)
-        if code < 0:
+        try:
+            check(self._call("start", st), st)
+            _servers.add(self)
+        except BaseException:
             self._free()
-        check(code, st)
-        _servers.add(self)
+            raise
 
     def _call(self, name: str, *more: Any) -> Any:
         return getattr(lib, f"mr_service_{self._kind}_{name}")(self._pointer, *more)
@@ -98,8 +100,9 @@ class _Server:
         check(code, st)
 
     def _free(self) -> None:
-        self._call("close")
-        self._pointer = None
+        pointer, self._pointer = self._pointer, None  # an interrupt between the two must not leave it
+        if pointer is not None:
+            ffi.release(pointer)
 
     def __enter__(self: _S) -> _S:
         return self
@@ -264,7 +267,7 @@ class Worker(_Server):
             check(lib.mr_service_worker_open(out, opts, st), st)
             self._start(out)
         except BaseException:
-            self._release()
+            self._free()  # with the executor that it runs on
             raise
 
     def _restrict(self, roots: tuple[bytes, ...]) -> None:
