@@ -489,5 +489,38 @@ class Programs(unittest.TestCase):
                 os.close(keep)
 
 
+class Dropped(unittest.TestCase):
+    def test_an_interrupt_while_an_iterator_is_dropped_is_not_lost(self) -> None:
+        """Python prints and forgets what a `__del__` raises."""
+
+        def rest(engine: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+            rested(engine)
+
+        engine = mr._iterator.Engine  # type: ignore[attr-defined]
+        rested = engine.rest
+        with folder():
+            os.mkfifo("f")
+            w = os.open("f", os.O_RDWR)
+            waits = mr.text_line("f").iterator()
+            it = iter(mr.range(1000).shuffle(10).prefetch(1))
+            next(it)
+            engine.rest = rest
+            try:
+                del it
+            finally:
+                engine.rest = rested
+            late = interrupt_soon(60)
+            began = time.monotonic()
+            with self.assertRaises(KeyboardInterrupt):
+                next(waits)
+            late.cancel()
+            self.assertLess(time.monotonic() - began, 50)
+            os.write(w, b"x\n")
+            self.assertEqual(next(waits), b"x")
+            waits.close()
+            os.close(w)
+
+
 if __name__ == "__main__":
     kit.main()

@@ -453,6 +453,21 @@ class Arguments(unittest.TestCase):
             mr.range(3).shuffle()  # type: ignore[call-arg]
         with self.assertRaisesRegex(TypeError, "^shuffle: .*'sed'; did you mean seed"):
             mr.range(3).shuffle(3, sed=1)  # type: ignore[call-arg]
+        with self.assertRaisesRegex(TypeError, "^shuffle: .*'buffersize'; did you mean buffer_size"):
+            mr.range(3).shuffle(buffersize=1)  # type: ignore[call-arg]
+
+    def test_errors_say_what_to_do_instead(self) -> None:
+        ds: Any = mr.range(3)
+        with self.assertRaisesRegex(TypeError, r"not 'a'; .*ds.map\(lambda e: e\['name'\]\)"):
+            ds["a"]
+        with self.assertRaisesRegex(AttributeError, "element_spec"):
+            ds.shape  # noqa: B018
+        with self.assertRaisesRegex(AttributeError, "mr.text_line"):
+            mr.text  # type: ignore[attr-defined]  # noqa: B018
+        with self.assertRaisesRegex(TypeError, "progress: expected a dataset, not list"):
+            mr.progress([1])  # type: ignore[arg-type]
+        with self.assertRaisesRegex(mr.InvalidArgument, "; json.loads makes a dict"):
+            ds.iterator().load_state_dict(json.dumps(ds.iterator().state_dict()))
 
 
 class Errors(unittest.TestCase):

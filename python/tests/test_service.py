@@ -265,6 +265,44 @@ with Dispatcher() as d:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.stdout, "interrupted True\n", done.stderr)
 
+    def test_interrupts_while_it_is_closed_free_it_once(self) -> None:
+        """One after each instruction of the functions that free a server."""
+        code = """
+import os, sys
+import millrace as mr
+from millrace import service
+n = left = 0
+def trace(frame, event, argument):
+    global left
+    code = frame.f_code
+    if code.co_name != '_free' or code.co_filename != service.__file__:
+        return None
+    frame.f_trace_opcodes = True
+    if event == 'opcode':
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+    return trace
+threads = lambda: len(os.listdir('/proc/self/task'))
+before = threads()
+while left <= 0:
+    n += 1
+    server = service.Dispatcher()
+    left = n
+    sys.settrace(trace)
+    try:
+        server.close()
+    except KeyboardInterrupt:
+        pass
+    sys.settrace(None)
+    del server
+print(n > 10, threads() - before)
+"""
+        done = subprocess.run(
+            [sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True, timeout=120, check=False
+        )
+        self.assertEqual((done.returncode, done.stdout), (0, "True 0\n"), done.stderr)
+
     def test_the_library_is_loaded_when_it_is_needed(self) -> None:
         code = (
             "import sys, millrace as mr\nlist(mr.range(3).batch(2))\n"

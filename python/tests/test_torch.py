@@ -223,6 +223,9 @@ class Loader(unittest.TestCase):
         for error, message, options in bad:
             with self.assertRaisesRegex(error, message):
                 DataLoader(ds, **options)
+        for name, hint in (("batch_size", r"ds.batch\(n\)"), ("shuffle", "before it is batched")):
+            with self.assertRaisesRegex(TypeError, f"there is no argument '{name}'; .*{hint}"):
+                DataLoader(ds, **{name: 1})
         with self.assertRaisesRegex(TypeError, "expected a millrace.Dataset, not list"):
             DataLoader([1])  # type: ignore[arg-type]
 

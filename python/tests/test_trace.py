@@ -707,6 +707,12 @@ class Refusals(unittest.TestCase):
                 self.assertIn(source, str(e))
                 self.assertFalse(_trace.is_recording())
 
+    def test_functions_of_c_have_the_line_of_the_call(self) -> None:
+        with self.assertRaisesRegex(mr.TraceError, "'upper' for 'str'") as caught:
+            mr.from_tensor_slices(["a"]).map(str.upper)
+        self.assertEqual(caught.exception.file, __file__)
+        self.assertIn("map(str.upper)", str(caught.exception))
+
     def test_errors_of_the_users_own_code_stay_as_they_are(self) -> None:
         def fails(x: Any) -> Any:
             raise ValueError("mine")

@@ -181,7 +181,8 @@ static bool wait_begins(wait *w)
     chain_interrupts();
     w->before = atomic_load(&waiting);
     atomic_store(&waiting, w);
-    return PyErr_CheckSignals() == 0; /* what came before was seen by Python alone */
+    /* What came before was seen by Python alone, or in a finalizer. */
+    return PyErr_CheckSignals() == 0 && !was_raised();
 }
 
 /* guarded(iterator, cancel, f, distributed=0): f(), which waits in calls that these (0: none) end.

@@ -74,7 +74,10 @@ def _op(function: _F, is_method: bool) -> _F:
         try:
             given = bind[0](*args, **kwargs).arguments
         except TypeError as e:
-            raise TypeError(f"{op}: {e}; {_parameters(function, is_method, kwargs)}") from None
+            # Python names an argument that is missing before one that is misspelt.
+            unknown = [k for k in kwargs if k not in inspect.signature(function).parameters]
+            what = f"got an unexpected keyword argument {unknown[0]!r}" if unknown else str(e)
+            raise TypeError(f"{op}: {what}; {_parameters(function, is_method, kwargs)}") from None
         receiver = given.pop("self") if is_method else None
         return Call(op, receiver, given, len(args) - is_method).result()
 

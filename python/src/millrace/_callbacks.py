@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import traceback
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _fast
 from ._ffi import ffi, lib
@@ -41,3 +42,22 @@ def callback(
         return made
 
     return define
+
+
+_F = TypeVar("_F", bound=Callable[..., None])
+
+
+def finalizer(function: _F) -> _F:
+    """For `__del__`, of which Python would print and forget what the handler of a signal raises: that is
+    raised by the next call of the library, also where it would wait."""
+
+    @functools.wraps(function)
+    def drop(self: Any) -> None:
+        try:
+            function(self)
+        except Exception:
+            raise
+        except BaseException as e:
+            _fast.raise_later(e)
+
+    return drop  # type: ignore[return-value]

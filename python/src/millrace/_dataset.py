@@ -155,6 +155,11 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
         Raises FailedPrecondition for other datasets, and names the op.
         """
         if not isinstance(part, slice):
+            if not hasattr(part, "__index__"):
+                raise TypeError(
+                    f"ds[i] is an element and ds[:n] the first ones, not {part!r:.60}; "
+                    "for a component of each element, ds.map(lambda e: e['name'])"
+                )
             return lookup_of(self).at(index(part))
         start, stop, step = part.start or 0, part.stop, 1 if part.step is None else part.step
         if step != 1 or start < 0 or (stop is not None and stop < 0):

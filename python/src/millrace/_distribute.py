@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, cast
 
 from . import _fast
-from ._callbacks import callback
+from ._callbacks import callback, finalizer
 from ._dataset import Dataset, dataset_at
 from ._errors import Cancelled, InvalidArgument, check, text_of
 from ._ffi import ffi, lib
@@ -582,6 +582,7 @@ class _Engine:
         if ledger is not None and self.generation == _fast.generation():
             ledger.close()
 
+    @finalizer
     def __del__(self) -> None:
         if getattr(self, "generation", None) is not None:
             self.close()

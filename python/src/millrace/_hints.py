@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 OF_MODULE = {
     "AUTOTUNE": "use mr.AUTO",
@@ -16,11 +21,20 @@ OF_MODULE = {
     "DataLoader": "loop over a dataset; its batches are those of ds.batch(n)",
     "ImageFolder": "use mr.image_folder(dir)",
     "WebDataset": "use mr.tar(files)",
+    "json": "use mr.jsonl(files, features)",
+    "read_csv": "use mr.csv(files, features)",
+    "read_parquet": "use mr.parquet(files)",
+    "text": "use mr.text_line(files)",
 }
 OF_DATASET = {
     "apply": "call the function with the dataset: f(ds)",
     "as_numpy_iterator": "loop over the dataset: its elements are numpy arrays",
     "batched": "use batch(n)",
+    "dtype": "element_spec has the types and shapes of elements",
+    "dtypes": "element_spec has the types and shapes of elements",
+    "features": "element_spec has the types and shapes of elements",
+    "column_names": "element_spec has the types and shapes of elements",
+    "shape": "element_spec has the types and shapes of elements",
     "from_list": "use millrace.from_tensor_slices",
     "get_single_element": "use next(iter(ds))",
     "reduce": "loop over the dataset, or use scan",
@@ -29,6 +43,40 @@ OF_DATASET = {
     "load_state_dict": "an iterator has it: it = ds.iterator(), then it.load_state_dict(state)",
     "to_tuple": "return a tuple from map",
 }
+
+
+OF_LOADER = {  # arguments of torch.utils.data.DataLoader
+    "batch_sampler": "batch the dataset: ds.batch(n)",
+    "batch_size": "batch the dataset: ds.batch(n)",
+    "collate_fn": "collate=f gets the batches; ds.padded_batch(n) and ds.ragged_batch(n) make them of rows that differ",
+    "drop_last": "use ds.batch(n, drop_remainder=True)",
+    "generator": "give seed= to ds.shuffle",
+    "num_workers": "the library's threads run the pipeline: num_parallel_calls of ds.map",
+    "persistent_workers": "the library's threads run the pipeline: num_parallel_calls of ds.map",
+    "prefetch_factor": "use ds.prefetch(n) at the end of the dataset",
+    "sampler": "shuffle the dataset, ds.shuffle(buffer_size), and give rank and world_size for a part of it",
+    "shuffle": "shuffle the dataset before it is batched: ds.shuffle(buffer_size).batch(n)",
+    "worker_init_fn": "random functions depend on the element and seed=",
+}
+
+
+def arguments(what: str, hints: dict[str, str]) -> Callable[[_F], _F]:
+    """For a function whose callers know that of another library: says what to do instead of its
+    arguments."""
+
+    def wrap(function: _F) -> _F:
+        own = inspect.signature(function).parameters
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            for name in kwargs:
+                if name in hints and name not in own:
+                    raise TypeError(f"{what}: there is no argument {name!r}; {hints[name]}")
+            return function(*args, **kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return wrap
 
 
 def missing(owner: object, what: str, name: str, hints: dict[str, str]) -> NoReturn:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import _fast
+from ._callbacks import finalizer
 from ._errors import Error, FailedPrecondition, InvalidArgument, add_caret, check, error_at
 from ._ffi import ffi, lib
 from ._report import Stats, since, stats_of, write_trace
@@ -128,6 +129,7 @@ class Engine:
         if ledger is not None and self.generation == _fast.generation():
             ledger.close()
 
+    @finalizer
     def __del__(self) -> None:
         if getattr(self, "generation", None) is not None:
             self.close()
@@ -507,6 +509,7 @@ class Iterator(_fast.Iterator):
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    @finalizer
     def __del__(self) -> None:
         if getattr(self, "_engine", None) is None or self._foreign:
             return
@@ -523,7 +526,8 @@ class Iterator(_fast.Iterator):
 
 def parse_state(state: Any) -> tuple[int, bytes]:
     if not isinstance(state, dict) or "position" not in state or "version" not in state:
-        raise InvalidArgument(f"not what state_dict() returns: {state!r:.80}")
+        hint = "; json.loads makes a dict of it" if isinstance(state, (str, bytes)) else ""
+        raise InvalidArgument(f"not what state_dict() returns: {state!r:.80}{hint}")
     if state["version"] != VERSION:
         raise InvalidArgument(
             f"the position has version {state['version']!r}, and this package reads version {VERSION}"

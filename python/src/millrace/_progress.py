@@ -55,4 +55,8 @@ def progress(ds: Dataset) -> Iterator:
         >>> for x in mr.progress(mr.range(3)):
         ...     pass
     """
+    from ._dataset import Dataset
+
+    if not isinstance(ds, Dataset):
+        raise TypeError(f"progress: expected a dataset, not {type(ds).__name__}")
     return ProgressIterator(ds)

@@ -131,7 +131,8 @@ def _no_bool() -> TraceError:
     return _error(
         "an Expr is neither true nor false while a function is recorded, so `if`, `while`, `and`, "
         "`or`, `not`, `in`, chained comparisons, and Python's min, max, any, all and sorted cannot "
-        f"use it. Write & | ~ for conditions (each comparison in brackets). {_INSTEAD}"
+        "use it. Write & | ~ for conditions (each comparison in brackets), mr.fn.any(x == [1, 2]) for "
+        f"x in [1, 2], and mr.fn.max(x, 3). {_INSTEAD}"
     )
 
 
@@ -1829,5 +1830,7 @@ def _run(fn: Callable[..., Any], args: Sequence[Any]) -> Any:
         if "Expr" not in str(e) and not any(isinstance(a, Expr) for a in e.args):
             raise
         file, line = _place_of(_frames_of(e.__traceback__))
+        if file is None:  # a function of C
+            file, line = _place_of(_frames_here())
         message = f"this cannot be recorded: {e}. {_INSTEAD}"
         raise TraceError(_at(message, file, line), file, line) from e

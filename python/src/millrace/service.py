@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar, Union
 
 from . import _fast, _iterator, _service
+from ._callbacks import finalizer
 from ._errors import Error, FailedPrecondition, check, text_of
 
 _Path = Union[str, "os.PathLike[str]"]
@@ -74,13 +75,15 @@ class _Server:
 
     def _start(self, out: Any) -> None:
         """Serves, once out[0] is open."""
-        self._pointer, self._generation = out[0], _fast.generation()
+        self._generation = _fast.generation()
+        self._pointer = ffi.gc(out[0], getattr(lib, f"mr_service_{self._kind}_close"))
         st = ffi.new("mr_status *")
-        code = self._call("start", st)
-        if code < 0:
+        try:
+            check(self._call("start", st), st)
+            _servers.add(self)
+        except BaseException:
             self._free()
-        check(code, st)
-        _servers.add(self)
+            raise
 
     def _call(self, name: str, *more: Any) -> Any:
         return getattr(lib, f"mr_service_{self._kind}_{name}")(self._pointer, *more)
@@ -111,8 +114,9 @@ class _Server:
         check(code, st)
 
     def _free(self) -> None:
-        self._call("close")
-        self._pointer = None
+        pointer, self._pointer = self._pointer, None  # an interrupt between the two must not leave it
+        if pointer is not None:
+            ffi.release(pointer)
 
     def __enter__(self: _S) -> _S:
         return self
@@ -129,6 +133,7 @@ class _Server:
         except Error as e:
             logging.getLogger("millrace").error("the %s failed: %s", self._kind, e)
 
+    @finalizer
     def __del__(self) -> None:
         if self._pointer is not None:
             self._close_quietly()
@@ -279,7 +284,7 @@ class Worker(_Server):
             check(lib.mr_service_worker_open(out, opts, st), st)
             self._start(out)
         except BaseException:
-            self._release()
+            self._free()  # with the executor that it runs on
             raise
 
     def _restrict(self, limits: tuple[tuple[bytes, ...], ...]) -> None:

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from . import _distribute, _formats
+from . import _distribute, _formats, _hints
 from ._dataset import INFINITE, UNKNOWN, Dataset, dataset_at
 from ._errors import (
     Aborted,
@@ -108,6 +108,7 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
     collate_fn = None
     prefetch_factor = None
 
+    @_hints.arguments("DataLoader", _hints.OF_LOADER)
     def __init__(
         self,
         ds: Dataset,

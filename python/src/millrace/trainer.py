@@ -24,7 +24,7 @@ from typing import Any, Union
 import numpy as np
 
 from . import _fast
-from ._callbacks import callback
+from ._callbacks import callback, finalizer
 from ._dataset import Dataset
 from ._errors import FailedPrecondition, ForkError, InvalidArgument, check, text_of
 from ._ffi import lib as core
@@ -677,6 +677,7 @@ class Model:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    @finalizer
     def __del__(self) -> None:
         if getattr(self, "_model", None) is not None:
             self.close()
