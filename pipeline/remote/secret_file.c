@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/retry.h"
 
 enum { MOST_FILE = 1 << 20 };
@@ -13,7 +14,9 @@ enum { MOST_FILE = 1 << 20 };
 mr_code mr__secret_file_read(const char *path, char **text, mr_status *st)
 {
     *text = NULL;
+    mr__name_scope names = mr__name_scope_enter_own(); /* not a file of the graph */
     int fd = mr__open_again(path, O_RDONLY | O_NONBLOCK);
+    (void)mr__name_scope_set(names);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return MR_OK;
     mr_code rc = fd < 0

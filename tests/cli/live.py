@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=full
-"""live.py BUILD_DIR SOURCE_DIR   An input that waits for an outside producer (standard input, a FIFO): each element is
+"""live.py [BUILD_DIR]   An input that waits for an outside producer (standard input, a FIFO): each element is
 delivered before the next one is waited for, whatever ops follow. The producer writes a line only when the
 result of the line before has arrived, so an op that waits for more rows hangs here."""
 import os
@@ -11,7 +11,8 @@ import threading
 
 from kit import equal, main
 
-PROGRAM = os.path.join(os.path.abspath(sys.argv[1]), "millrace")
+BUILD = sys.argv[1] if len(sys.argv) > 1 else os.environ["MR_BUILD"]
+PROGRAM = os.path.join(os.path.abspath(BUILD), "millrace")
 HANGS = 60  # seconds
 
 ONE_EACH = [
