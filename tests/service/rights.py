@@ -100,7 +100,7 @@ for name, graph in writers.items():
 check("and_nothing_is_written", everything() == before, str(everything()))
 w.stop()
 
-sentence("With `--allow-writes DIR` it may write below that directory, and nowhere else.")
+sentence("With `--allow-writes DIR`, graphs may write below that directory, and nowhere else.")
 w = kit.Daemon("worker", "--dispatcher", d.at, "--root", kit.path("in"), "--allow-writes", kit.path("may"), name="writer")
 os.symlink(kit.path("out"), kit.path("may/link"))
 os.symlink(kit.path("out/new"), kit.path("may/dangling"))
@@ -123,8 +123,8 @@ check("and_nothing_is_written", everything() == before, str(everything()))
 w.stop()
 
 # ---- files that are read
-sentence("A worker with `--root` opens files and directories only below the directories that it names, by whatever path "
-         "they are named, and nothing else there: no devices, FIFOs and sockets.")
+sentence("A worker with `--root` opens files and directories only below the directories that the option names, whatever "
+         "path a graph uses, and it opens no devices, FIFOs or sockets there.")
 root = kit.path("in")
 os.symlink("../out/secret.txt", f"{root}/link")
 os.symlink(kit.path("out"), f"{root}/folder")
@@ -213,8 +213,8 @@ w.stop()
 
 # ---- memory and time
 LIMIT = 64 << 20
-sentence("A graph that needs more than `--memory-limit` fails in its job with an error, and the worker continues: one "
-         "whose needs its parameters show when it begins, any other when the limit is reached.")
+sentence("A graph that needs more than `--memory-limit` fails with an error in its job, and the worker continues. It fails "
+         "at the start if its parameters show what it needs, and otherwise when the limit is reached.")
 w = kit.Daemon("worker", "--dispatcher", d.at, "--memory-limit", str(LIMIT), "--threads", "2", name="limited")
 ever = "range(1000000000000)"
 hungry = {
@@ -250,8 +250,8 @@ for name in hungry if is_long else [*random.sample(late, 2), *random.sample(sort
     check(f"{name}_is_bounded", most < 3 * LIMIT, f"{most >> 20} MiB")
 reads("the_worker_goes_on", show("range(2)", d.at, "streams=1"), ["0", "1"])
 
-sentence("A stream that makes no element, however long it runs, ends when its client leaves, and delays neither other "
-         "streams nor the end of the worker.")
+sentence("A stream that produces no element, however long it runs, ends when its client leaves, and delays neither other "
+         "streams nor the shutdown of the worker.")
 endless = [
     f"{ever}.repeat().filter(x => x < 0)",
     f"{ever}.flat_map(a => {ever}.flat_map(b => {ever}.filter(c => c < 0)))",
@@ -290,8 +290,8 @@ d.stop()
 
 
 # ---- strangers
-sentence("Who has neither the token nor a certificate of `--tls-client-ca` gets a refusal and nothing else, from a "
-         "dispatcher and from a worker, whatever it sends.")
+sentence("A peer that has neither the token nor a certificate of `--tls-client-ca` gets a refusal and nothing else from "
+         "dispatchers and workers, whatever it sends.")
 with open(os.path.join(source, "transport/wire/messages.proto")) as f:
     oneof = f.read().split("oneof body {")[1].split("}")[0]
 KINDS = {name: int(number) for name, number in re.findall(r"(\w+) = (\d+);", oneof)}
