@@ -58,7 +58,7 @@ static int run(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.token_file,
          .what = "FILE",
-         .help = "the same where no such file is given; default: $MILLRACE_TOKEN_FILE"},
+         .help = "token file if --cluster-token-file is not set; default: $MILLRACE_TOKEN_FILE"},
         {.name = "insecure",
          .kind = CLI_SWITCH,
          .value = &o.insecure,

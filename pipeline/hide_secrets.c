@@ -102,7 +102,8 @@ void mr__hide_secrets(char *text, size_t room)
     size_t at = 0;
     for (const char *found; (found = strstr(text + at, "://"));) {
         at = (size_t)(found - text) + 3;
-        size_t authority = strcspn(text + at, "/?# \t\n\"'<>,;"), user = 0;
+        size_t authority = strcspn(text + at, "/?#"), user = 0, whole = url_size(text + at);
+        authority = authority < whole ? authority : whole;
         for (size_t i = 0; i < authority; i++)
             if (text[at + i] == '@')
                 user = i;
@@ -171,6 +172,8 @@ static char *put_hash(char *to, uint64_t hash, size_t n)
     return to + n;
 }
 
+enum { SHORTEST_KEY = 8 }; /* shorter values are numbers and names, and stay apart */
+
 /* "key=value" of n bytes: what is kept of it, at `to`. Returns the place after it. */
 static char *keep_parameter(char *to, const char *from, size_t n)
 {
@@ -187,6 +190,10 @@ static char *keep_parameter(char *to, const char *from, size_t n)
         size_t kept = strlen(to);
         to[n] = after;
         return to + kept;
+    }
+    if (use == MAY_IDENTIFY && value < SHORTEST_KEY) {
+        memmove(to, from, n);
+        return to + n;
     }
     uint64_t hash = mr__fnv1a(MR__FNV_BASIS, from + name + 1, value);
     memmove(to, from, name + 1);

@@ -10,8 +10,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stddef.h>
-#include <stdint.h>
 
 /* Replaces these parts of all URLs in text by "...", in place; room is the size of the array, and
  * what no longer fits is cut. room 0: by as many dots, so that the rest stays where it is. Text

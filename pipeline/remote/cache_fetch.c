@@ -58,7 +58,7 @@ struct mr__fetch {
     mr__cache *cache;
     mr__object *object;
     mr__cache_key key;
-    mr__host *host; /* that need not be asked */
+    mr__host *host; /* whose counters get hits and misses */
     bool bare;
     int64_t at, to, end;
     int tries; /* to open the piece at `at` */
@@ -594,7 +594,7 @@ static mr_code start_cached(mr__fetch *f, mr__object *o, int64_t from, int64_t t
     f->end = to < 0 || to > o->info.size ? o->info.size : to;
     f->piece.fd = -1;
     MR_TRY(mr__cache_key_make(&f->key, o->url, o->info.etag, o->info.size, st));
-    /* Offline, all that is known is the address of the store, or the URL. */
+    /* Offline the target is not known: the address of the store, or the URL. */
     f->host = mr__host_of(o->target.url ? o->target.url : *f->key.text ? f->key.text : o->url);
     if (f->at < f->end && !mr__cache_is_offline()) {
         if (!is_there(f, f->at / MR__PIECE))

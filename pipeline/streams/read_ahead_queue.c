@@ -377,7 +377,8 @@ void mr__queue_start(mr__queue *q)
     size_t rows;
     lock(q);
     /* Not for every row of a long queue. */
-    bool go = q->rows <= q->ahead.rows / 2 && has_room(q, &rows);
+    bool go = q->rows <= q->ahead.rows / 2 && (!q->begin || 2 * q->n <= q->ahead.entries) &&
+              has_room(q, &rows);
     q->filling = go;
     unlock(q);
     if (!go)
@@ -490,7 +491,7 @@ void mr__queue_choose(mr__queue *q)
     mr__entry *before = q->head && !mr__task_done(&q->head->task) ? q->head : NULL;
     for (; before && before->next; before = before->next) {
         mr__entry *e = before->next;
-        if (!mr__task_done(&e->task))
+        if (!mr__task_done(&e->task) || of_no_place(e)) /* the end of the input comes last */
             continue;
         before->next = e->next;
         if (q->tail == e)

@@ -16,6 +16,7 @@
 typedef struct mr__name_scope {
     const char *directory; /* borrowed; NULL: the process's working directory */
     bool of_service;       /* of another process: standard input and descriptors are refused */
+    bool may_write;        /* although of_service: its graphs write wherever the process may */
     const char *cache;     /* directory of cached objects; borrowed; NULL: that of the process */
     bool own;              /* a file of this process that no graph named: no root applies */
     int64_t remote_connections, remote_read_ahead; /* as in mr_iterator_opts; 0: not set */

@@ -66,7 +66,7 @@ static char *cut(char *path)
     return last;
 }
 
-/* out = the longest part of the path that exists, `out` itself being one of its parts. */
+/* out = the longest part of `part` that exists; `part` is cut. */
 static bool resolve_part(char part[PATH_MAX], char out[PATH_MAX])
 {
     while (!realpath(part, out))

@@ -30,13 +30,23 @@ static mr_code refuse(const char *path, mr_status *st)
     return MR_PERMISSION_DENIED;
 }
 
+/* A part of the path is "..". */
+static bool has_dots(const char *path)
+{
+    for (const char *at = path; (at = strstr(at, "..")); at += 2)
+        if ((at == path || at[-1] == '/') && (at[2] == '/' || !at[2]))
+            return true;
+    return false;
+}
+
 mr_code mr__write_roots_check(const char *path, mr_status *st)
 {
     char real[PATH_MAX];
-    if (!mr__name_scope_get().of_service)
+    mr__name_scope names = mr__name_scope_get();
+    if (!names.of_service || names.may_write)
         return MR_OK;
     /* Where directories are missing, the part that exists decides, unless ".." would lead out of it
      * once they are made. */
-    bool leads = mr__path_resolve(path, true, real) || (errno == ENOENT && !strstr(path, ".."));
+    bool leads = mr__path_resolve(path, true, real) || (errno == ENOENT && !has_dots(path));
     return leads && mr__path_roots_have(&roots, real) ? MR_OK : refuse(path, st);
 }

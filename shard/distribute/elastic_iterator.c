@@ -91,7 +91,6 @@ static mr_code restore_stream(mr__elastic_stream_host *x, const struct mr__strea
     return mr_iterator_restore(x->it, p->bytes, p->size, st);
 }
 
-/* The parts of a position but for the streams. */
 /* Presigned URLs may have another signature later. */
 static mr_code graph_text(const mr_dist_dataset *dd, char **out, mr_status *st)
 {
@@ -100,6 +99,7 @@ static mr_code graph_text(const mr_dist_dataset *dd, char **out, mr_status *st)
     return MR_OK;
 }
 
+/* The parts of a position but for the streams. */
 static mr_code begin_position(const mr_dist_dataset *dd, const mr__elastic_host *h,
                               mr__job_position *p, mr_status *st)
 {
@@ -149,6 +149,7 @@ static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
 {
     char *graph = NULL;
     MR_TRY(graph_text(dd, &graph, st));
+    mr_text_drop_secrets(p->graph); /* earlier versions kept them */
     *other = strcmp(p->graph, graph) != 0;
     mr_code rc = MR_OK;
     if (!begins && p->streams != dd->elastic.streams)

@@ -101,7 +101,9 @@ result("why_names_files_without_them", b"a.txt" in keep(Run(["why", ledger, "--e
 # ---- what programs print
 for arguments in (["explain"], ["explain", "--json"], ["bench", "--trace", f"{where}/trace"], ["show", "-v", "--cache-dir", f"{where}/objects"],
                   ["show", "--limit", "-1"], ["inspect"]):
-    keep(Run([arguments[0], both() if arguments[0] != "inspect" else presigned(), *arguments[1:]]))
+    run = keep(Run([arguments[0], both() if arguments[0] != "inspect" else presigned(), *arguments[1:]]))
+    good = arguments[0] != "inspect" and "--limit" not in arguments  # the file has no records
+    result(f"runs: {' '.join(arguments[:2])}", (run.status == 0) == good, f"{run}")
 keep(Run(["cache", f"{where}/objects", "--json"]))
 for wrong in (".foo()", ".batch(0)", ", 3", f'.map(x => nothing("{presigned()}"))', f'.batch("{web}")', f'.take("{presigned()}"'):
     run = keep(show(both() + wrong))

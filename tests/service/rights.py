@@ -115,7 +115,8 @@ for name, to in (("beside_it", kit.path("c")), ("next_to_it", kit.path("may-not"
                  ("by_a_link_of_the_kernel", "/proc/self/cwd/c")):
     for op in ("cache", "save", "snapshot"):
         refused(f"{op}_{name}", show(f'range(4).{op}("{to}")', d.at, "streams=1"), "permission denied", "--allow-writes")
-refused("save_through_a_link_to_nothing", show(f'range(4).save("{kit.path("may/dangling")}")', d.at, "streams=1"))
+refused("save_through_a_link_to_nothing", show(f'range(4).save("{kit.path("may/dangling")}")', d.at, "streams=1"),
+        "exists and is not a directory")
 refused("an_upload", show('range(4).cache("s3://bucket/c")', d.at, "streams=1"), "a URL can be read but not written here")
 p = run("worker", "--dispatcher", d.at, "--allow-writes", "s3://bucket/")
 check("an_url_is_no_directory", p.returncode == 2 and "--allow-writes: s3://bucket/ is a URL" in p.stderr, p.stderr)

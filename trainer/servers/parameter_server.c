@@ -267,7 +267,9 @@ mr_code mr_server_run(const mr_server_opts *opts, mr_status *st)
         return mr_fail_memory(st, sizeof *x, "a server");
     x->o = opts;
     mr_code rc = check_task(x, st);
-    const char *cluster = mr__cluster_token_file(opts->cluster_token_file);
+    const char *cluster = opts->cluster_token_file || !opts->token_file
+                              ? mr__cluster_token_file(opts->cluster_token_file)
+                              : NULL;
     if (rc == MR_OK)
         rc = mr__token_open(cluster ? cluster : opts->token_file, opts->tls,
                             MR__TLS_ACCEPTS | (x->is_ps ? 0 : MR__TLS_CONNECTS), &x->token, st);

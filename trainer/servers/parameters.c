@@ -305,6 +305,8 @@ static mr_code push(mr__parameters *p, const mr__call *call, mr_status *st)
         MR_TRY(mr_strategy_run(p->s, apply, p, st));
     MR_TRY(add_means(p, st));
     p->applied[p->n_applied++ % MR__APPLIED_STEPS] = step;
+    if (step - MR__APPLIED_STEPS > p->after)
+        p->after = step - MR__APPLIED_STEPS; /* fewer are in progress */
     return MR_OK;
 }
 

@@ -450,7 +450,7 @@ static void take_back(mr__remote *r, hand *h, const mr__server_connection *p, co
     char moves[64] = "";
     size_t had = mr__stream_hosts_set(&r->streams, p->index, false);
     if (had)
-        snprintf(moves, sizeof moves, "; its %zu stream%s move to others", had,
+        snprintf(moves, sizeof moves, "; others take over its %zu stream%s", had,
                  had == 1 ? "" : "s");
     if (h->looks)
         r->streams.v[h->stream].used = false;

@@ -352,8 +352,8 @@ static mr_code take_of_stream(mr__steps *x, const mr__call *call, mr_status *st)
     MR_TRY(mr__hosted_streams_enter(&x->streams, call, st));
     mr_code rc = mr__run_take(&x->run, st);
     return rc == MR_END ? mr_fail(st, MR_FAILED_PRECONDITION,
-                                  "the stream of a step ends where it went on before; the data "
-                                  "must give the same elements again")
+                                  "the stream of a step has fewer batches than when it was read "
+                                  "before; the data must be deterministic")
                         : rc;
 }
 
@@ -489,7 +489,8 @@ mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call, mr
     /* The texts of the last set-up outlive the iterators that borrow this one. */
     const json_t *setup = call->kind == MR__CALL_SETUP ? call->text : x->setup;
     mr__name_scope names = {.directory = json_string_value(json_object_get(setup, "directory")),
-                            .of_service = true};
+                            .of_service = true,
+                            .may_write = true};
     if (names.directory && mr__name_scope_is_here(names.directory))
         names.directory = NULL;
     mr__name_scope outer = mr__name_scope_set(names);

@@ -63,6 +63,9 @@ mr_code mr__workers_open(mr__ring **ring, mr__world **world, const mr_workers_op
         .peer_timeout_s = o->peer_timeout_s > 0 ? o->peer_timeout_s : 20};
     MR_TRY(mr__cluster_token_open(o->cluster_token_file, o->tls, &token, st));
     mr_code rc = mr__world_open(world, &opts, st);
+    if (rc == MR_OK && mpi && token.tls && mr_cluster_is_chief(o->cluster))
+        mr_log(MR_LOG_WARNING,
+               "MPI sums values without TLS; --communication ring encrypts what it sends");
     mr__token_free(&token);
     MR_TRY(rc);
     return mpi ? mr__ring_open_mpi(ring, *world, st) : mr__ring_open(ring, *world, st);

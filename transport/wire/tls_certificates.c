@@ -413,7 +413,7 @@ mr_code mr__tls_open(mr__tls **out, const mr_tls_opts *opts, int sides, mr_statu
     const char *name = setting(o->name, "MILLRACE_TLS_NAME");
     bool enabled = is_enabled(o), peers = sides == MR__TLS_PEERS;
     *out = NULL;
-    if (peers && !files[CERT] && !files[KEY]) /* the CA is for other connections */
+    if (peers && !files[CERT] && !files[KEY] && !o->client_ca) /* the CA is for other connections */
         return MR_OK;
     if (peers && !files[CLIENT_CA])
         files[CLIENT_CA] = files[CA];

@@ -43,7 +43,7 @@ static bool widen(mr__tls_bytes *b, size_t to)
     return true;
 }
 
-/* Without room, the peer asks for answers that it does not read. */
+/* The session fails without room: the peer makes it answer, and does not read. */
 static int bio_write(BIO *b, const char *from, size_t size, size_t *n)
 {
     mr__tls_session *s = BIO_get_data(b);
@@ -198,7 +198,8 @@ static bool expect_host(mr__tls_session *s)
     if (X509_VERIFY_PARAM_set1_ip_asc(p, s->host) == 1)
         return true;
     ERR_clear_error();
-    mr__ssl.SSL_ctrl(s->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, s->host);
+    if (!s->accepts)
+        mr__ssl.SSL_ctrl(s->ssl, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, s->host);
     return mr__ssl.SSL_set1_host(s->ssl, s->host) == 1;
 }
 
@@ -328,11 +329,11 @@ static mr_code make_ssl(mr__tls_session *s, mr__tls *tls, mr_status *st)
                                    ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
                                    : SSL_VERIFY_NONE,
                                verified);
-        return MR_OK;
+    } else {
+        mr__ssl.SSL_set_connect_state(s->ssl);
+        mr__ssl.SSL_set_verify(s->ssl, SSL_VERIFY_PEER, verified);
     }
-    mr__ssl.SSL_set_connect_state(s->ssl);
-    mr__ssl.SSL_set_verify(s->ssl, SSL_VERIFY_PEER, verified);
-    if (!expect_host(s))
+    if (s->host[0] && !expect_host(s))
         return mr_fail(st, MR_INVALID_ARGUMENT, "\"%s\" cannot be the name of a certificate",
                        s->host);
     return MR_OK;
@@ -343,7 +344,11 @@ mr_code mr__tls_session_open(mr__tls_session *s, mr__tls *tls, bool accepts, con
 {
     const char *name = mr__tls_name(tls);
     *s = (mr__tls_session){.accepts = accepts, .peers = mr__tls_is_of_peers(tls)};
-    snprintf(s->host, sizeof s->host, "%s", accepts ? "" : name ? name : host);
+    /* Peers that share a name verify each other by it; other names that connect are not known. */
+    snprintf(s->host, sizeof s->host, "%s",
+             name && (s->peers || !accepts) ? name
+             : accepts                      ? ""
+                                            : host);
     if (s->peers)
         s->own = mr__ssl.SSL_CTX_get0_certificate(mr__tls_context(tls, accepts));
     ERR_clear_error();

@@ -58,6 +58,6 @@ def finalizer(function: _F) -> _F:
         except Exception:
             raise
         except BaseException as e:
-            _fast.raise_later(e)
+            _fast.raise_later(e.with_traceback(None))  # its frames hold the object
 
     return drop  # type: ignore[return-value]

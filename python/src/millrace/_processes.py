@@ -142,7 +142,8 @@ class _Turn:
 
     def __init__(self) -> None:
         self.came = threading.Event()
-        self.worker: Worker | None = None  # after it came, None: start one
+        self.worker: Worker | None = None
+        self.starts = False  # it has leave to start one
 
 
 class Pool:
@@ -192,10 +193,10 @@ class Pool:
 
     def _take(self, cancel: Any) -> Worker:
         turn = _Turn()
-        with self.lock:
-            self.turns.append(turn)
-            self._assign()
         try:
+            with self.lock:
+                self.turns.append(turn)
+                self._assign()
             while not turn.came.wait(POLL):
                 if cancel != ffi.NULL and lib.mr_cancel_is_cancelled(cancel):
                     raise Cancelled("the iterator was cancelled")
@@ -204,11 +205,11 @@ class Pool:
             worker = Worker(self.task)
         except BaseException:
             with self.lock:
-                if not turn.came.is_set():
+                if turn in self.turns:
                     self.turns.remove(turn)
-                elif turn.worker is not None:
+                if turn.worker is not None:
                     self.idle.append(turn.worker)
-                else:
+                elif turn.starts:
                     self.starting -= 1
                 self._assign()
             raise
@@ -225,6 +226,7 @@ class Pool:
             if self.idle:
                 turn.worker = self.idle.pop()
             else:
+                turn.starts = True
                 self.starting += 1
             turn.came.set()
 

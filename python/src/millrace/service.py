@@ -289,15 +289,20 @@ class Worker(_Server):
 
     def _restrict(self, limits: tuple[tuple[bytes, ...], ...]) -> None:
         global _users, _restricted
-        if not any(limits):
-            return
-        if _users and _restricted != limits:
+        # A worker without limits may share those that another one reads by, but not its right to write.
+        if _users and _restricted != limits and (any(limits) or _restricted[1]):
             raise FailedPrecondition(
                 "another worker of this process has another root or allow_writes, and all of a process "
                 "have the same; start the other worker as a program: millrace worker --root"
             )
+        if not any(limits):
+            return
         if not _users:
-            _limit(*limits)
+            try:
+                _limit(*limits)
+            except BaseException:
+                _limit((), ())
+                raise
         _users, _restricted, self._roots = _users + 1, limits, limits
 
     def _free(self) -> None:

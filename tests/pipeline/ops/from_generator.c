@@ -195,6 +195,60 @@ MR_TEST(no_op_waits_for_the_rows_after_those_it_has)
             converse(above[i], threads);
 }
 
+static atomic_bool broken;
+
+static mr_code break_after_four(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    int64_t *made = ctx;
+    (void)pass;
+    (void)want;
+    if (*made == 4) {
+        atomic_store(&broken, true);
+        mr_fail(st, MR_UNAVAILABLE, "the producer is lost");
+        mr_status_of_no_element(st);
+        return MR_UNAVAILABLE;
+    }
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, 1, st));
+    *(int64_t *)out->columns[0].data = (*made)++;
+    out->rows = 1;
+    return MR_OK;
+}
+
+/* Ends some time after the producer has failed. */
+static mr_code outlast_it(void *ctx, const mr_block *in, mr_block *out, mr_status *st)
+{
+    (void)ctx;
+    for (int ms = 0; ms < 20000 && !atomic_load(&broken); ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 20 * 1000 * 1000}, NULL);
+    return mr_block_slice(out, in, 0, in->rows, st);
+}
+
+MR_TEST(calls_in_progress_are_delivered_before_the_error_that_ends_the_input)
+{
+    int64_t made = 0;
+    const mr_generator g = {.ctx = &made, .next = break_after_four, .may_block = true};
+    const mr_map_opts o = {.num_parallel_calls = 6, .deterministic = MR_NO};
+    const mr_iterator_opts opts = {.threads = 2, .has_threads = true};
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *ds = mr_map(mr_from_generator(&g, spec), mr_fn_element(outlast_it, NULL, NULL), &o);
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_status st;
+    size_t rows = 0;
+    mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+    mr_code rc;
+    while ((rc = mr_iterator_next(it, 1, &b, &st)) == MR_OK)
+        rows += b.rows;
+    mr_code_is(rc, MR_UNAVAILABLE, &st);
+    mr_eq_u64(rows, 4);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
+}
+
 MR_TEST(without_a_position_rows_read_ahead_are_saved)
 {
     mr_dataset *ds =

@@ -124,7 +124,7 @@ jobs = {
     "both": {**tls(ours), **token("secret")},
 }
 refuses = r"rank 0 \(127\.0\.0\.1:\d+\)( refuses this process)?: "
-not_peer = r"rank 0 \(127\.0\.0\.1:\d+\) is not a peer, which is waited for: "
+not_peer = r"rank 0 \(127\.0\.0\.1:\d+\) is not a peer; still waiting for the peer: "
 needs_token = "this job requires a token; give all processes the same --cluster-token-file"
 needs_tls = "this job requires TLS; give all processes --tls-cert, --tls-key and --tls-ca"
 no_tls = "the process at 127.0.0.1 does not use TLS; leave out --tls"
@@ -229,7 +229,7 @@ kit._processes.append(fake)
 listens(port)
 second = rank(1, 2, port, tls(ours), "--tcp", "check")
 result("a_stranger_at_the_address_is_named", second.says(
-    "is not a peer, which is waited for: the certificate /CN=stranger of the peer is refused: unable to get"), second.err)
+    "is not a peer; still waiting for the peer: the certificate /CN=stranger of the peer is refused: unable to get"), second.err)
 fake.kill()
 fake.wait()
 first = rank(0, 2, port, tls(ours), "--tcp", "check")

@@ -100,8 +100,12 @@ static ssize_t receive_local(mr__rank_connection *t, void *to, size_t n)
 static bool receive_some(mr__rank_connection *t, void *to, size_t want, size_t *n, mr_status *why)
 {
     *n = 0;
-    if (t->tls)
-        return mr__tls_socket_receive(t->tls, t->fd, to, want, n, why) == MR_OK;
+    if (t->tls) {
+        mr_code rc = mr__tls_socket_receive(t->tls, t->fd, to, want, n, why);
+        if (rc == MR_END)
+            mr_fail(why, MR_UNAVAILABLE, "it closed the connection");
+        return rc == MR_OK;
+    }
     ssize_t got;
     do
         got = t->local ? receive_local(t, to, want) : mr__sys->recv(t->fd, to, want, 0);
@@ -116,7 +120,7 @@ static bool receive_some(mr__rank_connection *t, void *to, size_t want, size_t *
 
 /* ---- who the peer is ---- */
 
-/* An incoming peer is refused; to one that this side connected to nothing is said. */
+/* Incoming peers get the reason; dialed ones do not. */
 static bool doubt(mr__rank_connection *t, const char *reason, mr_status *why, const char *what)
 {
     t->doubted = true;

@@ -115,12 +115,14 @@ static void listen_locally(rendezvous *m)
 {
     mr__address a;
     char name[64] = "@millrace-";
+    uint8_t drawn[MR__RANK_NONCE]; /* the nonce is for peers alone; everybody can list names */
     int err;
     find_machine_id(m);
-    if (m->o->sockets_only || !m->machine_id[0])
+    if (m->o->sockets_only || !m->machine_id[0] ||
+        mr__sys->getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn)
         return;
     for (size_t i = 0; i < MR__RANK_NONCE; i++)
-        snprintf(name + 10 + 2 * i, 3, "%02x", m->hello.nonce[i] ^ 0x5a);
+        snprintf(name + 10 + 2 * i, 3, "%02x", drawn[i]);
     if (mr__address_resolve(name, &a, NULL) != MR_OK)
         return;
     m->local_listener = bind_at((struct sockaddr *)&a.to, a.size, &err);
@@ -357,7 +359,7 @@ static const char *address_of(const mr_cluster *c, uint32_t rank)
                            : c->tasks[MR_TASK_WORKER].addresses[rank - chief->n];
 }
 
-/* One process says it for all. */
+/* Only rank 0 warns. */
 static void warn_of_open(const rendezvous *m)
 {
     const mr__token *token = m->o->token;
@@ -655,11 +657,17 @@ static mr_code take_data(rendezvous *m, connection *t, mr_status *st)
     return mr__write_empty(&t->out, MR__RANK_READY, st);
 }
 
+static mr_code lost(rendezvous *m, connection *t, const mr_status *why, mr_status *st);
+
 static mr_code take_abort(rendezvous *m, connection *t, mr_status *st)
 {
     mr_status why;
     mr_status_init(&why);
-    MR_TRY(mr__read_abort(t->payload, t->bytes, &why, st));
+    mr_code rc = mr__read_abort(t->payload, t->bytes, &why, st);
+    /* What has not proven to be a peer cannot end the job, but may refuse this process. */
+    if (!t->known && t->role != MR__ROLE_SELF && (rc != MR_OK || why.code != MR_PERMISSION_DENIED))
+        return lost(m, t, rc == MR_OK ? &why : st, st);
+    MR_TRY(rc);
     if (t->role == MR__ROLE_SELF) { /* it is another process there, of another job */
         mr__rank_connection_end(t);
         return MR_OK;
@@ -738,7 +746,7 @@ static mr_code lost_dialed(rendezvous *m, connection *t, const mr_status *why, m
     char error[sizeof k->error];
     snprintf(error, sizeof error, "%.390s", why->message);
     if (is_protected && why->code != MR_UNAVAILABLE && strcmp(k->error, error) != 0)
-        mr_log(MR_LOG_WARNING, "%s is not a peer, which is waited for: %s",
+        mr_log(MR_LOG_WARNING, "%s is not a peer; still waiting for the peer: %s",
                name_of(m, t->rank).text, why->message);
     memcpy(k->error, error, sizeof error);
     try_later(m, k);

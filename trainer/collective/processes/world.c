@@ -1026,9 +1026,12 @@ void mr__world_close(mr__world *w)
         mr__timer_clear(w->loop, &w->timer);
         if (!w->loop_failed)
             close_sockets(w);
-        for (uint32_t i = 0; w->peers && i < w->group.world; i++)
-            mr__tls_stream_close(&w->peers[i].tls); /* of sockets that were not closed */
         mr__loop_close(w->loop);
+        /* Of sockets that were not closed, whose buffers the kernel could use until here. */
+        for (uint32_t i = 0; w->peers && i < w->group.world; i++) {
+            w->peers[i].tls.soon.place = 0; /* the loop's timers are gone */
+            mr__tls_stream_close(&w->peers[i].tls);
+        }
     }
     mr__rank_group_reset(&w->group);
     mr_cancel_unref(w->cancel);
