@@ -415,6 +415,65 @@ MR_TEST(a_token_is_what_its_file_holds)
     mr_free(large);
 }
 
+MR_TEST(a_token_file_may_have_names)
+{
+    mr_status st;
+    mr__token t;
+    char path[512];
+    snprintf(path, sizeof path, "%s", mr_test_path("names"));
+    put(path, "# names\r\n\n# ours\nworker  one two \r\nalice\tthree\nalice four");
+    mr_ok(mr__token_read_names(path, &t, &st), &st);
+    mr_eq_u64(t.n_names, 3);
+    mr_eq_str(t.names[0].name, "worker");
+    mr_eq_u64(t.names[0].bytes, 7);
+    mr_eq_mem(t.names[0].data, "one two", 7);
+    mr_eq_str(t.names[1].name, "alice");
+    mr_eq_mem(t.names[2].data, "four", 4);
+    mr_eq_u64(t.bytes, 7); /* of who connects: the first */
+    mr_eq_mem(t.data, "one two", 7);
+    mr__token_free(&t);
+    mr_code_is(mr__token_read(path, &t, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "single token");
+    put(path, "# namesake\n"); /* a token like any other */
+    mr_ok(mr__token_read_names(path, &t, &st), &st);
+    mr_check(!t.names);
+    mr_eq_u64(t.bytes, 10);
+    mr__token_free(&t);
+    static const char *const wrong[][2] = {{"# names\n", "no line"},
+                                           {"# names", "no line"},
+                                           {"# names\nalice\n", "line 2 is not NAME TOKEN"},
+                                           {"# names\nalice  \n", "line 2 is not NAME TOKEN"},
+                                           {"# names\na one\nb one\n", "line 3 has the token of a"},
+                                           {"# names\n\x1b[1m one\n", "line 2 is not"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        put(path, wrong[i][0]);
+        mr_code_is(mr__token_read_names(path, &t, &st), MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, wrong[i][1]);
+        mr_has_str(st.message, path);
+    }
+    char *many = mr_malloc(MR__MOST_TOKENS * 16);
+    size_t at = (size_t)sprintf(many, "# names\n");
+    for (int i = 0; i <= MR__MOST_TOKENS; i++) {
+        if (i == MR__MOST_TOKENS) {
+            put(path, many);
+            mr_ok(mr__token_read_names(path, &t, &st), &st);
+            mr_eq_u64(t.n_names, MR__MOST_TOKENS);
+            mr__token_free(&t);
+        }
+        at += (size_t)sprintf(many + at, "a t%d\n", i);
+    }
+    put(path, many);
+    mr_code_is(mr__token_read_names(path, &t, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "more than 1024 tokens");
+    mr_free(many);
+    mr_fault_each_allocation(n)
+    {
+        put(path, "# names\na one\nb two\n");
+        if (mr_fault_expect(mr__token_read_names(path, &t, &st), &st) == MR_OK)
+            mr__token_free(&t);
+    }
+}
+
 /* ---- compression by the link ---- */
 
 typedef struct made_blocks {

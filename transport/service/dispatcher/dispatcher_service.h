@@ -38,8 +38,9 @@ typedef struct mr_service_dispatcher_opts {
     const char *status; /* HOST:PORT of the status page, by HTTPS if there is a certificate; port 0:
                            a free one; NULL: no page. It must be on loopback unless `listen` is
                            not */
-    const char *token_file;        /* file with the token that peers must know; NULL: the file that
-                               MILLRACE_TOKEN_FILE names, if it is set, else no token */
+    const char *token_file; /* file with the token that peers must know, or with several: after
+                               a line "# names", each line is a name and its token; NULL: the file
+                               that MILLRACE_TOKEN_FILE names, if it is set, else no token */
     const char *status_token_file; /* file with the token that the status page requires, as
                                       Authorization: Bearer, except for /healthz; NULL: none */
     const mr_tls_opts *tls; /* its certificate; NULL: the environment's, else none. Not on loopback:
