@@ -56,8 +56,15 @@ typedef struct mr_service_dispatcher_opts {
                                    modes */
     int64_t min_workers, max_workers; /* bounds of the number of workers that it recommends
                                          (millrace_target_workers); max_workers 0: none */
-    bool no_balance;             /* streams stay where they are until their worker is lost, drained,
+    bool no_balance; /* streams stay where they are until their worker is lost, drained,
                                    or mr_service_rebalance is called */
+    /* A job belongs to the name of the client that began it, and clients of other names can neither
+     * read, see nor cancel it: the names of a token file with names, or the common names of
+     * certificates, if tls requires them. `operators` are the names of workers, and of tools that
+     * see and change everything. The status page then needs status_token_file. */
+    bool jobs_of_name_only;
+    const char *const *operators; /* with jobs_of_name_only, and only then */
+    size_t n_operators;
     bool no_uring;               /* wait for connections without io_uring */
     mr_cancel *cancel;           /* stops it when triggered; NULL: none. Borrowed until close */
     void (*draining)(void *ctx); /* called once when it begins to stop, in the thread that runs it;
