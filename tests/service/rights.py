@@ -521,13 +521,19 @@ d.stop()
 
 own, pairs = ca.issue("operator"), {name: ca.issue(name, f"DNS:{name}") for name in ("alice", "bob")}
 tls = ["--tls-cert", own[0], "--tls-key", own[1], "--tls-client-ca", ca.pem]
-alice, bob = ({"MILLRACE_TLS_CERT": pairs[name][0], "MILLRACE_TLS_KEY": pairs[name][1], "MILLRACE_TLS_CA": ca.pem}
-              for name in ("alice", "bob"))
+pairs["none"], pairs["two"] = ca.sign("none", "/O=operator"), ca.sign("two", "/CN=alice/CN=operator")
+alice, bob, none, two = ({"MILLRACE_TLS_CERT": pairs[name][0], "MILLRACE_TLS_KEY": pairs[name][1], "MILLRACE_TLS_CA": ca.pem}
+                         for name in ("alice", "bob", "none", "two"))
 d = kit.Dispatcher(*tls, "--jobs-of-name-only", "--operators", "operator,other", name="tied-by-tls")
 w = kit.Daemon("worker", "--dispatcher", d.at, *tls, "--tls-ca", ca.pem, name="worker-by-tls")
 client, number = begins(alice, d.at, 'streams=2, job_name="train"')  # through shared memory
 sees_nothing("by_certificate", bob, d.at, number)
 check("the_certificate_says_whose_it_is", lists(alice, d.at) == [("train", "alice")], str(lists(alice, d.at)))
+for name, who in (("without_a_name", none), ("with_two_names", two)):
+    refused(f"a_certificate_{name}", run("show", f'range(3).distribute("{d.at}", job_name="train")', **who),
+            "permission denied", "certificate needs a common name")
+    sees_nothing(name, who, d.at, number)
+    refused(f"no_operator_{name}", run("service", "status", "--dispatcher", d.at, **who), "permission denied", "--operators")
 for name, transfer in (("train", "shared_memory"), ("tcp", "tcp")):
     reads(f"a_job_of_his_own_by_{transfer}",
           run("show", f'range(4).distribute("{d.at}", streams=1, job_name="{name}", transfer="{transfer}")', **bob),
