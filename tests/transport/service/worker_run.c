@@ -479,7 +479,7 @@ MR_TEST(a_token_file_may_have_names)
 typedef struct made_blocks {
     mr__producer *p;
     double link;
-    size_t n, packed;
+    size_t n, packed, lent;
     bool gone;
 } made_blocks;
 
@@ -490,6 +490,7 @@ static void block_made(void *ctx, uint64_t number, const mr__made *made)
     mr_eq_u64(number, 7);
     b->n++;
     b->packed += block->frame.packed != NULL;
+    b->lent += block->frame.lends;
     mr__producer_drop(block);
     mr__producer_go(b->p, b->link);
 }
@@ -835,6 +836,46 @@ MR_TEST(blocks_are_compressed_where_the_link_is_slower_than_that)
             mr_eq_u64(b.packed, b.n - 1); /* nothing was known of the link for the first */
         else
             mr_check(b.packed <= 1); /* to measure it */
+    }
+    mr__wire_free(job);
+    mr__wire_free(final);
+    mr_dataset_unref(ds);
+    mr_executor_free(executor);
+    mr__loop_close(l);
+}
+
+/* A client could say that it has received blocks, and read those of other jobs in their pages. */
+MR_TEST(pages_are_not_lent_for_jobs_with_a_key)
+{
+    static const mr__producer_out out = {
+        .made = block_made, .failed = stream_failed, .ended = stream_ended, .gone = stream_gone};
+    uint8_t key[MR__JOB_KEY_BYTES] = {1};
+    mr_status st;
+    mr__loop *l;
+    mr_executor *executor;
+    Mr__Wire__Job *job, *final;
+    mr_ok(mr__loop_open(MR__LOOP_EPOLL, &l, &st), &st);
+    mr_ok(mr_executor_new(0, &executor, &st), &st);
+    mr_dataset *ds = mr_batch(mr_range(0, 400 * 20000, 1), 20000, NULL); /* of 160 KB */
+    const mr__job_opts jo = {.streams = 1, .block_length = 1, .match = "worker"};
+    mr_ok(mr__job_new(ds, &jo, &job, &st), &st);
+    mr_ok(mr__job_finish(job, NULL, 0, &final, &st), &st);
+    for (int has_key = 0; has_key < 2; has_key++) {
+        made_blocks b = {0};
+        Mr__Wire__Place place = MR__WIRE__PLACE__INIT;
+        Mr__Wire__Host host = MR__WIRE__HOST__INIT;
+        Mr__Wire__Open open = MR__WIRE__OPEN__INIT;
+        Mr__Wire__Job of_name = *final;
+        of_name.key = (ProtobufCBinaryData){has_key ? sizeof key : 0, key};
+        host.job = &of_name;
+        host.place = &place;
+        const mr__producer_opts po = {
+            .loop = l, .executor = executor, .worker = "w", .out = &out, .ctx = &b};
+        mr_ok(mr__producer_start(&b.p, 7, &host, &open, &po, &st), &st);
+        while (!b.gone)
+            mr_ok(mr__loop_turn(l, INT64_MAX, &st), &st);
+        mr_check(b.n > 10);
+        mr_eq_u64(b.lent, has_key ? 0 : b.n);
     }
     mr__wire_free(job);
     mr__wire_free(final);
