@@ -30,7 +30,7 @@ typedef struct verb {
 typedef struct column {
     const char *key, *title;
 } column;
-enum { MOST_COLUMNS = 5, MOST_CELL = 256 };
+enum { MOST_COLUMNS = 6, MOST_CELL = 256 };
 
 static void cell(const json_t *row, const char *key, char *out)
 {
@@ -74,11 +74,19 @@ static void print_jobs(const json_t *report)
     static const column columns[] = {{"job", "JOB"},           {"mode", "MODE"},
                                      {"streams", "STREAMS"},   {"elements", "ELEMENTS"},
                                      {"finished", "FINISHED"}, {NULL, NULL}};
+    static const column with_owner[] = {{"job", "JOB"},
+                                        {"owner", "OWNER"},
+                                        {"mode", "MODE"},
+                                        {"streams", "STREAMS"},
+                                        {"elements", "ELEMENTS"},
+                                        {"finished", "FINISHED"},
+                                        {NULL, NULL}};
     size_t i;
     json_t *row;
     json_array_foreach(report, i, row) if (json_string_length(json_object_get(row, "job")) == 0)
         json_object_set(row, "job", json_object_get(row, "id"));
-    print_table(report, columns);
+    bool tied = json_object_get(json_array_get(report, 0), "owner") != NULL;
+    print_table(report, tied ? with_owner : columns);
 }
 
 static void print_workers(const json_t *report)

@@ -15,8 +15,8 @@ static void draining(void *ctx)
     cli_daemon_drains();
 }
 
-/* *words = the addresses of a comma-separated list; one owned block of memory. */
-static int split(const char *list, const char ***words, size_t *n)
+/* *words = the addresses, or names, of a comma-separated list; one owned block of memory. */
+static int split(const char *list, bool of_addresses, const char ***words, size_t *n)
 {
     size_t most = 1;
     for (const char *s = list; *s; s++)
@@ -30,7 +30,7 @@ static int split(const char *list, const char ***words, size_t *n)
         end = strchr(at, ',');
         if (end)
             *end++ = '\0';
-        if (!strrchr(at, ':')) {
+        if (of_addresses && !strrchr(at, ':')) {
             int rc = cli_usage(&cli_dispatcher, "--workers needs HOST:PORT,HOST:PORT,..., not '%s'",
                                list);
             mr_free(w);
@@ -72,13 +72,14 @@ static int run_with(int argc, char **argv, const char **rest)
 {
     static const char *const forms[] = {"text", "json", NULL};
     const char *listen = "127.0.0.1:5050", *state = NULL, *status = NULL, *token_file = NULL,
-               *log = "text", *list = NULL, **words = NULL;
+               *log = "text", *list = NULL, **words = NULL, *operators = NULL, **names = NULL;
     int64_t num_workers = 0, min_workers = 0, max_workers = 0;
-    bool no_uring = false, any_user = false, insecure = false, no_balance = false;
+    bool no_uring = false, any_user = false, insecure = false, no_balance = false,
+         names_only = false;
     const char *status_token_file = NULL;
     mr_tls_opts tls = {0};
     cli_flag tls_flags[CLI_TLS_FLAGS];
-    size_t n_rest, n_words = 0;
+    size_t n_rest, n_words = 0, n_names = 0;
     const cli_flag flags[] = {
         {.name = "listen",
          .kind = CLI_TEXT,
@@ -137,6 +138,18 @@ static int run_with(int argc, char **argv, const char **rest)
          .kind = CLI_SWITCH,
          .value = &no_balance,
          .help = "leave streams where they are; default: they move to workers with less load"},
+        {.name = "jobs-of-name-only",
+         .kind = CLI_SWITCH,
+         .value = &names_only,
+         .help =
+             "tie jobs to the name of the client that begins them, by its token or certificate: "
+             "other names can neither read, see nor cancel them"},
+        {.name = "operators",
+         .kind = CLI_TEXT,
+         .value = &operators,
+         .what = "NAMES",
+         .help = "with --jobs-of-name-only: the names, NAME,..., of workers and of tools that see "
+                 "and change everything"},
         {.name = "no-uring",
          .kind = CLI_SWITCH,
          .value = &no_uring,
@@ -173,8 +186,12 @@ static int run_with(int argc, char **argv, const char **rest)
         return cli_usage(&cli_dispatcher, "--min-workers is greater than --max-workers");
     if ((rc = cli_address(&cli_dispatcher, "listen", listen, true)) >= 0 ||
         (rc = cli_address(&cli_dispatcher, "status", status, true)) >= 0 ||
-        (list && (rc = split(list, &words, &n_words)) >= 0))
+        (list && (rc = split(list, true, &words, &n_words)) >= 0))
         return rc;
+    if (operators && (rc = split(operators, false, &names, &n_names)) >= 0) {
+        mr_free(words);
+        return rc;
+    }
     cli_daemon_log(strcmp(log, "json") == 0);
     cli_daemon_files();
     cli_catch_termination();
@@ -192,10 +209,14 @@ static int run_with(int argc, char **argv, const char **rest)
                                              .min_workers = min_workers,
                                              .max_workers = max_workers,
                                              .no_balance = no_balance,
+                                             .jobs_of_name_only = names_only,
+                                             .operators = names,
+                                             .n_operators = n_names,
                                              .no_uring = no_uring,
                                              .cancel = cli_cancel(),
                                              .draining = draining});
     mr_free(words);
+    mr_free(names);
     return cli_daemon_status(rc);
 }
 

@@ -133,6 +133,29 @@ class InProcess(unittest.TestCase):
                 with self.assertRaises(mr.PermissionDenied):
                     list(mr.range(3).distribute(d.address))
 
+    def test_jobs_of_name_only(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            names = os.path.join(folder, "names")
+            with open(names, "w") as f:
+                f.write("# names\nworker " + "w" * 40 + "\nalice " + "a" * 40 + "\n")
+            own = os.path.join(folder, "alice")
+            with open(own, "w") as f:
+                f.write("a" * 40)
+            tied: dict[str, Any] = {"token_file": names, "jobs_of_name_only": True}
+            with self.assertRaisesRegex(mr.InvalidArgument, "needs operators"):
+                Dispatcher(**tied)
+            with self.assertRaisesRegex(TypeError, "a list of names"):
+                Dispatcher(operators="worker", **tied)
+            with Dispatcher(operators=["worker"], **tied) as d, Worker(d, token_file=names):
+                ds = mr.range(5).distribute(d.address, streams=1)
+                with self.assertRaises(mr.PermissionDenied):
+                    list(ds)
+                os.environ["MILLRACE_TOKEN_FILE"] = own
+                try:
+                    self.assertEqual([int(x) for x in ds], list(range(5)))
+                finally:
+                    del os.environ["MILLRACE_TOKEN_FILE"]
+
     def test_tls(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             cert, key = (os.path.join(folder, name) for name in ("cert.pem", "key.pem"))

@@ -59,3 +59,12 @@ class Authority:
         openssl("ca", "-batch", "-notext", "-config", config, "-cert", self.pem, "-keyfile", self.key, "-in",
                 base + ".csr", "-out", base + ".pem", "-startdate", _date(since), "-enddate", _date(until))
         return base + ".pem", base + ".key"
+
+    def sign(self, name, subject):
+        """*.pem and *.key of a certificate with this subject, which may have no common name or several."""
+        base = os.path.join(self.folder, name)
+        openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", subject, "-keyout",
+                base + ".key", "-out", base + ".csr")
+        openssl("x509", "-req", "-in", base + ".csr", "-CA", self.pem, "-CAkey", self.key, "-days", "30", "-set_serial", "1",
+                "-out", base + ".pem")
+        return base + ".pem", base + ".key"

@@ -111,6 +111,9 @@ def parse(message):
             n = number()
             fields[key >> 3] = message[at:at + n]
             at += n
+        elif key & 7 == 1:
+            fields[key >> 3] = int.from_bytes(message[at:at + 8], "little")
+            at += 8
         else:
             fields[key >> 3] = number()
     return fields

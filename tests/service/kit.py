@@ -201,10 +201,10 @@ def load(at, **options):
     return p
 
 
-def start(words):
+def start(words, env=None):
     """A process whose errors are in .stderr, and whose output is dropped."""
     p = subprocess.Popen(words, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                         text=True)
+                         text=True, env=env)
     _processes.append(p)
     return p
 

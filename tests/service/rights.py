@@ -3,11 +3,15 @@
 """What a peer may do: each sentence of that section of docs/service.md, tested by attacks. The name of a
 test begins with the number of its sentence there; a sentence without a test fails, and so does one that
 was changed without this list."""
+import contextlib
+import hmac
 import os
 import random
 import re
 import shutil
+import signal
 import socket
+import sqlite3
 import ssl
 import subprocess
 import tarfile
@@ -369,6 +373,221 @@ for daemon, who in ((d, "dispatcher"), (w, "worker")):
     says_nothing(f"without_tls_{who}", daemon.connect, beginnings[:2])
 w.stop()
 d.stop()
+
+
+# ---- jobs that belong to names
+sentence("With `--jobs-of-name-only` a job belongs to the name of the client that began it, which its token or "
+         "certificate says: clients of other names cannot join, cancel, list or ask about it, and workers refuse them its "
+         "blocks, even where they know its number.")
+EVER = "range(1000000000000)"
+secrets = {name: f"the-secret-of-{name}-in-the-test-of-rights" for name in ("worker", "alice", "bob")}
+put("names", "# names\n# workers and operators first\n" + "".join(f"{n} {s}\n" for n, s in secrets.items()))
+for name, secret in secrets.items():
+    put(f"token-of-{name}", secret + "\n")
+
+
+def by_token(name):
+    return {"MILLRACE_TOKEN_FILE": kit.path(f"token-of-{name}")}
+
+
+def lists(who, at, *words):
+    """What `service jobs` shows them: job, owner."""
+    p = run("service", "jobs", "--dispatcher", at, "--json", *words, **who)
+    return sorted((j["job"], j["owner"]) for j in kit.json.loads(p.stdout)) if p.returncode == 0 else p.stderr
+
+
+def begins(who, at, options):
+    """A client that reads until it is killed, and the number of its job."""
+    client = kit.start([kit.millrace, "show", f'{EVER}.distribute("{at}", {options})'], env={**os.environ, **who})
+
+    def number():
+        jobs = kit.json.loads(run("service", "jobs", "--dispatcher", at, "--json", **who).stdout)
+        return next((j["id"] for j in jobs if j["elements"] > 0), None)
+    return client, kit.until(number)
+
+
+def sees_nothing(name, bob, at, number):
+    """Of alice's job "train", which runs."""
+    check(f"{name}_lists_no_job", lists(bob, at) == [], str(lists(bob, at)))
+    for called in ("train", number):
+        for verb in ("cancel", "streams"):
+            refused(f"{name}_{verb}_{'by_name' if called == 'train' else 'by_number'}",
+                    run("service", verb, called, "--dispatcher", at, **bob), f'there is no job "{called}"')
+
+
+def shake_by(secret, s):
+    """The handshake of a client with a token."""
+    stream = frames(s)
+    send(s, hello(role=3))
+    challenge = parse(parse(next(stream)[1])[CHALLENGE])
+    both = b"n" * 32 + challenge[3]
+    send(s, frame(field(PROOF, field(1, hmac.digest(secret.encode(), b"connects".ljust(16, b"\0") + both, "sha256")))))
+    next(stream)
+    return stream
+
+
+def heard(stream, what):
+    """The next message of that kind; None: the other side ends, or says that it failed."""
+    for kind, head in stream:
+        got = parse(head)
+        if kind == 1 and (what in got or KINDS["failed"] in got):
+            return got.get(what), got.get(KINDS["failed"])
+    return None, None
+
+
+def join(s, stream, name, job_id, graph=b""):
+    job = field(1, graph) + field(2, 1) + field(4, 1) + field(9, 1)  # dynamic, with lists
+    send(s, frame(field(KINDS["join"], field(2, name) + field(3, job) + field(9, job_id) + field(10, 77))))
+    return heard(stream, KINDS["joined"])
+
+
+def opens(at, secret, job_id, key):
+    """Asks a worker for the blocks of streams 0 to 3 in the first generations; the kinds that come."""
+    with kit.connect(at) as s:
+        stream = shake_by(secret, s)
+        for stream_number in range(2):
+            for generation in range(4):
+                send(s, frame(field(KINDS["open"], field(1, job_id) + field(2, stream_number) + field(3, generation) +
+                                    field(5, 1 << 20) + (field(9, key) if key else b""))))
+        send(s, frame(field(KINDS["pulse"], b"")))
+        got, texts = [], b""
+        for kind, head in stream:
+            if kind == 1 and KINDS["pulse"] in parse(head):
+                break
+            got.append("block" if kind == 2 else "refusal" if KINDS["stream_error"] in parse(head) else "other")
+            texts += head
+        return got, texts
+
+
+alice, bob, operator = by_token("alice"), by_token("bob"), by_token("worker")
+tied = ["--token-file", kit.path("names"), "--jobs-of-name-only", "--operators", "worker"]
+state = ["--state", kit.path("tied")]
+d = kit.Dispatcher(*tied, *state, name="tied")
+w = kit.Daemon("worker", "--dispatcher", d.at, "--token-file", kit.path("names"), name="worker-of-names")
+client, number = begins(alice, d.at, 'streams=2, job_name="train"')
+job_id = int(number, 16)
+sees_nothing("by_token", bob, d.at, number)
+check("its_owner_lists_it", lists(alice, d.at) == [("train", "alice")], str(lists(alice, d.at)))
+check("an_operator_lists_it", lists(operator, d.at) == [("train", "alice")], str(lists(operator, d.at)))
+# The same name is another job for bob: he cannot join hers, nor learn of it.
+p = run("show", f'range(4).distribute("{d.at}", streams=1, job_name="train")', **bob)
+reads("the_same_name_is_another_job", p, ["0", "1", "2", "3"])
+check("both_are_listed", lists(operator, d.at) == [("train", "alice"), ("train", "bob")], str(lists(operator, d.at)))
+reads("and_his_is_cancelled", run("service", "cancel", "train", "--dispatcher", d.at, **bob), [])
+check("not_hers", lists(operator, d.at) == [("train", "alice")], str(lists(operator, d.at)))
+with kit.connect(d.at) as s:
+    joined, failed = join(s, shake_by(secrets["bob"], s), b"train", job_id)
+    check("he_joins_by_its_number", joined is None and failed and b"is not of the name" in failed, f"{joined} {failed}")
+for key in (b"", bytes(32), os.urandom(32)):
+    got, text = opens(w.at, secrets["bob"], job_id, key)
+    check(f"a_worker_refuses_{len(key)}_bytes", got and set(got) == {"refusal"} and b"key" in text, f"{got} {text}")
+check("her_client_reads_on", client.poll() is None)
+d.stop()
+with contextlib.closing(sqlite3.connect(kit.path("tied/account.db"))) as account:
+    job = parse(account.execute("SELECT job FROM jobs").fetchone()[0])
+d = kit.Dispatcher(*tied, *state, listen=d.at, name="tied-again")
+check("the_account_has_its_owner", job.get(19) == b"alice" and len(job.get(20, b"")) == 32, str(job))
+check("her_client_reads_on_after_a_restart", client.poll() is None)
+sees_nothing("after_a_restart", bob, d.at, number)
+got, text = opens(w.at, secrets["bob"], job_id, bytes(32))
+check("nor_after_a_restart", "block" not in got, f"{got} {text}")
+# The attack is the right one: who has the key, which only her clients and the workers get, gets the blocks.
+got, text = opens(w.at, secrets["bob"], job_id, job[20])
+check("the_key_is_what_he_lacks", "block" in got, f"{got} {text}")
+reads("she_cancels_it", run("service", "cancel", "train", "--dispatcher", d.at, **alice), [])
+check("her_client_learns_it", client.wait(kit.PATIENCE) == 1 and "was cancelled" in client.stderr.read())
+d.stop()
+# Without an account a job is rebuilt for her client, with the key that the worker knows.
+d = kit.Dispatcher(*tied, listen=d.at, name="tied-in-memory")
+client, number = begins(alice, d.at, 'streams=2, job_name="train"')
+d.stop(signal.SIGKILL)
+d = kit.Dispatcher(*tied, listen=d.at, name="tied-in-memory-again")
+
+
+def rebuilt():
+    """How much of the rebuilt job was read."""
+    jobs = kit.json.loads(run("service", "jobs", "--dispatcher", d.at, "--json", **alice).stdout)
+    return next((j["elements"] for j in jobs if j["id"] == number), 0)
+
+
+was = kit.until(rebuilt)
+check("a_rebuilt_job_is_read_on", kit.until(lambda: rebuilt() > was) and client.poll() is None)
+sees_nothing("rebuilt", bob, d.at, number)
+got, text = opens(w.at, secrets["bob"], int(number, 16), bytes(32))
+check("nor_its_blocks", "block" not in got and b"key" in text, f"{got} {text}")
+client.kill()
+client.wait()
+w.stop()
+d.stop()
+
+own, pairs = ca.issue("operator"), {name: ca.issue(name, f"DNS:{name}") for name in ("alice", "bob")}
+tls = ["--tls-cert", own[0], "--tls-key", own[1], "--tls-client-ca", ca.pem]
+pairs["none"], pairs["two"] = ca.sign("none", "/O=operator"), ca.sign("two", "/CN=alice/CN=operator")
+alice, bob, none, two = ({"MILLRACE_TLS_CERT": pairs[name][0], "MILLRACE_TLS_KEY": pairs[name][1], "MILLRACE_TLS_CA": ca.pem}
+                         for name in ("alice", "bob", "none", "two"))
+d = kit.Dispatcher(*tls, "--jobs-of-name-only", "--operators", "operator,other", name="tied-by-tls")
+w = kit.Daemon("worker", "--dispatcher", d.at, *tls, "--tls-ca", ca.pem, name="worker-by-tls")
+client, number = begins(alice, d.at, 'streams=2, job_name="train"')  # through shared memory
+sees_nothing("by_certificate", bob, d.at, number)
+check("the_certificate_says_whose_it_is", lists(alice, d.at) == [("train", "alice")], str(lists(alice, d.at)))
+for name, who in (("without_a_name", none), ("with_two_names", two)):
+    refused(f"a_certificate_{name}", run("show", f'range(3).distribute("{d.at}", job_name="train")', **who),
+            "permission denied", "certificate needs a common name")
+    sees_nothing(name, who, d.at, number)
+    refused(f"no_operator_{name}", run("service", "status", "--dispatcher", d.at, **who), "permission denied", "--operators")
+for name, transfer in (("train", "shared_memory"), ("tcp", "tcp")):
+    reads(f"a_job_of_his_own_by_{transfer}",
+          run("show", f'range(4).distribute("{d.at}", streams=1, job_name="{name}", transfer="{transfer}")', **bob),
+          ["0", "1", "2", "3"])
+reads("she_cancels_it_by_number", run("service", "cancel", number, "--dispatcher", d.at, **alice), [])
+check("her_client_learns_it_by_tls", client.wait(kit.PATIENCE) == 1 and "was cancelled" in client.stderr.read())
+w.stop()
+d.stop()
+
+sentence("Then only a name of `--operators` may be a worker, see or drain workers, move streams, see the state of the "
+         "service, and see and cancel the jobs of others.")
+alice, bob, operator = by_token("alice"), by_token("bob"), by_token("worker")
+d = kit.Dispatcher(*tied, name="operated")
+w = kit.Daemon("worker", "--dispatcher", d.at, "--token-file", kit.path("names"), name="operated-worker")
+client, number = begins(alice, d.at, 'streams=2, job_name="train"')
+for words in (["status"], ["workers"], ["drain", w.at], ["rebalance"], ["rebalance", "train"]):
+    refused("_".join(["no", words[0], *words[1:2]]), run("service", *words, "--dispatcher", d.at, **bob), "permission denied",
+            "--operators", '"bob"')
+with kit.connect(d.at) as s:
+    stream = shake_by(secrets["bob"], s)
+    send(s, frame(field(KINDS["ask"], field(1, 1) + field(2, b"page"))))
+    report = parse(heard(stream, KINDS["report"])[0])
+    check("nor_the_page", 2 in report and not report.get(3), str(report))
+other_worker = kit.start([kit.millrace, "worker", "--dispatcher", d.at], env={**os.environ, **bob})
+line = other_worker.stderr.readline()
+check("no_worker", "takes workers with a name of --operators only" in line, line)
+
+
+def ask_as_operator(*words):
+    return run("service", *words, "--dispatcher", d.at, "--json", **operator)
+
+
+workers = kit.json.loads(ask_as_operator("workers").stdout)
+check("an_operator_sees_the_workers", [x["worker"] for x in workers] == [w.at], str(workers))
+other_worker.kill()
+other_worker.wait()
+check("and_the_state", kit.json.loads(ask_as_operator("status").stdout)["jobs"] == 1)
+check("and_moves_streams", ask_as_operator("rebalance").returncode == 0)
+check("her_job_runs", client.poll() is None)
+reads("and_cancels_any_job", run("service", "cancel", "train", "--dispatcher", d.at, **operator), [])
+check("her_client_learns_that", client.wait(kit.PATIENCE) == 1 and "was cancelled" in client.stderr.read())
+check("and_drains_a_worker", ask_as_operator("drain", w.at).returncode == 0 and w.process.wait(kit.PATIENCE) == 0)
+d.stop()
+refused("a_clients_file_has_one_token", run("show", f'range(3).distribute("{d.at}", connect_timeout=1)',
+                                           MILLRACE_TOKEN_FILE=kit.path("names")), "tokens with names")
+names, flag = ["--token-file", kit.path("names")], "--jobs-of-name-only"
+for name, words, text in (
+        ("without_operators", [*names, flag], "needs operators"),
+        ("without_names", ["--token-file", kit.path("token"), flag, "--operators", "worker"], "needs names"),
+        ("operators_alone", [*names, "--operators", "worker"], "for a dispatcher with jobs_of_name_only"),
+        ("with_an_open_page", [*names, flag, "--operators", "worker", "--status", "127.0.0.1:0"], "status_token_file")):
+    p = run("dispatcher", "--listen", "127.0.0.1:0", *words)
+    check(f"no_dispatcher_{name}", p.returncode == 2 and text in p.stderr, p.stderr)
 
 
 # ---- the page says these sentences, and no others

@@ -24,7 +24,7 @@ mr_code mr__option_token(const char *path, const mr_tls_opts *tls, int sides, mr
                          mr_status *st)
 {
     mr_status why;
-    mr_code rc = mr__token_read(path, out, &why);
+    mr_code rc = mr__token_read_names(path, out, &why);
     if (rc == MR_OK) {
         rc = mr__tls_open(&out->tls, tls, sides, st); /* its messages name the option */
         if (rc != MR_OK)

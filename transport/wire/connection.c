@@ -418,6 +418,7 @@ static void take_session(mr__connection *c, const Mr__Wire__Hello *hello)
         }
         h->token.data = c->session_key;
         h->token.bytes = sizeof c->session_key;
+        h->token.names = NULL; /* the TLS connection has shown it */
     } else if (mr__tls_is_mutual(h->token.tls)) {
         h->refusal = "the service requires a certificate of its clients, and this local socket "
                      "serves only those that have a TLS connection to it";
@@ -446,6 +447,8 @@ static void shake(mr__connection *c, const mr__message *m)
         mr__connection_close(c, &other);
     } else if (c->handshake.done) {
         mr__timer_clear(c->socket.loop, &c->deadline);
+        if (c->is_secure && !c->handshake.name[0] && mr__tls_is_mutual(c->handshake.token.tls))
+            memcpy(c->handshake.name, c->tls.session.name, sizeof c->handshake.name);
         c->class_->ready(c);
     }
 }

@@ -15,6 +15,9 @@
  * tls_stream.h. A local socket needs no encryption; a service that uses TLS serves those peers on
  * it that have a TLS connection to it, which they prove by the session's key.
  *
+ * Once a peer has authenticated, handshake.name is its name: that of its token, if that has one,
+ * else the common name of its certificate, if the acceptor requires certificates.
+ *
  * Embedded in its owner. Callbacks run in the loop's thread.
  *
  * thread   the loop's */
@@ -41,7 +44,7 @@ typedef struct mr__connection_class {
     bool lends;
     bool no_memory; /* blocks are sent, even on a local socket */
     /* key = that of the TLS session with this id, if one of the owner's peers that completed the
-     * handshake has it. May be NULL. */
+     * handshake has it; c gets the name of that peer. May be NULL. */
     bool (*session_key)(mr__connection *c, const uint8_t *id, uint8_t key[MR__TLS_KEY_BYTES]);
 } mr__connection_class;
 

@@ -57,6 +57,21 @@ static bool is_proof(const mr__handshake *h, const char *word, const ProtobufCBi
                                h->accepts ? h->own : h->peer, hmac->data);
 }
 
+/* Whether the peer knows a token of the acceptor's; of several it is the one from now on. */
+static bool takes_token(mr__handshake *h, const ProtobufCBinaryData *hmac)
+{
+    for (size_t i = 0; h->token.names && i < h->token.n_names; i++) {
+        const mr__token_name *x = &h->token.names[i];
+        h->token.data = x->data;
+        h->token.bytes = x->bytes;
+        if (is_proof(h, "connects", hmac)) {
+            snprintf(h->name, sizeof h->name, "%s", x->name);
+            return true;
+        }
+    }
+    return !h->token.names && is_proof(h, "connects", hmac);
+}
+
 mr_code mr__handshake_hello(mr__handshake *h, void **frame, size_t *bytes, mr_status *st)
 {
     char host[128] = "";
@@ -170,7 +185,7 @@ static mr_code take_proof(mr__handshake *h, const Mr__Wire__Proof *proof, void *
 {
     if (h->refusal)
         return mr__handshake_refuse(h, frame, bytes, MR_PERMISSION_DENIED, h->refusal, st);
-    if (!is_proof(h, "connects", &proof->hmac))
+    if (!takes_token(h, &proof->hmac))
         return mr__handshake_refuse(h, frame, bytes, MR_PERMISSION_DENIED,
                                     "the tokens differ; both sides need the same --token-file", st);
     uint8_t hmac[MR__HMAC_BYTES];

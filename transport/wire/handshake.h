@@ -14,18 +14,29 @@
  * If a token is set, each side proves by HMAC-SHA256 (RFC 2104) that it knows the token; the token
  * itself is never sent, and a proof of one direction is invalid in the other. Without a token the
  * proofs are empty, and the acceptor refuses a peer whose user it cannot tell, or that belongs to
- * another user, in place of Welcome; connection.h decides this.
+ * another user, in place of Welcome; connection.h decides this. An acceptor may know several
+ * tokens, each with a name; it continues with the one that the peer has proven to know.
  *
  * thread   one at a time per object */
 #include <stdbool.h>
 #include "transport/wire/messages.h"
 #include "transport/wire/tls_certificates.h"
 
-enum { MR__NONCE_BYTES = 32, MR__HMAC_BYTES = 32 };
+enum { MR__NONCE_BYTES = 32, MR__HMAC_BYTES = 32, MR__NAME_BYTES = 128 };
+
+/* The tokens of an acceptor that tells its peers apart: the one that a peer proves to know says
+ * its name. A name may have several. */
+typedef struct mr__token_name {
+    const char *name;
+    const void *data;
+    size_t bytes;
+} mr__token_name;
 
 typedef struct mr__token {
     const void *data; /* NULL: no token */
     size_t bytes;
+    const mr__token_name *names; /* NULL: the token has no name; else `data` is that of names[0] */
+    size_t n_names;
     bool any_user;          /* without a token: peers of any user, and from any host, are trusted */
     struct mr__tls *tls;    /* borrowed; NULL: connections are in the clear */
     const uint8_t *session; /* on a local socket: the id of the TLS session whose key `data` is;
@@ -54,7 +65,8 @@ typedef struct mr__handshake {
     Mr__Wire__Role role, peer_role;
     mr__token token;
     uint8_t own[MR__NONCE_BYTES], peer[MR__NONCE_BYTES];
-    char host[128]; /* the peer, human-readable */
+    char host[128];            /* the peer, human-readable */
+    char name[MR__NAME_BYTES]; /* the peer's, of its token or certificate; "": it has shown none */
     uint32_t process;
     char local[108]; /* the acceptor's local socket; set by the acceptor, sent to the peer */
     const char

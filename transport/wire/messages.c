@@ -5,7 +5,14 @@
 
 #include "pipeline/memory/alloc.h"
 
-enum { NONCE = 32, HMAC = 32, SESSION = 16, MOST_STREAMS = 1 << 16, MOST_TEXT = 4096 };
+enum {
+    NONCE = 32,
+    HMAC = 32,
+    SESSION = 16,
+    KEY = MR__JOB_KEY_BYTES,
+    MOST_STREAMS = 1 << 16,
+    MOST_TEXT = 4096
+};
 #define MOST_MEMORY ((uint64_t)1 << 40)
 
 /* ctx: a bool, set if memory ran out. */
@@ -108,11 +115,16 @@ static bool lists(Mr__Wire__FileList *const *v, size_t n)
     return true;
 }
 
+static bool key(const ProtobufCBinaryData *k)
+{
+    return k->len == KEY || k->len == 0;
+}
+
 static bool job(const Mr__Wire__Job *j)
 {
     return j && j->mode <= MR__WIRE__MODE__HINT && j->streams <= MOST_STREAMS &&
            j->block_length >= 1 && text(j->directory, MOST_TEXT) && text(j->match, MOST_TEXT) &&
-           lists(j->lists, j->n_lists);
+           lists(j->lists, j->n_lists) && text(j->owner, MOST_TEXT) && key(&j->key);
 }
 
 static bool join(const Mr__Wire__Join *j)
@@ -181,7 +193,7 @@ static bool sound(const mr__message *m)
     case MR__WIRE__MESSAGE__BODY_SPLIT:
         return m->split->stream < MOST_STREAMS;
     case MR__WIRE__MESSAGE__BODY_OPEN:
-        return m->open->stream < MOST_STREAMS && m->open->compression <= 22;
+        return m->open->stream < MOST_STREAMS && m->open->compression <= 22 && key(&m->open->key);
     case MR__WIRE__MESSAGE__BODY_CREDIT:
         return m->credit->stream < MOST_STREAMS;
     case MR__WIRE__MESSAGE__BODY_SHUT:

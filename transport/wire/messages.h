@@ -13,6 +13,8 @@
 enum { MR__WIRE_VERSION = 2 };
 /* The bytes of a stream's credit that an error uses. */
 enum { MR__ERROR_CREDIT = 1024 };
+/* The bytes of Job.key. */
+enum { MR__JOB_KEY_BYTES = 32 };
 
 typedef Mr__Wire__Message mr__message;
 

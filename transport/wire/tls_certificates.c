@@ -73,6 +73,23 @@ void mr__tls_subject(const void *cert, char *text, size_t size)
         X509_NAME_oneline(X509_get_subject_name(cert), text, (int)size);
 }
 
+void mr__tls_common_name(const void *cert, char *text, size_t size)
+{
+    const X509_NAME *subject = cert ? X509_get_subject_name(cert) : NULL;
+    int at = subject ? X509_NAME_get_index_by_NID(subject, NID_commonName, -1) : -1;
+    unsigned char *name = NULL;
+    text[0] = '\0';
+    if (at < 0 || X509_NAME_get_index_by_NID(subject, NID_commonName, at) >= 0)
+        return;
+    int n = ASN1_STRING_to_UTF8(&name, X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at)));
+    bool is_plain = n > 0 && (size_t)n < size;
+    for (int i = 0; is_plain && i < n; i++)
+        is_plain = name[i] >= ' ' && name[i] != 0x7f;
+    if (is_plain)
+        snprintf(text, size, "%.*s", n, (const char *)name);
+    OPENSSL_free(name);
+}
+
 void mr__tls_hosts(const void *cert, char *text, size_t size)
 {
     GENERAL_NAMES *names = cert ? X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL) : NULL;

@@ -58,6 +58,9 @@ const char *mr__tls_name(const mr__tls *t); /* NULL: the host's */
 
 /* text = what a certificate is called: its subject. cert NULL: "". */
 void mr__tls_subject(const void *cert, char *text, size_t size);
+/* text = the common name of its subject; "": it has none or several, or one with control
+ * characters, or that has `size` bytes. */
+void mr__tls_common_name(const void *cert, char *text, size_t size);
 /* text = the names of hosts that it is for. */
 void mr__tls_hosts(const void *cert, char *text, size_t size);
 #endif

@@ -257,6 +257,7 @@ mr_code mr__tls_session_shake(mr__tls_session *s, mr_status *st)
     uint8_t both[sizeof s->secret];
     X509 *cert = mr__ssl.SSL_get1_peer_certificate(s->ssl);
     mr__tls_subject(cert, s->peer, sizeof s->peer);
+    mr__tls_common_name(cert, s->name, sizeof s->name);
     X509_free(cert);
     if (mr__ssl.SSL_export_keying_material(s->ssl, both, sizeof both, label, sizeof label - 1, NULL,
                                            0, 0) != 1)

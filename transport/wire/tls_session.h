@@ -48,6 +48,7 @@ typedef struct mr__tls_session {
     bool has_failed;       /* nothing more is encrypted or decrypted */
     char host[256];        /* accepts: "" */
     char peer[256];        /* the subject of its certificate; "": none */
+    char name[128];        /* its common name; "": none */
     char refused[640];     /* why its certificate was refused; "": it was not */
     const void *own;       /* peers: this side's certificate */
     mr__tls_secret secret; /* is_open */

@@ -6,13 +6,19 @@
  * thread   any */
 #include "transport/wire/handshake.h"
 
-enum { MR__MOST_TOKEN = 4096 };
+enum { MR__MOST_TOKEN = 4096, MR__MOST_TOKEN_FILE = 1 << 20, MR__MOST_TOKENS = 1024 };
 
 /* *out = the token in the file at path (NULL: the file that MILLRACE_TOKEN_FILE names; if that is
  * unset: no token), without trailing white space; owned, mr__token_free.
- * errors   MR_INVALID_ARGUMENT: empty or too long; the system's error for the file; the message
- *          has its name */
+ * errors   MR_INVALID_ARGUMENT: empty or too long, or a file of several; the system's error for the
+ *          file; the message has its name */
 mr_code mr__token_read(const char *path, mr__token *out, mr_status *st) MR_NODISCARD;
+/* The same; a file whose first line is "# names" has several tokens, each on a line NAME TOKEN. A
+ * name may have several. The side that connects uses the first token. Other lines with a # at the
+ * beginning are comments.
+ * errors   MR_INVALID_ARGUMENT also: another kind of line; a token of two names; no token;
+ *          more than MR__MOST_TOKEN_FILE bytes, or MR__MOST_TOKENS tokens */
+mr_code mr__token_read_names(const char *path, mr__token *out, mr_status *st) MR_NODISCARD;
 /* The same, with the certificates of mr__tls_open. */
 mr_code mr__token_open(const char *path, const mr_tls_opts *tls, int sides, mr__token *out,
                        mr_status *st) MR_NODISCARD;

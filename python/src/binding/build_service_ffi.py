@@ -17,7 +17,8 @@ void mr_service_reload_certificates(void);
 
 typedef struct mr_service_dispatcher mr_service_dispatcher;
 typedef struct mr_service_dispatcher_opts { const char *listen, *state, *status, *token_file,
-    *status_token_file; const mr_tls_opts *tls; bool insecure, any_user; ...; } mr_service_dispatcher_opts;
+    *status_token_file; const mr_tls_opts *tls; bool insecure, any_user;
+    bool jobs_of_name_only; const char *const *operators; size_t n_operators; ...; } mr_service_dispatcher_opts;
 mr_code mr_service_dispatcher_open(mr_service_dispatcher **out, const mr_service_dispatcher_opts *opts, mr_status *st);
 const char *mr_service_dispatcher_address(const mr_service_dispatcher *d);
 const char *mr_service_dispatcher_status_address(const mr_service_dispatcher *d);

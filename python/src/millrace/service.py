@@ -168,6 +168,11 @@ class Dispatcher(_Server):
         tls_client_ca: a file with the CA whose certificate everyone who connects must have; None:
             that of MILLRACE_TLS_CLIENT_CA.
         insecure: other machines may connect without TLS, if `listen` lets them.
+        jobs_of_name_only: a job belongs to the name of the client that began it, and other names can
+            neither read, see nor cancel it. Names are those of a token_file with names, or of the
+            certificates that tls_client_ca requires.
+        operators: with jobs_of_name_only, the names of workers, and of tools that see and change
+            everything.
 
     Raises InvalidArgument for a bad option, AlreadyExists if the address is in use, FailedPrecondition
     if another dispatcher uses the folder, DataLoss if the account is damaged.
@@ -187,6 +192,8 @@ class Dispatcher(_Server):
         tls_key: _Path | None = None,
         tls_client_ca: _Path | None = None,
         insecure: bool = False,
+        jobs_of_name_only: bool = False,
+        operators: Sequence[str] = (),
     ) -> None:
         _address("listen", listen)
         if status is not None:
@@ -196,7 +203,12 @@ class Dispatcher(_Server):
         opts.listen, opts.state, opts.status, opts.token_file, opts.status_token_file = kept
         opts.tls, tls = _tls(cert=tls_cert, key=tls_key, client_ca=tls_client_ca)
         kept += tls
-        opts.insecure = bool(insecure)
+        opts.insecure, opts.jobs_of_name_only = bool(insecure), bool(jobs_of_name_only)
+        if isinstance(operators, str):
+            raise TypeError("operators is a list of names, not a string")
+        names = [_text(name) for name in operators]
+        listed = ffi.new("const char *[]", names or [ffi.NULL])
+        opts.operators, opts.n_operators = listed, len(names)
         out, st = ffi.new("mr_service_dispatcher **"), ffi.new("mr_status *")
         check(lib.mr_service_dispatcher_open(out, opts, st), st)
         self._start(out)

@@ -162,8 +162,8 @@ MR_TEST(an_encoding_that_is_not_read_ends_the_pipeline)
         "text_line([\"@/u8\", \"@/u16\", \"@/u8\"])",
         "from_tensor_slices([\"@/u8\", \"@/u16\", \"@/u8\"]).flat_map(f => text_line(f))",
         "csv([\"@/u8\", \"@/u16\"], [bytes], header=false)",
-        "jsonl(\"@/u8\", {\"a\": feature(int64, default=1)}).take(0)"
-        ".concatenate(csv([\"@/u8\", \"@/u16\"], {\"a\": int64}, header=false))",
+        ("jsonl(\"@/u8\", {\"a\": feature(int64, default=1)}).take(0)"
+         ".concatenate(csv([\"@/u8\", \"@/u16\"], {\"a\": int64}, header=false))"),
     };
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
         char text[1024];

@@ -101,15 +101,6 @@ result a_worker_goes_over_its_data_again_and_again $? "status $rc $(said)"
 # After a failure they wait for the next coordinator.
 if [ $rc = 0 ]; then all_ended; else kill_all; fi
 
-# ---- a graph of the job may write files where it runs, unlike those of a service's clients
-cluster 1 1
-servers
-train --strategy parameter_server --model "$plain" --optimizer 'adam(0.01)' "${how[@]}" --data "${data/.repeat()/.cache(\"$dir/kept\").repeat()}" --steps 15 >out 2>err
-rc=$?
-[ $rc = 0 ] && [ "$(grep -c '"step"' out)" = 15 ] && [ -n "$(ls "$dir"/kept* 2>/dev/null)" ]
-result a_worker_caches_in_a_file $? "status $rc $(said)"
-if [ $rc = 0 ]; then all_ended; else kill_all; fi
-
 # ---- pieces of variables on several servers; gradients of few rows
 words='range(160).map(i => ([i * 7 % 50, i % 50], i % 3)).repeat().batch(8)'
 table='input(2).embedding(50, 6).flatten().dense(7, activation="relu").dense(3)'

@@ -229,7 +229,7 @@ MR_TEST(each_runs_once)
 
 MR_TEST(wrong_options_of_a_dispatcher_are_named)
 {
-    const char *addresses[] = {"127.0.0.1:1", "nonsense"};
+    const char *addresses[] = {"127.0.0.1:1", "nonsense"}, *operators[] = {"worker", ""};
     const char *empty = mr_test_file("empty.token", "\n"), *file = mr_test_file("file", "");
     const struct {
         mr_service_dispatcher_opts o;
@@ -248,6 +248,24 @@ MR_TEST(wrong_options_of_a_dispatcher_are_named)
          MR_INVALID_ARGUMENT,
          "token_file: none.token"},
         {{.listen = "127.0.0.1:0", .token_file = empty}, MR_INVALID_ARGUMENT, "1 to 4096 bytes"},
+        {{.listen = "127.0.0.1:0", .operators = operators, .n_operators = 1},
+         MR_INVALID_ARGUMENT,
+         "with jobs_of_name_only"},
+        {{.listen = "127.0.0.1:0", .jobs_of_name_only = true},
+         MR_INVALID_ARGUMENT,
+         "needs operators"},
+        {{.listen = "127.0.0.1:0",
+          .jobs_of_name_only = true,
+          .operators = operators,
+          .n_operators = 2},
+         MR_INVALID_ARGUMENT,
+         "name is empty"},
+        {{.listen = "127.0.0.1:0",
+          .jobs_of_name_only = true,
+          .operators = operators,
+          .n_operators = 1},
+         MR_INVALID_ARGUMENT,
+         "needs names"},
         {{.listen = "127.0.0.1:0", .state = file}, MR_FAILED_PRECONDITION, "not a directory"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         mr_status st;

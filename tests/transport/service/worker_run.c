@@ -220,6 +220,8 @@ MR_TEST(graphs_of_clients_write_below_their_directories)
         mr_code_is(mr__write_roots_check(path, &st), MR_PERMISSION_DENIED, &st);
         mr_has_str(st.message, "below the directories that its --allow-writes names");
     }
+    mr__name_scope_set((mr__name_scope){.of_service = true, .may_write = true});
+    mr_ok(mr__write_roots_check(path, &st), &st); /* graphs of a training job */
     mr__name_scope_set((mr__name_scope){.of_service = false});
     mr_ok(mr__write_roots_check(path, &st), &st); /* this process's own graphs */
     mr_ok(mr_service_allow_writes(NULL, 0, &st), &st);
@@ -415,12 +417,71 @@ MR_TEST(a_token_is_what_its_file_holds)
     mr_free(large);
 }
 
+MR_TEST(a_token_file_may_have_names)
+{
+    mr_status st;
+    mr__token t;
+    char path[512];
+    snprintf(path, sizeof path, "%s", mr_test_path("names"));
+    put(path, "# names\r\n\n# ours\nworker  one two \r\nalice\tthree\nalice four");
+    mr_ok(mr__token_read_names(path, &t, &st), &st);
+    mr_eq_u64(t.n_names, 3);
+    mr_eq_str(t.names[0].name, "worker");
+    mr_eq_u64(t.names[0].bytes, 7);
+    mr_eq_mem(t.names[0].data, "one two", 7);
+    mr_eq_str(t.names[1].name, "alice");
+    mr_eq_mem(t.names[2].data, "four", 4);
+    mr_eq_u64(t.bytes, 7); /* of who connects: the first */
+    mr_eq_mem(t.data, "one two", 7);
+    mr__token_free(&t);
+    mr_code_is(mr__token_read(path, &t, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "single token");
+    put(path, "# namesake\n"); /* a token like any other */
+    mr_ok(mr__token_read_names(path, &t, &st), &st);
+    mr_check(!t.names);
+    mr_eq_u64(t.bytes, 10);
+    mr__token_free(&t);
+    static const char *const wrong[][2] = {{"# names\n", "no line"},
+                                           {"# names", "no line"},
+                                           {"# names\nalice\n", "line 2 is not NAME TOKEN"},
+                                           {"# names\nalice  \n", "line 2 is not NAME TOKEN"},
+                                           {"# names\na one\nb one\n", "line 3 has the token of a"},
+                                           {"# names\n\x1b[1m one\n", "line 2 is not"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        put(path, wrong[i][0]);
+        mr_code_is(mr__token_read_names(path, &t, &st), MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, wrong[i][1]);
+        mr_has_str(st.message, path);
+    }
+    char *many = mr_malloc(MR__MOST_TOKENS * 16);
+    size_t at = (size_t)sprintf(many, "# names\n");
+    for (int i = 0; i <= MR__MOST_TOKENS; i++) {
+        if (i == MR__MOST_TOKENS) {
+            put(path, many);
+            mr_ok(mr__token_read_names(path, &t, &st), &st);
+            mr_eq_u64(t.n_names, MR__MOST_TOKENS);
+            mr__token_free(&t);
+        }
+        at += (size_t)sprintf(many + at, "a t%d\n", i);
+    }
+    put(path, many);
+    mr_code_is(mr__token_read_names(path, &t, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "more than 1024 tokens");
+    mr_free(many);
+    mr_fault_each_allocation(n)
+    {
+        put(path, "# names\na one\nb two\n");
+        if (mr_fault_expect(mr__token_read_names(path, &t, &st), &st) == MR_OK)
+            mr__token_free(&t);
+    }
+}
+
 /* ---- compression by the link ---- */
 
 typedef struct made_blocks {
     mr__producer *p;
     double link;
-    size_t n, packed;
+    size_t n, packed, lent;
     bool gone;
 } made_blocks;
 
@@ -431,6 +492,7 @@ static void block_made(void *ctx, uint64_t number, const mr__made *made)
     mr_eq_u64(number, 7);
     b->n++;
     b->packed += block->frame.packed != NULL;
+    b->lent += block->frame.lends;
     mr__producer_drop(block);
     mr__producer_go(b->p, b->link);
 }
@@ -776,6 +838,46 @@ MR_TEST(blocks_are_compressed_where_the_link_is_slower_than_that)
             mr_eq_u64(b.packed, b.n - 1); /* nothing was known of the link for the first */
         else
             mr_check(b.packed <= 1); /* to measure it */
+    }
+    mr__wire_free(job);
+    mr__wire_free(final);
+    mr_dataset_unref(ds);
+    mr_executor_free(executor);
+    mr__loop_close(l);
+}
+
+/* A client could say that it has received blocks, and read those of other jobs in their pages. */
+MR_TEST(pages_are_not_lent_for_jobs_with_a_key)
+{
+    static const mr__producer_out out = {
+        .made = block_made, .failed = stream_failed, .ended = stream_ended, .gone = stream_gone};
+    uint8_t key[MR__JOB_KEY_BYTES] = {1};
+    mr_status st;
+    mr__loop *l;
+    mr_executor *executor;
+    Mr__Wire__Job *job, *final;
+    mr_ok(mr__loop_open(MR__LOOP_EPOLL, &l, &st), &st);
+    mr_ok(mr_executor_new(0, &executor, &st), &st);
+    mr_dataset *ds = mr_batch(mr_range(0, 400 * 20000, 1), 20000, NULL); /* of 160 KB */
+    const mr__job_opts jo = {.streams = 1, .block_length = 1, .match = "worker"};
+    mr_ok(mr__job_new(ds, &jo, &job, &st), &st);
+    mr_ok(mr__job_finish(job, NULL, 0, &final, &st), &st);
+    for (int has_key = 0; has_key < 2; has_key++) {
+        made_blocks b = {0};
+        Mr__Wire__Place place = MR__WIRE__PLACE__INIT;
+        Mr__Wire__Host host = MR__WIRE__HOST__INIT;
+        Mr__Wire__Open open = MR__WIRE__OPEN__INIT;
+        Mr__Wire__Job of_name = *final;
+        of_name.key = (ProtobufCBinaryData){has_key ? sizeof key : 0, key};
+        host.job = &of_name;
+        host.place = &place;
+        const mr__producer_opts po = {
+            .loop = l, .executor = executor, .worker = "w", .out = &out, .ctx = &b};
+        mr_ok(mr__producer_start(&b.p, 7, &host, &open, &po, &st), &st);
+        while (!b.gone)
+            mr_ok(mr__loop_turn(l, INT64_MAX, &st), &st);
+        mr_check(b.n > 10);
+        mr_eq_u64(b.lent, has_key ? 0 : b.n);
     }
     mr__wire_free(job);
     mr__wire_free(final);

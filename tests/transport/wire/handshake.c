@@ -85,6 +85,30 @@ MR_TEST(differing_tokens_are_refused_on_both_sides)
     }
 }
 
+/* The acceptor answers with the token that the peer has. */
+MR_TEST(a_token_says_the_name_of_its_peer)
+{
+    static const mr__token_name names[] = {
+        {"worker", "one", 3}, {"alice", "two", 3}, {"alice", "another", 7}, {"bob", "three", 5}};
+    static const struct {
+        const char *token, *name;
+    } cases[] = {{"one", "worker"}, {"two", "alice"}, {"another", "alice"},
+                 {"three", "bob"},  {"four", ""},     {"tw", ""}};
+    const mr__token all = {.data = "one", .bytes = 3, .names = names, .n_names = 4};
+    for (int i = 0; i < 6; i++) {
+        mr__handshake a, b;
+        mr_code of_a, of_b;
+        mr_status st_a, st_b;
+        mr__handshake_init(&a, false, MR__WIRE__ROLE__CLIENT, token(cases[i].token), nonce_a, "");
+        mr__handshake_init(&b, true, MR__WIRE__ROLE__WORKER, all, nonce_b, "");
+        meet(&a, &b, &of_a, &of_b, &st_a, &st_b);
+        mr_code_is(of_a, cases[i].name[0] ? MR_OK : MR_PERMISSION_DENIED, &st_a);
+        mr_check(a.done == b.done && b.done == (cases[i].name[0] != 0));
+        mr_eq_str(b.name, cases[i].name);
+        mr_eq_str(a.name, "");
+    }
+}
+
 /* Someone without the token who repeats what he heard proves nothing. */
 MR_TEST(recorded_and_reflected_proofs_are_refused)
 {

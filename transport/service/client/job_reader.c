@@ -242,7 +242,10 @@ static void say_join(mr__job_reader *r)
     Mr__Wire__Place *places = NULL, **list = NULL;
     j.request = ++r->request;
     j.client_id = r->client_id;
+    Mr__Wire__Job job = *r->opts.join->job;
     if (r->is_joined) {
+        job.key = (ProtobufCBinaryData){r->key_bytes, r->key};
+        j.job = &job;
         j.job_id = r->job_id;
         j.n_places = places_of(r, false, &places, &list);
         j.places = list;
@@ -430,6 +433,7 @@ static void say_open(mr__job_reader *r, const mr__r_stream *s, const mr__r_worke
     o.credit = credit;
     o.compression = r->opts.compression;
     o.measured = r->opts.measured;
+    o.key = (ProtobufCBinaryData){r->key_bytes, r->key};
     o.missing_moves = r->opts.missing_moves && s->misses < MOST_MISSES;
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_OPEN;
@@ -815,6 +819,9 @@ static void take_joined(mr__job_reader *r, const Mr__Wire__Joined *j, int64_t no
         }
     }
     r->job_id = j->job_id;
+    r->key_bytes = j->job->key.len;
+    if (r->key_bytes)
+        memcpy(r->key, j->job->key.data, r->key_bytes);
     if (!r->is_joined) {
         r->is_joined = true;
         if (make_streams(r, j, &st) != MR_OK) {

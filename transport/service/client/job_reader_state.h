@@ -86,6 +86,8 @@ struct mr__job_reader {
     bool admitted;         /* Joined arrived on the current connection */
     int64_t refused_since; /* since when rejoining is refused; 0: it is not */
     uint64_t job_id, client_id, request;
+    uint8_t key[MR__JOB_KEY_BYTES]; /* key_bytes of it; 0: the job has none */
+    size_t key_bytes;
     mr__r_stream *streams; /* those of this client */
     size_t n_streams, streams_capacity;
     mr__id_map by_index; /* stream index + 1 -> position in `streams` + 1 */

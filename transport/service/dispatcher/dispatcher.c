@@ -3,6 +3,8 @@
 #include "transport/service/dispatcher/dispatcher.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "pipeline/memory/alloc.h"
 #include "transport/service/dispatcher/dispatcher_state.h"
@@ -14,7 +16,7 @@ mr_code mr__dispatcher_new(mr__dispatcher **out, const mr__dispatcher_opts *opts
     if (!d)
         return mr_fail_memory(st, sizeof *d, "a dispatcher");
     d->opts = *opts;
-    d->opts.workers = NULL; /* borrowed for this call */
+    d->opts.workers = d->opts.operators = NULL; /* borrowed for this call */
     d->lists_addresses = opts->workers != NULL;
     d->out = *to;
     d->ctx = ctx;
@@ -29,6 +31,12 @@ mr_code mr__dispatcher_new(mr__dispatcher **out, const mr__dispatcher_opts *opts
         if (rc == MR_OK)
             mr__d_list_worker(d, i, w);
     }
+    if (rc == MR_OK && opts->n_operators &&
+        !(d->operators = mr_calloc(opts->n_operators, sizeof *d->operators)))
+        rc = mr_fail_memory(st, opts->n_operators * sizeof *d->operators, "the operators' names");
+    for (size_t i = 0; rc == MR_OK && i < opts->n_operators; i++)
+        if (!(d->operators[i] = mr_strdup(opts->operators[i])))
+            rc = mr_fail_memory(st, strlen(opts->operators[i]), "an operator's name");
     if (rc != MR_OK) {
         mr__dispatcher_free(d);
         return rc;
@@ -62,6 +70,9 @@ void mr__dispatcher_free(mr__dispatcher *d)
     }
     mr__id_map_reset(&d->connections);
     mr__id_map_reset(&d->workers_by_address);
+    for (size_t i = 0; d->operators && i < d->opts.n_operators; i++)
+        mr_free(d->operators[i]);
+    mr_free(d->operators);
     mr_free(d->heap);
     mr_free(d->listed);
     mr__id_map_reset(&d->jobs_by_id);
@@ -189,6 +200,13 @@ void mr__dispatcher_opened(mr__dispatcher *d, uint64_t connection, Mr__Wire__Rol
     x->id = connection;
     x->role = role;
     x->process = process;
+}
+
+void mr__dispatcher_named(mr__dispatcher *d, uint64_t connection, const char *name)
+{
+    mr__d_connection *x = mr__id_map_get(&d->connections, connection);
+    if (x)
+        snprintf(x->name, sizeof x->name, "%s", name);
 }
 
 void mr__dispatcher_message(mr__dispatcher *d, uint64_t connection, const mr__message *m,

@@ -32,6 +32,8 @@
  *     old one serves it; the generation changes when the client says that it can continue there.
  *  8. A worker that a tool drains is asked to end each time it connects, until it has ended; a new
  *     worker at its address serves normally.
+ *  9. With names_only, a peer learns and changes nothing of jobs of another name: their names are
+ *     other names, and their blocks need a key that workers and the clients of the job have.
  *
  * thread   one at a time per object */
 #include "pipeline/log.h"
@@ -86,6 +88,11 @@ typedef struct mr__dispatcher_opts {
     size_t n_workers;           /* 0: no static modes */
     double min_workers, max_workers; /* bounds of the target; max_workers 0: none */
     bool no_balance;                 /* streams move only when their worker is lost or drained */
+    /* A job belongs to the name of the client that began it, and other names do not see it, except
+     * `operators`, who see all and are the only workers. Borrowed during new. */
+    bool names_only;
+    const char *const *operators;
+    size_t n_operators;
 } mr__dispatcher_opts;
 
 mr_code mr__dispatcher_new(mr__dispatcher **out, const mr__dispatcher_opts *opts,
@@ -98,6 +105,8 @@ mr_code mr__dispatcher_load(mr__dispatcher *d, const mr__record *r, mr_status *s
 /* A connection (any number, never used twice) has completed its handshake. */
 void mr__dispatcher_opened(mr__dispatcher *d, uint64_t connection, Mr__Wire__Role role,
                            const char *host, uint32_t process, int64_t now);
+/* After that: the name that the peer has shown, which names_only needs. */
+void mr__dispatcher_named(mr__dispatcher *d, uint64_t connection, const char *name);
 void mr__dispatcher_message(mr__dispatcher *d, uint64_t connection, const mr__message *m,
                             int64_t now);
 void mr__dispatcher_closed(mr__dispatcher *d, uint64_t connection, int64_t now);

@@ -22,31 +22,36 @@ const char *mr__d_title(const mr__d_job *j)
     return to;
 }
 
-mr__d_job *mr__d_job_named(mr__dispatcher *d, const char *name, uint64_t repetition)
+mr__d_job *mr__d_job_named(mr__dispatcher *d, const char *owner, const char *name,
+                           uint64_t repetition)
 {
     for (mr__d_job *j = d->jobs; j; j = j->next)
-        if (j->spec->repetition == repetition && strcmp(j->name, name) == 0)
+        if (j->spec->repetition == repetition && strcmp(j->name, name) == 0 &&
+            mr__d_is_of(j, owner))
             return j;
     return NULL;
 }
 
-mr__d_job *mr__d_job_like(mr__dispatcher *d, const char *name, const mr__d_job * not )
+mr__d_job *mr__d_job_like(mr__dispatcher *d, const char *owner, const char *name,
+                          const mr__d_job * not )
 {
     for (mr__d_job *j = d->jobs; j && name[0]; j = j->next)
-        if (j != not &&strcmp(j->name, name) == 0)
+        if (j != not &&strcmp(j->name, name) == 0 && mr__d_is_of(j, owner))
             return j;
     return NULL;
 }
 
-mr__d_job *mr__d_job_called(const mr__dispatcher *d, const char *name)
+mr__d_job *mr__d_job_called(const mr__dispatcher *d, const mr__d_connection *x, const char *name)
 {
     mr__d_job *last = NULL;
     for (mr__d_job *j = d->jobs; j && name[0]; j = j->next)
-        if (strcmp(j->name, name) == 0 && (!last || j->spec->repetition > last->spec->repetition))
+        if (strcmp(j->name, name) == 0 && mr__d_sees(x, j) &&
+            (!last || j->spec->repetition > last->spec->repetition))
             last = j;
     bool is_number = strlen(name) == 16 && strspn(name, "0123456789abcdef") == 16;
     uint64_t id = !last && is_number ? strtoull(name, NULL, 16) : 0;
-    return id ? mr__id_map_get(&d->jobs_by_id, id) : last;
+    mr__d_job *of_number = id ? mr__id_map_get(&d->jobs_by_id, id) : NULL;
+    return of_number && mr__d_sees(x, of_number) ? of_number : last;
 }
 
 mr_code mr__d_job_new(mr__dispatcher *d, uint64_t id, const char *name, const Mr__Wire__Job *spec,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/system.h"
 #include "transport/service/dispatcher/dispatcher_state.h"
 
 static void answer_joined(mr__dispatcher *d, const mr__d_client *c, uint64_t request,
@@ -633,19 +634,50 @@ static mr_code wait_in_line(mr__d_job *j, const mr__d_connection *x, const Mr__W
     return MR_OK;
 }
 
-static mr__d_job *find_job(mr__dispatcher *d, const Mr__Wire__Join *join)
+/* *out = NULL: it is not known. */
+static mr_code find_job(mr__dispatcher *d, const mr__d_connection *x, const Mr__Wire__Join *join,
+                        mr__d_job **out, mr_status *st)
 {
     mr__d_job *j = join->job_id ? mr__id_map_get(&d->jobs_by_id, join->job_id) : NULL;
+    *out = NULL;
+    if (d->opts.names_only && !x->name[0])
+        return mr_fail(st, MR_PERMISSION_DENIED,
+                       "this dispatcher ties jobs to names, and this client has none: its "
+                       "certificate needs a common name");
+    if (j && !mr__d_owns(x, j))
+        return mr_fail(st, MR_PERMISSION_DENIED, "job %016" PRIx64 " is not of the name \"%s\"",
+                       join->job_id, x->name);
     if (!j && join->name[0])
-        j = mr__d_job_named(d, join->name, join->job->repetition);
-    return j;
+        j = mr__d_job_named(d, x->name, join->name, join->job->repetition);
+    *out = j;
+    return MR_OK;
+}
+
+/* Sets whose the job is, and by which key its blocks are read: a new one, or that of the clients
+ * and workers that were in it, if this dispatcher has lost its account. */
+static mr_code tie(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Join *join,
+                   uint8_t key[MR__JOB_KEY_BYTES], Mr__Wire__Job *spec, mr_status *st)
+{
+    static char nobody[1];
+    spec->owner = nobody;
+    spec->key = (ProtobufCBinaryData){0, NULL};
+    if (!d->opts.names_only)
+        return MR_OK;
+    if (join->job_id && join->job->key.len == MR__JOB_KEY_BYTES)
+        memcpy(key, join->job->key.data, MR__JOB_KEY_BYTES);
+    else if (mr__sys->getrandom(key, MR__JOB_KEY_BYTES, 0) != MR__JOB_KEY_BYTES)
+        return mr_fail(st, MR_INTERNAL, "cannot read random bytes for a job's key");
+    spec->owner = x->name;
+    spec->key = (ProtobufCBinaryData){MR__JOB_KEY_BYTES, key};
+    return MR_OK;
 }
 
 /* Another repetition of a job is cut and seeded as those before it were. */
-static mr_code make_job(mr__dispatcher *d, const Mr__Wire__Join *join, mr__d_job **out,
-                        mr_status *st)
+static mr_code make_job(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Join *join,
+                        mr__d_job **out, mr_status *st)
 {
-    const mr__d_job *like = mr__d_job_like(d, join->name, NULL);
+    const mr__d_job *like = mr__d_job_like(d, x->name, join->name, NULL);
+    uint8_t key[MR__JOB_KEY_BYTES];
     Mr__Wire__Job spec = *join->job;
     spec.shared = false;
     if (like) {
@@ -657,6 +689,7 @@ static mr_code make_job(mr__dispatcher *d, const Mr__Wire__Join *join, mr__d_job
         }
         spec.seed = like->spec->seed;
     }
+    MR_TRY(tie(d, x, join, key, &spec, st));
     /* Workers continue streams that are rebuilt unchanged; those of shared jobs are not. */
     bool shared =
         spec.mode == MR__WIRE__MODE__DYNAMIC || spec.mode == MR__WIRE__MODE__PARALLEL_EPOCHS;
@@ -668,14 +701,14 @@ void mr__d_take_join(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Joi
                      int64_t now)
 {
     mr_status st;
-    mr__d_job *j = find_job(d, join);
-    mr_code rc = MR_OK;
-    if (x->client)
+    mr__d_job *j = NULL;
+    mr_code rc = find_job(d, x, join, &j, &st);
+    if (rc == MR_OK && x->client)
         rc = mr_fail(&st, MR_FAILED_PRECONDITION, "this connection already reads a job");
-    else if (!j && d->disk_full)
+    else if (rc == MR_OK && !j && d->disk_full)
         rc = mr__d_disk_full(&st);
-    else if (!j)
-        rc = make_job(d, join, &j, &st);
+    else if (rc == MR_OK && !j)
+        rc = make_job(d, x, join, &j, &st);
     if (rc == MR_OK && !j->prepared)
         rc = wait_in_line(j, x, join, &st);
     if (rc != MR_OK) {

@@ -58,16 +58,20 @@ static const char *id_of(const mr__d_job *j, char id[32])
     return id;
 }
 
-static json_t *report_jobs(const mr__dispatcher *d)
+static json_t *report_jobs(const mr__dispatcher *d, const mr__d_connection *x)
 {
     json_t *list = json_array();
     for (const mr__d_job *j = d->jobs; j; j = j->next) {
         char id[32];
-        json_array_append_new(
-            list, json_pack("{s:o, s:s, s:s, s:I, s:I, s:b}", "job", mr__json_text(j->name), "id",
-                            id_of(j, id), "mode", mr__d_modes[j->spec->mode], "streams",
-                            (json_int_t)j->n_streams, "elements", (json_int_t)j->elements,
-                            "finished", mr__d_finished(j)));
+        if (!mr__d_sees(x, j))
+            continue;
+        json_t *job = json_pack("{s:o, s:s, s:s, s:I, s:I, s:b}", "job", mr__json_text(j->name),
+                                "id", id_of(j, id), "mode", mr__d_modes[j->spec->mode], "streams",
+                                (json_int_t)j->n_streams, "elements", (json_int_t)j->elements,
+                                "finished", mr__d_finished(j));
+        if (d->opts.names_only)
+            json_object_set_new(job, "owner", mr__json_text(j->spec->owner));
+        json_array_append_new(list, job);
     }
     return list;
 }
@@ -97,9 +101,9 @@ static json_t *report_stream(const mr__d_stream *s)
                      s->end);
 }
 
-static json_t *report_streams(const mr__dispatcher *d, const char *name)
+static json_t *report_streams(const mr__dispatcher *d, const mr__d_connection *x, const char *name)
 {
-    const mr__d_job *j = mr__d_job_called(d, name);
+    const mr__d_job *j = mr__d_job_called(d, x, name);
     if (!j)
         return NULL;
     json_t *list = json_array();
@@ -213,21 +217,27 @@ static json_t *report_page(const mr__dispatcher *d, int64_t now)
     return page;
 }
 
-char *mr__dispatcher_report(const mr__dispatcher *d, const char *what, const char *name,
-                            int64_t now)
+char *mr__d_report(const mr__dispatcher *d, const mr__d_connection *x, const char *what,
+                   const char *name, int64_t now)
 {
     json_t *j = NULL;
     if (strcmp(what, "status") == 0)
         j = report_status(d, now);
     else if (strcmp(what, "jobs") == 0)
-        j = report_jobs(d);
+        j = report_jobs(d, x);
     else if (strcmp(what, "workers") == 0)
         j = report_workers(d, SIZE_MAX);
     else if (strcmp(what, "streams") == 0)
-        j = report_streams(d, name);
+        j = report_streams(d, x, name);
     else if (strcmp(what, "page") == 0)
         j = report_page(d, now);
     return mr__json_print(j);
+}
+
+char *mr__dispatcher_report(const mr__dispatcher *d, const char *what, const char *name,
+                            int64_t now)
+{
+    return mr__d_report(d, NULL, what, name, now);
 }
 
 /* ---- the view of the report "page" ---- */

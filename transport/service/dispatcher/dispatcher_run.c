@@ -239,6 +239,7 @@ static void ready(mr__guest *g)
     mr__dispatcher_run *r = (mr__dispatcher_run *)g->daemon;
     mr__dispatcher_opened(r->d, g->id, g->c.handshake.peer_role, g->c.handshake.host,
                           g->c.handshake.process, now_of(r));
+    mr__dispatcher_named(r->d, g->id, g->c.handshake.name);
 }
 
 /* A peer gets one report per turn, and the next only after it has read it: reports cost more than
@@ -323,7 +324,10 @@ static mr_code open_all(mr__dispatcher_run *r, mr_status *st)
                                 .n_workers = r->o.n_workers,
                                 .min_workers = r->o.min_workers,
                                 .max_workers = r->o.max_workers,
-                                .no_balance = r->o.no_balance};
+                                .no_balance = r->o.no_balance,
+                                .names_only = r->o.names_only,
+                                .operators = r->o.operators,
+                                .n_operators = r->o.n_operators};
     MR_TRY(mr__daemon_open(&r->base, r->o.loop, st));
     if (mr__sys->getrandom(&opts.seed, sizeof opts.seed, 0) != (ssize_t)sizeof opts.seed)
         return mr_fail(st, MR_INTERNAL, "cannot read random bytes for the numbers of jobs");

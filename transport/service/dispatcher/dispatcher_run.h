@@ -30,6 +30,9 @@ typedef struct mr__dispatcher_run_opts {
     const char *const *workers;      /* static modes, as in mr__dispatcher_opts */
     double min_workers, max_workers; /* as mr__dispatcher_opts */
     bool no_balance;                 /* as mr__dispatcher_opts */
+    bool names_only;                 /* as mr__dispatcher_opts; the token or TLS says names */
+    const char *const *operators;    /* the same */
+    size_t n_operators;
     size_t n_workers;
     mr__loop_kind loop;
     mr_cancel *cancel; /* triggered: drains and ends */

@@ -54,6 +54,21 @@ static mr_code check(const mr_service_dispatcher_opts *o, mr_status *st)
     if (o->n_workers > MOST_WORKERS || (o->workers && !o->n_workers))
         return mr_fail(st, MR_INVALID_ARGUMENT, "n_workers must be 1 to %d, not %zu", MOST_WORKERS,
                        o->n_workers);
+    if (!o->jobs_of_name_only)
+        return o->n_operators ? mr_fail(st, MR_INVALID_ARGUMENT,
+                                        "operators are for a dispatcher with jobs_of_name_only")
+                              : MR_OK;
+    for (size_t i = 0; i < o->n_operators; i++)
+        if (!o->operators[i] || !o->operators[i][0])
+            return mr_fail(st, MR_INVALID_ARGUMENT, "an operator's name is empty");
+    if (!o->n_operators)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "jobs_of_name_only needs operators, the names of the workers and of tools: "
+                       "no other may register as a worker");
+    if (o->status && !o->status_token_file)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "with jobs_of_name_only the status page, which shows all jobs, needs a "
+                       "status_token_file");
     return MR_OK;
 }
 
@@ -62,6 +77,10 @@ static mr_code open_all(mr_service_dispatcher *d, const mr_service_dispatcher_op
 {
     MR_TRY(mr__option_token(o->token_file, o->tls, MR__TLS_ACCEPTS, &d->token, st));
     d->token.any_user = o->any_user;
+    if (o->jobs_of_name_only && !d->token.names && !mr__tls_is_mutual(d->token.tls))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "jobs_of_name_only needs names: those of a token_file with names, or of "
+                       "certificates (tls_client_ca)");
     if (o->status_token_file)
         MR_TRY(mr__option_page_token(o->status_token_file, &d->status_token, st));
     if (o->state && !(d->state = mr_strdup(o->state)))
@@ -78,6 +97,9 @@ static mr_code open_all(mr_service_dispatcher *d, const mr_service_dispatcher_op
                                          .min_workers = (double)o->min_workers,
                                          .max_workers = (double)o->max_workers,
                                          .no_balance = o->no_balance,
+                                         .names_only = o->jobs_of_name_only,
+                                         .operators = o->operators,
+                                         .n_operators = o->n_operators,
                                          .loop = o->no_uring ? MR__LOOP_EPOLL : MR__LOOP_AUTO,
                                          .cancel = d->thread.stop,
                                          .draining = o->draining,

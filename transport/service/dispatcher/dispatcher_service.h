@@ -38,8 +38,9 @@ typedef struct mr_service_dispatcher_opts {
     const char *status; /* HOST:PORT of the status page, by HTTPS if there is a certificate; port 0:
                            a free one; NULL: no page. It must be on loopback unless `listen` is
                            not */
-    const char *token_file;        /* file with the token that peers must know; NULL: the file that
-                               MILLRACE_TOKEN_FILE names, if it is set, else no token */
+    const char *token_file; /* file with the token that peers must know, or with several: after
+                               a line "# names", each line is a name and its token; NULL: the file
+                               that MILLRACE_TOKEN_FILE names, if it is set, else no token */
     const char *status_token_file; /* file with the token that the status page requires, as
                                       Authorization: Bearer, except for /healthz; NULL: none */
     const mr_tls_opts *tls; /* its certificate; NULL: the environment's, else none. Not on loopback:
@@ -55,8 +56,15 @@ typedef struct mr_service_dispatcher_opts {
                                    modes */
     int64_t min_workers, max_workers; /* bounds of the number of workers that it recommends
                                          (millrace_target_workers); max_workers 0: none */
-    bool no_balance;             /* streams stay where they are until their worker is lost, drained,
+    bool no_balance; /* streams stay where they are until their worker is lost, drained,
                                    or mr_service_rebalance is called */
+    /* A job belongs to the name of the client that began it, and clients of other names can neither
+     * read, see nor cancel it: the names of a token file with names, or the common names of
+     * certificates, if tls requires them. `operators` are the names of workers, and of tools that
+     * see and change everything. The status page then needs status_token_file. */
+    bool jobs_of_name_only;
+    const char *const *operators; /* with jobs_of_name_only, and only then */
+    size_t n_operators;
     bool no_uring;               /* wait for connections without io_uring */
     mr_cancel *cancel;           /* stops it when triggered; NULL: none. Borrowed until close */
     void (*draining)(void *ctx); /* called once when it begins to stop, in the thread that runs it;

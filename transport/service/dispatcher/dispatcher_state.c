@@ -51,3 +51,29 @@ mr_code mr__d_disk_full(mr_status *st)
     return mr_fail(st, MR_RESOURCE_EXHAUSTED,
                    "the dispatcher cannot write its account; free space in its state directory");
 }
+
+/* ---- rights ---- */
+
+bool mr__d_is_of(const mr__d_job *j, const char *owner)
+{
+    return !j->d->opts.names_only || strcmp(j->spec->owner, owner) == 0;
+}
+
+bool mr__d_is_operator(const mr__dispatcher *d, const mr__d_connection *x)
+{
+    bool is = !d->opts.names_only;
+    for (size_t i = 0; i < d->opts.n_operators && !is && x->name[0]; i++)
+        is = strcmp(d->operators[i], x->name) == 0;
+    return is;
+}
+
+/* Jobs of an account from before names_only belong to no name, and not to a peer without one. */
+bool mr__d_owns(const mr__d_connection *x, const mr__d_job *j)
+{
+    return !j->d->opts.names_only || (x->name[0] && mr__d_is_of(j, x->name));
+}
+
+bool mr__d_sees(const mr__d_connection *x, const mr__d_job *j)
+{
+    return !x || mr__d_owns(x, j) || mr__d_is_operator(j->d, x);
+}

@@ -188,6 +188,7 @@ typedef struct mr__d_connection {
     uint64_t id;
     Mr__Wire__Role role;
     char *host;
+    char name[128]; /* that the peer has shown; "": none */
     uint32_t process;
     mr__d_worker *worker;
     mr__d_client *client;
@@ -228,6 +229,7 @@ struct mr__dispatcher {
     double needs, target; /* workers: of all jobs, and within the bounds */
     int64_t target_at;    /* when they were computed */
     size_t n_draining;    /* connections of tools that wait for a worker to end */
+    char **operators;     /* opts.n_operators names */
     char title[160];      /* the last result of mr__d_title */
 };
 
@@ -287,6 +289,14 @@ void mr__d_fail(mr__dispatcher *d, uint64_t connection, uint64_t request, uint64
                 const mr_status *why);
 /* The error for new work while the account cannot be written. */
 mr_code mr__d_disk_full(mr_status *st);
+/* True if j belongs to `owner`; without names_only: to everyone. */
+bool mr__d_is_of(const mr__d_job *j, const char *owner);
+/* True if the peer may see and change all jobs, and be a worker. */
+bool mr__d_is_operator(const mr__dispatcher *d, const mr__d_connection *x);
+/* True if it may read j. */
+bool mr__d_owns(const mr__d_connection *x, const mr__d_job *j);
+/* True if it may see and cancel j. x NULL: the dispatcher itself. */
+bool mr__d_sees(const mr__d_connection *x, const mr__d_job *j);
 
 /* ---- dispatcher_queues.c ---- */
 /* Call it when w's load, or the result of mr__d_serves(w), has changed. */
@@ -299,13 +309,15 @@ mr__d_worker *mr__d_next_serving(mr__dispatcher *d, mr__d_worker *w);
 void mr__d_review(mr__d_stream *s);
 
 /* ---- dispatcher_jobs.c ---- */
-/* The job of that name and repetition; NULL: none. */
-mr__d_job *mr__d_job_named(mr__dispatcher *d, const char *name, uint64_t repetition);
-/* Any job of that name except `not`: another repetition of it. */
-mr__d_job *mr__d_job_like(mr__dispatcher *d, const char *name, const mr__d_job * not );
+/* The job of that name and repetition that belongs to `owner`; NULL: none. */
+mr__d_job *mr__d_job_named(mr__dispatcher *d, const char *owner, const char *name,
+                           uint64_t repetition);
+/* Any job of that name and owner except `not`: another repetition of it. */
+mr__d_job *mr__d_job_like(mr__dispatcher *d, const char *owner, const char *name,
+                          const mr__d_job * not );
 /* The last repetition of the job of that name; if no job has that name, the job with that number,
- * in 16 hexadecimal digits. NULL: none. */
-mr__d_job *mr__d_job_called(const mr__dispatcher *d, const char *name);
+ * in 16 hexadecimal digits. Of the jobs that x sees. NULL: none. */
+mr__d_job *mr__d_job_called(const mr__dispatcher *d, const mr__d_connection *x, const char *name);
 /* job "NAME", or an anonymous job's number. Valid until the next call. */
 const char *mr__d_title(const mr__d_job *j);
 mr_code mr__d_job_new(mr__dispatcher *d, uint64_t id, const char *name, const Mr__Wire__Job *spec,
@@ -465,6 +477,9 @@ void mr__d_refuse_waiting(mr__dispatcher *d, mr__d_job *j, const mr_status *why)
 void mr__d_ask_for_lists(mr__dispatcher *d);
 
 /* ---- dispatcher_report.c ---- */
+/* As mr__dispatcher_report, of the jobs that x sees. */
+char *mr__d_report(const mr__dispatcher *d, const mr__d_connection *x, const char *what,
+                   const char *name, int64_t now);
 /* Measures the elements per second of each job, once a second. */
 void mr__d_measure(mr__dispatcher *d, int64_t now);
 

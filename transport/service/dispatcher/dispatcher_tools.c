@@ -8,14 +8,15 @@
 #include "transport/service/dispatcher/dispatcher_state.h"
 
 /* All repetitions of it; by its number, this one. */
-static mr_code cancel_job(mr__dispatcher *d, const char *name, uint64_t *after, mr_status *st)
+static mr_code cancel_job(mr__dispatcher *d, const mr__d_connection *x, const char *name,
+                          uint64_t *after, mr_status *st)
 {
-    mr__d_job *j = mr__d_job_called(d, name);
+    mr__d_job *j = mr__d_job_called(d, x, name);
     if (!j)
         return mr_fail(st, MR_NOT_FOUND, "there is no job \"%.100s\"", name);
     mr_status why;
     mr_fail(&why, MR_CANCELLED, "job \"%.100s\" was cancelled", name);
-    for (; j; j = mr__d_job_like(d, name, NULL)) {
+    for (mr__d_job *next; j; j = next) {
         mr__d_refuse_waiting(d, j, &why);
         for (mr__d_client *c = j->clients; c; c = c->next)
             if (c->connection)
@@ -24,6 +25,7 @@ static mr_code cancel_job(mr__dispatcher *d, const char *name, uint64_t *after, 
             mr__d_set_reader(j->streams[i], NULL);
             mr__d_take_off(d, j->streams[i]);
         }
+        next = mr__d_job_like(d, j->spec->owner, name, j);
         *after = mr__d_forget_job(d, j);
     }
     mr__d_note(d, MR_LOG_INFO, "job \"%s\" was cancelled", name);
@@ -106,24 +108,41 @@ static mr_code register_dataset(mr__dispatcher *d, const ProtobufCBinaryData *gr
 /* name "": all jobs. *n = the number of streams that begin to move. */
 static mr_code rebalance(mr__dispatcher *d, const char *name, size_t *n, mr_status *st)
 {
-    const mr__d_job *j = name[0] ? mr__d_job_called(d, name) : NULL;
+    const mr__d_job *j = name[0] ? mr__d_job_called(d, NULL, name) : NULL;
     if (name[0] && !j)
         return mr_fail(st, MR_NOT_FOUND, "there is no job \"%.100s\"", name);
     *n = mr__d_balance(d, j, true);
     return MR_OK;
 }
 
+/* Of other names' jobs a peer learns nothing, and about workers nothing, unless it is an operator;
+ * registered graphs are for all. */
+static mr_code check_right(const mr__dispatcher *d, const mr__d_connection *x, const char *what,
+                           mr_status *st)
+{
+    static const char *const of_own[] = {"jobs", "streams", "cancel", "register", "dataset"};
+    bool may = mr__d_is_operator(d, x);
+    for (size_t i = 0; i < sizeof of_own / sizeof *of_own; i++)
+        may |= strcmp(what, of_own[i]) == 0;
+    return may ? MR_OK
+               : mr_fail(st, MR_PERMISSION_DENIED,
+                         "\"%.100s\" needs a name of the dispatcher's --operators, not \"%s\"",
+                         what, x->name);
+}
+
 void mr__d_take_ask(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask *ask, int64_t now)
 {
     mr_status st;
-    mr_code rc = MR_OK;
+    mr_code rc = check_right(d, x, ask->what, &st);
     uint64_t after = 0;
     bool waits = false;
     char *json = NULL, answer[64];
     Mr__Wire__Report report = MR__WIRE__REPORT__INIT;
     report.request = ask->request;
-    if (strcmp(ask->what, "cancel") == 0) {
-        rc = cancel_job(d, ask->name, &after, &st);
+    if (rc != MR_OK) {
+        /* refused */
+    } else if (strcmp(ask->what, "cancel") == 0) {
+        rc = cancel_job(d, x, ask->name, &after, &st);
     } else if (strcmp(ask->what, "drain") == 0) {
         rc = drain_worker(d, x, ask, &waits, &after, &st);
         if (waits)
@@ -146,7 +165,7 @@ void mr__d_take_ask(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire__Ask 
             report.graph = (ProtobufCBinaryData){found->graph_bytes, found->graph};
         else
             rc = mr_fail(&st, MR_NOT_FOUND, "there is no dataset %.100s", ask->name);
-    } else if ((json = mr__dispatcher_report(d, ask->what, ask->name, now))) {
+    } else if ((json = mr__d_report(d, x, ask->what, ask->name, now))) {
         report.json = json;
     } else {
         rc = strcmp(ask->what, "streams") == 0

@@ -272,6 +272,11 @@ void mr__d_take_register(mr__dispatcher *d, mr__d_connection *x, const Mr__Wire_
     mr__d_worker *w = mr__d_worker_at(d, r->address);
     if (x->worker || x->role != MR__WIRE__ROLE__WORKER || !r->address[0])
         rc = mr_fail(&st, MR_FAILED_PRECONDITION, "this connection is not from a worker");
+    else if (!mr__d_is_operator(d, x))
+        rc = mr_fail(&st, MR_PERMISSION_DENIED,
+                     "this dispatcher takes workers with a name of --operators only, not with "
+                     "\"%s\"",
+                     x->name);
     else if ((rc = check_listed(d, w, r->address, &st)) == MR_OK && !w)
         rc = new_worker(d, r->address, &w, &st);
     if (rc == MR_OK &&

@@ -39,6 +39,10 @@ static void guest_ready(mr__connection *c)
     g->is_ready = true;
     if (c->socket.is_local)
         snprintf(g->from, sizeof g->from, "process %u on this host", c->handshake.process);
+    if (c->handshake.name[0]) {
+        size_t n = strlen(g->from);
+        snprintf(g->from + n, sizeof g->from - n, " (%s)", c->handshake.name);
+    }
     if (g->daemon->is_draining)
         return;
     g->is_known = true;
@@ -105,6 +109,7 @@ static bool session_key(mr__connection *c, const uint8_t *id, uint8_t key[MR__TL
         if (g->is_ready && g->c.is_secure && g->c.tls.session.is_open && !g->c.closing &&
             memcmp(g->c.tls.session.secret.id, id, MR__TLS_ID_BYTES) == 0) {
             memcpy(key, g->c.tls.session.secret.key, MR__TLS_KEY_BYTES);
+            memcpy(c->handshake.name, g->c.handshake.name, sizeof c->handshake.name);
             return true;
         }
     return false;
@@ -163,7 +168,7 @@ static void take_in(mr__daemon *d, int fd)
     strcpy(g->from, "an unknown peer");
     if (mr__sys->getpeername(fd, (struct sockaddr *)&from, &size) == 0) {
         mr__address_of((struct sockaddr *)&from, size, &address);
-        memcpy(g->from, address.text, sizeof g->from);
+        snprintf(g->from, sizeof g->from, "%s", address.text);
         if (from.ss_family == AF_UNIX && (mr__address_is_own_user(fd, &user) || user >= 0))
             snprintf(g->from, sizeof g->from, "user %" PRId64 " on this host", user);
     }

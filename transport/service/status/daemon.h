@@ -23,9 +23,9 @@ typedef struct mr__guest {
     struct mr__guest *next, *prev;
     mr__daemon *daemon;
     uint64_t id;
-    bool is_known; /* `ready` was called, so `closed` will be called with tell */
-    bool is_ready; /* the handshake is complete */
-    char from[128];
+    bool is_known;  /* `ready` was called, so `closed` will be called with tell */
+    bool is_ready;  /* the handshake is complete */
+    char from[320]; /* its address or process, with its name */
 } mr__guest;
 
 struct mr__daemon {

@@ -226,6 +226,8 @@ static mr_code make_frame(mr__producer *p, item *x, mr_block *b, mr_status *st)
     int64_t began = mr__clock_ns(CLOCK_MONOTONIC);
     mr__outgoing *o = &x->block->frame;
     MR_TRY(mr__outgoing_block(o, &place, b, level, st));
+    if (p->what->job->key.len) /* the client, not its worker, says when lent pages are free again */
+        o->lends = false;
     x->bytes = (size_t)o->raw;
     int64_t took = mr__clock_ns(CLOCK_MONOTONIC) - began;
     if (level && !o->lender && o->raw && took > 0) {

@@ -2,6 +2,7 @@
 #include "transport/service/worker/worker_streams.h"
 
 #include <inttypes.h>
+#include <openssl/crypto.h>
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
@@ -359,12 +360,24 @@ static void refuse(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open
     say_error(ws, client, &name, o->first, &st, NULL, 0, true);
 }
 
+/* Whether the client has the key of the job's blocks, if they need one. */
+static bool has_key(const hosted *s, const Mr__Wire__Open *o)
+{
+    const ProtobufCBinaryData *key = &s->what->job->key;
+    return key->len == 0 ||
+           (o->key.len == key->len && CRYPTO_memcmp(o->key.data, key->data, key->len) == 0);
+}
+
 static void take_open(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open *o)
 {
     hosted *s = find(ws, o->job_id, o->stream);
     if (!s || s->what->place->generation != o->generation) {
         refuse(ws, client, o,
                s ? "hosts another generation of this stream" : "does not host this stream");
+        return;
+    }
+    if (!has_key(s, o)) {
+        refuse(ws, client, o, "shows this job's blocks only to clients with its key");
         return;
     }
     const Mr__Wire__Place *place = s->what->place;

@@ -23,6 +23,10 @@ static void out_send(void *ctx, uint64_t to, const mr__message *m, uint64_t afte
         alone.job = m->joined->job_id;
         alone.elements = m->joined->n_places ? m->joined->places[0]->elements : 0;
         alone.joined = m->joined->n_places;
+        snprintf(alone.owner, sizeof alone.owner, "%s", m->joined->job->owner);
+        alone.key_bytes = m->joined->job->key.len;
+        if (alone.key_bytes)
+            memcpy(alone.key, m->joined->job->key.data, alone.key_bytes);
     }
     if (m->body_case == MR__WIRE__MESSAGE__BODY_PREPARE) {
         alone.n_prepares++;
@@ -101,13 +105,21 @@ void alone_begin(const char *const *workers, size_t n_workers)
                                    .state = "memory",
                                    .workers = workers,
                                    .n_workers = n_workers,
-                                   .no_balance = alone.no_balance};
+                                   .no_balance = alone.no_balance,
+                                   .names_only = alone.operator_ != NULL,
+                                   .operators = &alone.operator_,
+                                   .n_operators = alone.operator_ ? 1 : 0};
+    const char *operator_ = alone.operator_, *name = alone.name;
+    const uint8_t *has_key = alone.has_key;
     mr_status st;
     alone = (dispatcher_alone){.without_lists = alone.without_lists,
                                .splits = alone.splits,
                                .split = alone.split,
                                .repetition = alone.repetition,
                                .also = alone.also};
+    alone.operator_ = operator_;
+    alone.name = name;
+    alone.has_key = has_key;
     mr_ok(mr__dispatcher_new(&alone.d, &o, &out, NULL, &st), &st);
 }
 void alone_say(uint64_t from, Mr__Wire__Message__BodyCase kind, void *body)
@@ -116,6 +128,11 @@ void alone_say(uint64_t from, Mr__Wire__Message__BodyCase kind, void *body)
     m.body_case = kind;
     m.hello = body; /* a union of pointers */
     mr__dispatcher_message(alone.d, from, &m, alone.now);
+}
+static void open_as(uint64_t connection, Mr__Wire__Role role, const char *host, uint32_t process)
+{
+    mr__dispatcher_opened(alone.d, connection, role, host, process, alone.now);
+    mr__dispatcher_named(alone.d, connection, alone.name ? alone.name : "");
 }
 void alone_join(uint64_t connection, const char *name, Mr__Wire__Mode mode, uint32_t consumers,
                 uint64_t job_id, bool place)
@@ -128,6 +145,8 @@ void alone_join(uint64_t connection, const char *name, Mr__Wire__Mode mode, uint
     job.has_lists = !alone.without_lists;
     job.consumers = consumers;
     job.repetition = alone.repetition;
+    if (alone.has_key)
+        job.key = (ProtobufCBinaryData){MR__JOB_KEY_BYTES, (uint8_t *)(uintptr_t)alone.has_key};
     j.name = (char *)(uintptr_t)name;
     j.job = &job;
     j.job_id = job_id;
@@ -146,7 +165,7 @@ void alone_join(uint64_t connection, const char *name, Mr__Wire__Mode mode, uint
         p.home = (char *)(uintptr_t)(alone.also.home ? alone.also.home : "");
     }
     j.places = list;
-    mr__dispatcher_opened(alone.d, connection, MR__WIRE__ROLE__CLIENT, "here", 1, alone.now);
+    open_as(connection, MR__WIRE__ROLE__CLIENT, "here", 1);
     alone_say(connection, MR__WIRE__MESSAGE__BODY_JOIN, &j);
 }
 void alone_serve_with(uint64_t connection, const char *address, Mr__Wire__Hosted *hosted)
@@ -155,7 +174,7 @@ void alone_serve_with(uint64_t connection, const char *address, Mr__Wire__Hosted
     r.address = (char *)(uintptr_t)address;
     r.n_hosted = hosted ? 1 : 0;
     r.hosted = &hosted;
-    mr__dispatcher_opened(alone.d, connection, MR__WIRE__ROLE__WORKER, "there", 1, alone.now);
+    open_as(connection, MR__WIRE__ROLE__WORKER, "there", 1);
     alone_say(connection, MR__WIRE__MESSAGE__BODY_REGISTER_WORKER, &r);
 }
 void alone_serve_as(uint64_t connection, const char *address, uint64_t instance)
@@ -163,7 +182,7 @@ void alone_serve_as(uint64_t connection, const char *address, uint64_t instance)
     Mr__Wire__Register r = MR__WIRE__REGISTER__INIT;
     r.address = (char *)(uintptr_t)address;
     r.instance = instance;
-    mr__dispatcher_opened(alone.d, connection, MR__WIRE__ROLE__WORKER, "there", 1, alone.now);
+    open_as(connection, MR__WIRE__ROLE__WORKER, "there", 1);
     alone_say(connection, MR__WIRE__MESSAGE__BODY_REGISTER_WORKER, &r);
 }
 void alone_ask(uint64_t connection, const char *what, const char *name)
@@ -172,7 +191,7 @@ void alone_ask(uint64_t connection, const char *what, const char *name)
     ask.what = (char *)(uintptr_t)what;
     ask.name = (char *)(uintptr_t)name;
     ask.request = 70 + connection;
-    mr__dispatcher_opened(alone.d, connection, MR__WIRE__ROLE__TOOL, "here", 2, alone.now);
+    open_as(connection, MR__WIRE__ROLE__TOOL, "here", 2);
     alone_say(connection, MR__WIRE__MESSAGE__BODY_ASK, &ask);
 }
 void alone_serve(uint64_t connection, const char *address)

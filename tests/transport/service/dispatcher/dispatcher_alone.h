@@ -38,7 +38,14 @@ typedef struct dispatcher_alone {
     int kind, code;
     char text[512];
     mr__record_kind last;
-    bool no_balance;    /* kept by alone_begin too */
+    bool no_balance; /* kept by alone_begin too */
+    /* Jobs are tied to names, and this is an operator's; NULL: they are not. The name that the next
+     * peers show, and the key that clients say they have. All are kept by alone_begin. */
+    const char *operator_, *name;
+    const uint8_t *has_key;
+    char owner[64]; /* of the last job that a client joined, and its key */
+    uint8_t key[MR__JOB_KEY_BYTES];
+    size_t key_bytes;
     bool without_lists; /* jobs that clients join have patterns; kept by alone_begin too */
     /* What clients say that join with a place: its splits (with splits), and with is_set, what else
      * of that stream. These are kept by alone_begin. */
