@@ -27,14 +27,20 @@ static mr_code read_sum(const char *service, const char *to_drain, int64_t *sum,
     mr_dataset *ds = mr_batch(mr_range(0, ELEMENTS, 1), 10, NULL);
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
+    bool drained = false;
     ds = mr_service_distribute(ds, service, &opts);
     mr_code rc = mr_iterator_open(&it, ds, NULL, st);
     for (int batch = 0; rc == MR_OK && (rc = mr_iterator_next(it, 1, &b, st)) == MR_OK; batch++) {
         const int64_t *v = mr_array_at(&b.columns[0], 0);
         for (int64_t i = 0; i < b.columns[0].shape[0]; i++)
             *sum += v[i];
-        if (batch == 10) /* waits until the worker has returned its streams and ended */
+        if (batch >= 10 && !drained) {
+            /* Waits until the worker has returned its streams and ended. */
             rc = mr_service_drain(service, to_drain, NULL, st);
+            drained = rc == MR_OK;
+            if (rc == MR_NOT_FOUND) /* it has not reached the dispatcher yet */
+                rc = MR_OK;
+        }
     }
     mr_block_reset(&b);
     mr_iterator_close(it);
