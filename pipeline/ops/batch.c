@@ -26,7 +26,7 @@ static mr_code next(mr_iter *it, size_t want, mr_block *out, mr_status *st)
             if (rc == MR_END && s->stack.n && !p->o.drop_remainder)
                 return mr__batch_builder_finish(&s->stack, out, st);
             if (rc != MR_OK)
-                return mr__collect_failed(s, rc, st);
+                return mr__collect_failed(&s->stack, &s->input, mr__batch_builder_take, rc, st);
         }
         size_t left = mr__cursor_left(&s->input);
         const mr_block *rows = mr__cursor_rows(&s->input);

@@ -6,6 +6,7 @@
  * the input does not. */
 #include "pipeline/ops/batch.h"
 
+#include "pipeline/streams/collect.h"
 #include "pipeline/streams/unbatcher.h"
 #include "pipeline/columns/batch_builder.h"
 #include "pipeline/engine/op_source.h"
@@ -58,24 +59,6 @@ static void end_turn(mr_iter *it)
     s->turn = (s->turn + 1) % p->batch_sizes.n;
 }
 
-/* As mr__collect_failed: the rows are put back as an element. */
-static mr_code failed(struct state *s, mr_code rc, mr_status *st)
-{
-    mr_block element = MR_BLOCK_EMPTY;
-    mr_status why;
-    if (rc != MR_CANCELLED)
-        mr__batch_builder_drop(&s->stack);
-    if (s->stack.n == 0 || s->stack.misfit)
-        return rc;
-    mr_code kept = mr__batch_builder_finish(&s->stack, &element, &why);
-    if (kept == MR_OK)
-        kept = mr__cursor_put_back(&s->input.input, &element, &why);
-    mr_block_reset(&element);
-    if (kept != MR_OK && st)
-        *st = why;
-    return kept == MR_OK ? rc : kept;
-}
-
 static mr_code collect(mr_iter *it, size_t size, size_t want, mr_block *out, mr_status *st)
 {
     const struct params *p = it->params;
@@ -92,7 +75,7 @@ static mr_code collect(mr_iter *it, size_t size, size_t want, mr_block *out, mr_
             return mr__batch_builder_finish(&s->stack, out, st);
         }
         if (rc != MR_OK)
-            return failed(s, rc, st);
+            return mr__collect_failed(&s->stack, &f->input, mr__batch_builder_finish, rc, st);
         size_t left = mr__unbatcher_left(f);
         if (s->stack.n == 0 && left >= size && mr__can_group(&f->rows)) {
             size_t groups = left / size < want ? left / size : want;

@@ -34,17 +34,19 @@ mr_code mr__collect_pull(mr_iter *it, size_t want, size_t n, const mr_destinatio
                            s->stack.n ? NULL : destination, st);
 }
 
-mr_code mr__collect_failed(mr__collected *s, mr_code rc, mr_status *st)
+mr_code mr__collect_failed(mr__batch_builder *stack, mr__cursor *input,
+                           mr_code (*take)(mr__batch_builder *, mr_block *, mr_status *),
+                           mr_code rc, mr_status *st)
 {
     mr_block rows = MR_BLOCK_EMPTY;
     mr_status why;
     if (rc != MR_CANCELLED)
-        mr__batch_builder_drop(&s->stack);
-    if (s->stack.n == 0 || s->stack.misfit)
+        mr__batch_builder_drop(stack);
+    if (stack->n == 0 || stack->misfit)
         return rc;
-    mr_code kept = mr__batch_builder_take(&s->stack, &rows, &why);
+    mr_code kept = take(stack, &rows, &why);
     if (kept == MR_OK)
-        kept = mr__cursor_put_back(&s->input, &rows, &why);
+        kept = mr__cursor_put_back(input, &rows, &why);
     mr_block_reset(&rows);
     if (kept != MR_OK && st)
         *st = why;
@@ -61,7 +63,7 @@ mr_code mr__collect_batch(mr_iter *it, size_t want, size_t n, bool drop_remainde
             if (rc == MR_END && b->n && !drop_remainder)
                 return MR_OK;
             if (rc != MR_OK)
-                return mr__collect_failed(s, rc, st);
+                return mr__collect_failed(&s->stack, &s->input, mr__batch_builder_take, rc, st);
         }
         size_t left = mr__cursor_left(&s->input), k = n - b->n < left ? n - b->n : left;
         const mr_block *rows = mr__cursor_rows(&s->input);

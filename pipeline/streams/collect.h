@@ -18,8 +18,11 @@ mr_code mr__collect_pull(mr_iter *it, size_t want, size_t n, const mr_destinatio
                          mr_status *st) MR_NODISCARD;
 /* A pull failed with rc, which it returns (or a lack of memory): the elements on the stack are
  * dropped, but after a cancellation they are put back into the input, where the next pull and
- * positions find them. */
-mr_code mr__collect_failed(mr__collected *s, mr_code rc, mr_status *st) MR_NODISCARD;
+ * positions find them. take = mr__batch_builder_take: as rows, or mr__batch_builder_finish: as one
+ * element. */
+mr_code mr__collect_failed(mr__batch_builder *stack, mr__cursor *input,
+                           mr_code (*take)(mr__batch_builder *, mr_block *, mr_status *),
+                           mr_code rc, mr_status *st) MR_NODISCARD;
 /* Puts the next n elements of input 0 on the stack, or fewer at the end unless drop_remainder;
  * their shapes may differ. An error of the input drops the elements already collected. `want`:
  * number of batches requested.

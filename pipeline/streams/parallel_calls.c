@@ -226,7 +226,7 @@ static mr_code let_fill(mr__parallel_calls *c, mr_status *st)
     return MR_OK;
 }
 
-/* As top_up: waits for rows only if there is no call whose results can be delivered. */
+/* As top_up: waits for rows only if no call has results to deliver. */
 static mr_code top_up_filled(mr__parallel_calls *c, mr_status *st)
 {
     size_t ask = mr__block_size_tuner_ask(&c->tuner, c->it, SIZE_MAX);
