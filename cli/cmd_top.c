@@ -54,7 +54,7 @@ typedef struct top_opts {
 /* ---- the program ---- */
 
 /* The command line of a process, its words separated by blanks, without the secrets of URLs; "": it
- * has ended, or is a kernel thread. Returns false if there is no such process. */
+ * has ended, or is a kernel thread. Returns false if the process does not exist. */
 static bool command_of(int64_t pid, char *out, size_t room)
 {
     char path[64], line[8192];

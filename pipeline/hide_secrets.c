@@ -162,7 +162,7 @@ uint64_t mr__query_hash(const char *query)
     return h == MR__FNV_BASIS ? 0 : h;
 }
 
-/* A hash in as many digits as fit into n bytes, at most 8. Returns the place after them. */
+/* A hash in up to 8 digits, cut to n bytes. Returns the place after them. */
 static char *put_hash(char *to, uint64_t hash, size_t n)
 {
     char digits[9];
