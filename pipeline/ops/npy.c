@@ -26,9 +26,8 @@ const mr_op mr_op_npy = {
     .name = "npy",
     .doc = "The entries of numpy's NPY files along axis 0; a structured type makes records.",
     .example = "npy(\"points-*.npy\", schema=int64[2])",
-    .memory_doc =
-        "the chunk at hand, and what is read of the file ahead; a file in Fortran's order "
-        "as a whole",
+    .memory_doc = "the current chunk, and the file's read-ahead; a file in Fortran's order "
+                  "as a whole",
     .params = table,
     .params_size = sizeof(mr__npy_params),
     .kind = &kind,

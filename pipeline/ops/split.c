@@ -267,7 +267,7 @@ static const mr_param table[] = {
                   .doc = "The share of each part, together at most 1; default: [0.9, 0.1]."),
     MR_PARAM(struct params, index, .doc = "The part to emit, from 0."),
     MR_OPT(struct params, seed, .flags = MR_P_OPTIONAL,
-           .doc = "Determines the cut, which all parts must have in common."),
+           .doc = "Determines the cut; must be the same for all parts."),
     {0}};
 
 const mr_op mr_op_split = {

@@ -13,7 +13,7 @@ static const mr_param exponential[] = {
     {0}};
 static const mr_param cosine[] = {
     MR_ARG(mr__schedule, initial_learning_rate, .max.f = 1e30,
-           .doc = "Initial learning rate, with a warm-up the rate that it starts from."),
+           .doc = "Initial learning rate; with a warm-up, the rate at its start."),
     MR_ARG(mr__schedule, decay_steps, .min.f = 1e-9, .max.f = 1e18,
            .doc = "Number of updates of the decay."),
     MR_PARAM(mr__schedule, alpha, .max.f = 1e30,

@@ -34,7 +34,7 @@ typedef struct mr__npy_params {
 /* For a descriptor; the op sets its name, texts, params and kind, an mr__file_kind. */
 #define MR__NPY_SLOTS                                                                              \
     .order_doc = "by file, then along axis 0", .state_doc = "file and entry",                      \
-    .count_doc = "the entries that the files say", .iter_size = sizeof(mr__npy_state),             \
+    .count_doc = "the entries stated in the files", .iter_size = sizeof(mr__npy_state),            \
     .role = MR_ROLE_FILES, .props = MR_OP_LATE_COUNT, .check = mr__file_source_check,              \
     .infer = mr__npy_infer, .cardinality = mr__npy_cardinality, .open = mr__npy_open,              \
     .next = mr__npy_next, .close = mr__file_source_close, .save = mr__file_source_save,            \

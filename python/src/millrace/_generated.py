@@ -879,7 +879,7 @@ class Methods:
         Args:
             fractions: The share of each part, together at most 1; default: [0.9, 0.1].
             index: The part to emit, from 0.
-            seed: Determines the cut, which all parts must have in common.
+            seed: Determines the cut; must be the same for all parts.
 
         Order: kept.
         Memory: as global_shuffle; 8 MiB at most for access by number.
@@ -999,9 +999,9 @@ class Methods:
                 may share; 0: the job is not elastic.
             cache_dir: Directory where pieces of remote files are kept; default:
                 MILLRACE_CACHE_DIR.
-            remote_connections: Connections to each host of URLs, and ranges of a file that are
-                read at once; 0: up to 64 connections, and as many ranges as make reading
-                faster.
+            remote_connections: Maximum number of connections to each host of URLs, and of
+                ranges of a file read at once; 0: up to 64 connections, and more ranges while
+                that speeds up reading.
             remote_read_ahead: Bytes of the file of a URL that are requested before they are
                 needed; 0: chosen while reading.
 
@@ -1268,7 +1268,7 @@ def jsonl(
         files: Paths, or patterns; several are read in the order given.
         features: {"name": feature, ...}: the values to read from each object. A feature is
             a dtype, with a shape after it ([3, 4]; [] for any length), or feature(dtype,
-            shape=[..], default=v) where it may be missing; json gives the text of a value.
+            shape=[..], default=v) where it may be missing; json is the text of a value.
             {"name": feature, ...} is a record, and [{"name": feature, ...}] a list of
             records, each feature of which is a list.
         compression: Compression of the files as a whole; empty: detected by their first
@@ -1320,7 +1320,7 @@ def load(path: Path, *, allow_datasets: bool = False) -> Dataset:
     Order: as save wrote them.
     Memory: a block.
     State: a counter.
-    Elements: as many as were saved.
+    Elements: the number of elements saved.
 
     Example:
         mr.load("elements")
@@ -1365,9 +1365,9 @@ def npy(*files: Paths, schema: Features | None = None) -> Dataset:
             instead of that of the first file.
 
     Order: by file, then along axis 0.
-    Memory: the chunk at hand, and what is read of the file ahead; a file in Fortran's order as a whole.
+    Memory: the current chunk, and the file's read-ahead; a file in Fortran's order as a whole.
     State: file and entry.
-    Elements: the entries that the files say.
+    Elements: the entries stated in the files.
 
     Example:
         mr.npy("points-*.npy", schema=mr.int64[2])
@@ -1391,7 +1391,7 @@ def npz(
     Order: by file, then along axis 0.
     Memory: the arrays of a file that are read.
     State: file and entry.
-    Elements: the entries that the files say.
+    Elements: the entries stated in the files.
 
     Example:
         mr.npz("arrays-*.npz", schema={"x": mr.int64[2], "y": mr.int64[2]})
@@ -1416,7 +1416,7 @@ def parquet(
     Order: by file, then by row.
     Memory: a page of each column, its dictionary, and about 256 KiB of decoded rows.
     State: file and row.
-    Elements: the number of rows that the files say.
+    Elements: the number of rows stated in the files.
 
     Example:
         mr.parquet("people-*.parquet", schema={"name": mr.bytes, "age": mr.int64})

@@ -774,8 +774,8 @@ def parse_json(x: Tensor, *features: Any) -> Expr:
         x: A JSON object, or a vector of them.
         features: {"name": feature, ...} or name=feature, ... A feature is a dtype, with a shape
             after it ([3, 4]; [] for any length), or feature(dtype, shape=[..], default=v) where the
-            key may be missing; json gives the text of a value. {"name": feature, ...} is a record,
-            and [{"name": feature, ...}] a list of records, each feature of which is a list.
+            key may be missing; json is the text of a value. {"name": feature, ...} is a record, and
+            [{"name": feature, ...}] a list of records, each feature of which is a list.
     """
 
 
