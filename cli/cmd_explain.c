@@ -235,11 +235,12 @@ static int run(int argc, char **argv)
 const cli_command cli_explain = {
     .name = "explain",
     .summary = "prints a pipeline before and after it is distributed, and why",
-    .usage = "EXPR [--replicas R] [--workers W [--worker I]] [--auto-shard POLICY]",
+    .usage = "EXPR [--replicas R] [--workers W [--worker I]] [--auto-shard POLICY | --elastic S]\n"
+             "    [--json]",
     .details =
         "The graphs are printed as text that 'millrace show' runs, and as a table of their ops:\n"
-        "how many elements each emits, what one looks like, and how many are held at\n"
-        "once. + marks an op that was added, - one that was removed. A pattern of URLs is\n"
-        "listed, to print how many objects and bytes it stands for.",
+        "the number of elements that each emits, their type, and how many it holds at once.\n"
+        "+ marks an op that was added, - one that was removed. URL patterns are listed, to\n"
+        "print how many objects and bytes they match.",
     .run = run,
 };

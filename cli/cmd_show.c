@@ -156,12 +156,12 @@ static int run(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.at,
          .what = "I[,J...]",
-         .help = "print only the elements with these numbers, from 0; -1: the "
+         .help = "print only the elements with these numbers, from 0; -1 is the "
                  "last. The pipeline must be indexed"},
         {.name = "spec",
          .kind = CLI_SWITCH,
          .value = &o.spec,
-         .help = "print what an element looks like without running anything"},
+         .help = "print the type of the elements, and run nothing"},
         cli_ledger_flag(&o.ledger),
         {0}};
     const cli_flag *const tables[] = {flags, distribution_flags, run_flags, NULL};

@@ -556,7 +556,7 @@ static int run(int argc, char **argv)
 {
     top_opts o = {.interval = 1};
     const cli_flag flags[] = {
-        {.name = "once", .kind = CLI_SWITCH, .value = &o.once, .help = "print one report and end"},
+        {.name = "once", .kind = CLI_SWITCH, .value = &o.once, .help = "print one report and exit"},
         {.name = "interval",
          .kind = CLI_FLOAT,
          .value = &o.interval,

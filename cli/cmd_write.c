@@ -400,9 +400,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_write = {
     .name = "write",
-    .summary = "writes TFRecord, JSON-lines, npy, Arrow or Parquet shards from a pipeline, JSON "
-               "lines, text, "
-               "images or IDX files",
+    .summary = "writes TFRecord, Arrow, Parquet, npy or JSON-lines shards from a pipeline or files",
     .usage = "--out PREFIX [--shards N] [--overwrite] [--format FORMAT] [--compress CODEC]\n"
              "    (--expr EXPR | --jsonl FILE... [--schema FEATURES] | --text FILE... |\n"
              "     --images DIR | --idx IMAGES LABELS)\n"

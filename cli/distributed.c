@@ -50,7 +50,7 @@ void cli_distribution_flags(cli_distribution *d, cli_flag *table)
         {.name = "from-function",
          .kind = CLI_SWITCH,
          .value = &d->from_function,
-         .help = "EXPR is an input function: it shards and batches by its context"},
+         .help = "EXPR is an input function, which does its own sharding and batching"},
         {0}};
     memcpy(table, flags, sizeof flags);
 }

@@ -48,7 +48,7 @@ static void print_text(FILE *f, const cli_command *cmd, const cli_flag *const *t
             fprintf(f, "  %-26s %s\n", left, flag->help);
         }
     fprintf(f, "%s  %-26s %s\n  %-26s %s\n", title ? "" : "\noptions:\n", "--load FILE", load_help,
-            "--help", "print this and end");
+            "--help", "print this help and exit");
     if (cmd->details)
         fprintf(f, "\n%s\n", cmd->details);
 }
@@ -128,7 +128,7 @@ static void print_man(FILE *f, const cli_command *cmd, const cli_flag *const *ta
             putc('\n', f);
         }
     fprintf(f,
-            "%s.TP\n.B \\-\\-load FILE\n%s\n.TP\n.B \\-\\-help\nprint the usage and end\n"
+            "%s.TP\n.B \\-\\-load FILE\n%s\n.TP\n.B \\-\\-help\nprint the usage and exit\n"
             ".SH SEE ALSO\n",
             title ? "" : ".SH OPTIONS\n", load_help);
     fputs(*cmd->name ? ".BR millrace (1)\n"
@@ -152,7 +152,7 @@ static void print_options(FILE *f, const cli_flag *const *tables)
             putc('\n', f);
         }
     fprintf(f, "--load\tFILE\t%s\t\n", load_help);
-    fputs("--help\t\tprint the usage and end\t\n", f);
+    fputs("--help\t\tprint the usage and exit\t\n", f);
 }
 
 int cli_help(FILE *f, const cli_command *cmd, const cli_flag *const *tables, const char *word)

@@ -5,11 +5,15 @@
 #include <millrace/pipeline/params/guess.h>
 #include "cli.h"
 
+/* In the order of --help. */
 static const cli_command *const commands[] = {
-    &cli_show,    &cli_explain,     &cli_ops,      &cli_inspect, &cli_index,      &cli_reduce,
-    &cli_why,     &cli_write,       &cli_adapt,    &cli_train,   &cli_evaluate,   &cli_predict,
-    &cli_summary, &cli_checkpoints, &cli_export,   &cli_devices, &cli_components, &cli_bench,
-    &cli_top,     &cli_server,      &cli_position, &cli_cache,   &cli_uploads};
+    /* pipelines */
+    &cli_show, &cli_explain, &cli_ops, &cli_bench, &cli_top, &cli_reduce, &cli_why,
+    /* files */
+    &cli_write, &cli_inspect, &cli_index, &cli_position, &cli_cache, &cli_uploads,
+    /* training */
+    &cli_train, &cli_adapt, &cli_evaluate, &cli_predict, &cli_summary, &cli_export,
+    &cli_checkpoints, &cli_devices, &cli_components, &cli_server};
 enum { N_COMMANDS = sizeof commands / sizeof *commands, MOST_COMMANDS = 32 };
 
 static const cli_command program = {
@@ -41,7 +45,7 @@ static int help(FILE *f, const char *form)
     for (; n < MOST_COMMANDS && (c = command_at(n)); n++)
         flags[n] = (cli_flag){.name = c->name, .kind = CLI_COMMAND, .help = c->summary};
     flags[n] =
-        (cli_flag){.name = "version", .kind = CLI_SWITCH, .help = "print the version and end"};
+        (cli_flag){.name = "version", .kind = CLI_SWITCH, .help = "print the version and exit"};
     return cli_help(f, &program, (const cli_flag *const[]){flags, NULL}, form);
 }
 

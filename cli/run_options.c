@@ -22,14 +22,14 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
          .given = &r->opts.has_threads,
          .what = "N",
          .max = 1024,
-         .help = "threads to run on; 0: the calling thread alone; default: one per usable CPU"},
+         .help = "number of threads; 0: only the calling thread; default: one per usable CPU"},
         {.name = "block-rows",
          .kind = CLI_INT,
          .value = &r->opts.block_rows,
          .what = "N",
          .min = 1,
          .max = INT64_MAX,
-         .help = "maximum number of rows in a block; default: by their size"},
+         .help = "maximum number of rows in a block; default: chosen by their size"},
         {.name = "memory-limit",
          .kind = CLI_SIZE,
          .value = &r->opts.memory_limit,
@@ -46,14 +46,14 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
          .what = "N",
          .min = 1,
          .max = MR_REMOTE_CONNECTIONS,
-         .help = "connections to each host of URLs, and ranges of a file read at once; default: "
-                 "measured, up to 64"},
+         .help = "maximum number of connections to each host of URLs, and of ranges of a file read "
+                 "at once; default: chosen while reading, up to 64"},
         {.name = "read-ahead",
          .kind = CLI_SIZE,
          .value = &r->opts.remote_read_ahead,
          .what = "SIZE",
          .help = "bytes of each URL's file that are requested before they are needed; default: "
-                 "measured"},
+                 "chosen while reading"},
         {.name = "seed",
          .kind = CLI_INT,
          .value = &r->seed,
@@ -71,7 +71,7 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
                               .kind = CLI_TEXT,
                               .value = &r->file,
                               .what = "FILE",
-                              .help = "read the expression from FILE, - for standard input"};
+                              .help = "read the expression from FILE; - is standard input"};
     size_t n = sizeof flags / sizeof *flags;
     memcpy(table, flags, sizeof flags);
     if (with_file)
@@ -93,7 +93,7 @@ void cli_cluster_flags(cli_run *r, cli_flag *table)
          .kind = CLI_TEXT,
          .value = &r->tls.client_ca,
          .what = "FILE",
-         .help = "accept processes with a certificate of the CA in FILE instead of that of "
+         .help = "accept processes with a certificate of the CA in FILE, instead of that of "
                  "--tls-ca; default: $MILLRACE_TLS_CLIENT_CA"},
         {0}};
     memcpy(table, flags, sizeof flags);
@@ -112,12 +112,12 @@ void cli_cache_flags(cli_run *r, cli_flag *table)
          .value = &r->cache_limit,
          .what = "SIZE",
          .help =
-             "most bytes in DIR, which keeps the limit; default: a fifth of the free space when "
-             "it is first used"},
+             "maximum size of DIR, stored there for later processes; default: a fifth of the free "
+             "space when DIR is created"},
         {.name = "offline",
          .kind = CLI_SWITCH,
          .value = &r->offline,
-         .help = "read URLs from the cache alone"},
+         .help = "make no requests: read URLs from the cache only"},
         {0}};
     memcpy(table, flags, sizeof flags);
 }

@@ -90,8 +90,7 @@ static int run_with(int argc, char **argv, const char **rest)
          .kind = CLI_TEXT,
          .value = &state,
          .what = "DIR",
-         .help =
-             "keep the account on disk, to continue from it after a restart; default: in memory"},
+         .help = "keep the account of jobs on disk, to resume after a restart; default: in memory"},
         {.name = "status",
          .kind = CLI_TEXT,
          .value = &status,
@@ -126,14 +125,14 @@ static int run_with(int argc, char **argv, const char **rest)
          .value = &min_workers,
          .what = "N",
          .max = MOST_WORKERS,
-         .help = "the least number of workers that it recommends; default: 0"},
+         .help = "minimum number of workers that it recommends; default: 0"},
         {.name = "max-workers",
          .kind = CLI_INT,
          .value = &max_workers,
          .what = "N",
          .min = 1,
          .max = MOST_WORKERS,
-         .help = "the greatest number of workers that it recommends; default: 65536"},
+         .help = "maximum number of workers that it recommends; default: 65536"},
         {.name = "no-balance",
          .kind = CLI_SWITCH,
          .value = &no_balance,
@@ -230,7 +229,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_dispatcher = {
     .name = "dispatcher",
-    .summary = "hands out the data service's work and keeps the account of it",
+    .summary = "distributes the work of the data service",
     .usage = "[OPTIONS]",
     .details =
         "Prints 'ready HOST:PORT' once it serves, then 'status HOST:PORT' with --status. That "

@@ -163,14 +163,13 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .kind = CLI_TEXTS,
          .value = &o.roots,
          .what = "DIR",
-         .help = "open files only below DIR, which may be the prefix of URLs, more than one may be "
-                 "named; default: all local files and no URLs, as long as only this host can "
-                 "connect"},
+         .help = "open files only below DIR, or URLs with this prefix; several may be named; "
+                 "required if other hosts can connect; default: all local files and no URLs"},
         {.name = "allow-writes",
          .kind = CLI_TEXTS,
          .value = &o.writes,
          .what = "DIR",
-         .help = "let graphs of clients write files below DIR, and read them; more than one may be "
+         .help = "let graphs of clients write files below DIR, and read them; several may be "
                  "named; default: graphs that write are refused"},
         {.name = "threads",
          .kind = CLI_INT,
@@ -178,13 +177,15 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .given = &o.has_threads,
          .what = "N",
          .max = 1024,
-         .help = "threads of the pool, besides one for each stream; default: one per usable CPU"},
+         .help = "threads of the pool, in addition to one for each stream; default: one per usable "
+                 "CPU"},
         {.name = "memory-limit",
          .kind = CLI_SIZE,
          .value = &o.run.memory_limit,
          .what = "SIZE",
-         .help = "limit of resident memory, such as 512M or 2G: near it less is read ahead, and a "
-                 "stream that does not fit is refused"},
+         .help =
+             "limit of resident memory, such as 512M or 2G: at the limit less is read ahead, and a "
+             "stream that does not fit is refused"},
         {.name = "weight",
          .kind = CLI_FLOAT,
          .value = &o.run.weight,
@@ -196,7 +197,7 @@ static int run_with(int argc, char **argv, const char **rest, const char **roots
          .kind = CLI_TEXTS,
          .value = &o.tags,
          .what = "T",
-         .help = "a tag for this worker, in addition to its address"},
+         .help = "a name for this worker, in addition to its address; may be repeated"},
         {.name = "status",
          .kind = CLI_TEXT,
          .value = &o.run.status,

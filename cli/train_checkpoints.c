@@ -11,11 +11,11 @@ static int checkpoints(int argc, char **argv);
 
 const cli_command cli_checkpoints = {
     .name = "checkpoints",
-    .summary = "lists the checkpoints of a directory, and whether they are whole",
+    .summary = "lists the checkpoints of a directory and checks that they are intact",
     .usage = "DIR [--json]",
     .details =
-        "One that is not whole is damaged, or was being written when its process ended. The exit\n"
-        "status is 1 if one is damaged. With --json, an object for each:\n"
+        "A checkpoint that is not whole is damaged, or unfinished because its process ended. The\n"
+        "exit status is 1 if one is damaged. With --json, an object for each:\n"
         "  {\"name\": \"ckpt_3\", \"epoch\": 3, \"step\": 1407, \"loss\": 0.31, \"bytes\": 9130,\n"
         "   \"whole\": true, \"latest\": true}",
     .run = checkpoints,

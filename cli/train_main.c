@@ -30,7 +30,7 @@ static char **as_started; /* the words of the command line; lists in argv are cu
 
 static const cli_command command = {
     .name = "train",
-    .summary = "trains a model on one replica or several, of one process or of several",
+    .summary = "trains a model on one or more replicas and processes",
     .usage =
         "--data EXPR --model MODEL --loss LOSS --optimizer OPT\n"
         "    [--loss-weights WEIGHTS] [--validation EXPR] [--eval EXPR] [--steps-per-epoch N]\n"
@@ -43,10 +43,9 @@ static const cli_command command = {
         "    [--init DIR] [--save DIR] [--resume-changed] [--restart-epoch] [--trace FILE]",
     .details =
         "--data yields (features, labels), batched with the global batch size. --steps alone\n"
-        "passes over the data as often as needed, --epochs alone stops after that many; with\n"
-        "both, training ends at whichever comes first; with neither, one epoch. --eval is "
-        "evaluated after\n"
-        "training. --log json prints an object for each step, epoch and evaluation:\n"
+        "repeats the data as often as needed, --epochs alone stops after that many passes; with\n"
+        "both, training stops at whichever comes first; with neither, after one pass. --log json\n"
+        "prints an object for each step, epoch and evaluation:\n"
         "  {\"step\": 1, \"epoch\": 1, \"loss\": 0.9024367}\n"
         "In a cluster (TF_CONFIG, a Slurm step, torchrun or mpirun) each process trains on its\n"
         "share of the data, and gradients are summed over all of them. They find each other, and\n"
@@ -551,54 +550,54 @@ static int train(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.data,
          .what = "EXPR",
-         .help = "what to train on"},
+         .help = "data to train on"},
         {.name = "eval",
          .kind = CLI_TEXT,
          .value = &o.eval,
          .what = "EXPR",
-         .help = "what to evaluate on, after training"},
+         .help = "data to evaluate on after training"},
         {.name = "validation",
          .kind = CLI_TEXT,
          .value = &o.validation,
          .what = "EXPR",
-         .help = "what to evaluate on, after every epoch"},
+         .help = "data to evaluate on after every epoch"},
         {.name = "model",
          .kind = CLI_TEXT,
          .value = &o.model,
          .what = "MODEL",
-         .help = "for example 'flatten().dense(128, activation=\"relu\").dense(10)'"},
+         .help = "layers, such as 'flatten().dense(128, activation=\"relu\").dense(10)'"},
         {.name = "loss",
          .kind = CLI_TEXT,
          .value = &o.loss,
          .what = "LOSS",
-         .help = "for example 'sparse_categorical_crossentropy(from_logits=true)'; of several "
-                 "outputs {\"a\": mse, \"b\": mae}"},
+         .help = "such as 'sparse_categorical_crossentropy(from_logits=true)'; for several outputs "
+                 "{\"a\": mse, \"b\": mae}"},
         {.name = "loss-weights",
          .kind = CLI_TEXT,
          .value = &o.loss_weights,
          .what = "WEIGHTS",
-         .help = "of the losses of several outputs, for example {\"a\": 1.0, \"b\": 0.5}"},
+         .help = "weights of the losses of several outputs, such as {\"a\": 1.0, \"b\": 0.5}"},
         {.name = "optimizer",
          .kind = CLI_TEXT,
          .value = &o.optimizer,
          .what = "OPT",
-         .help = "for example 'adam(learning_rate=0.001)'"},
+         .help = "such as 'adam(learning_rate=0.001)'"},
         {.name = "metrics",
          .kind = CLI_TEXTS,
          .value = &o.metrics,
          .what = "NAME...",
-         .help = "for example accuracy; of one of several outputs a.accuracy"},
+         .help = "such as accuracy; for one of several outputs a.accuracy"},
         {.name = "weighted-metrics",
          .kind = CLI_TEXTS,
          .value = &o.weighted_metrics,
          .what = "NAME...",
-         .help = "the same with sample and class weights: weighted(accuracy) in --metrics"},
+         .help = "metrics with sample and class weights, as weighted(accuracy) in --metrics"},
         {.name = "class-weights",
          .kind = CLI_TEXT,
          .value = &o.class_weights,
          .what = "WEIGHTS",
-         .help = "what the losses of each class count in training: 1.0,5.0 from class 0 on, or "
-                 "1:5.0,3:2.0 for some, the others 1"},
+         .help = "factors of the losses of each class in training: 1.0,5.0 from class 0 on, or "
+                 "1:5.0,3:2.0 for some classes; default: 1"},
         {.name = "replicas",
          .kind = CLI_INT,
          .value = &o.replicas,
@@ -606,12 +605,13 @@ static int train(int argc, char **argv)
          .what = "N",
          .min = 1,
          .max = 256,
-         .help = "mirrored replicas, dealt over the devices (default: one for each GPU, or one)"},
+         .help = "number of replicas, distributed over the devices (default: one for each GPU, or "
+                 "one)"},
         {.name = "devices",
          .kind = CLI_TEXT,
          .value = &o.devices,
          .what = "LIST",
-         .help = "a replica on each of these, as in cpu:0,cpu:1; cuda alone is every GPU"},
+         .help = "one replica on each of these, as in cpu:0,cpu:1; cuda means every GPU"},
         {.name = "strategy",
          .kind = CLI_TEXT,
          .value = &o.strategy,
@@ -624,8 +624,8 @@ static int train(int argc, char **argv)
          .value = &o.cross_device_ops,
          .what = "O",
          .words = cross_device_ops,
-         .help = "how the replicas of a process sum gradients (default auto: nccl on GPUs of their "
-                 "own, else hierarchical_copy)"},
+         .help = "how the replicas of a process sum gradients (default auto: nccl if each has a "
+                 "GPU, else hierarchical_copy)"},
         {.name = "communication",
          .kind = CLI_TEXT,
          .value = &o.communication,
@@ -636,8 +636,9 @@ static int train(int argc, char **argv)
         {.name = "from-function",
          .kind = CLI_SWITCH,
          .value = &o.from_function,
-         .help = "--data is called with num_input_pipelines, input_pipeline_id, "
-                 "num_replicas_in_sync and per_replica_batch_size, and shards by itself"},
+         .help = "--data is an input function, which does its own sharding: it may use "
+                 "num_input_pipelines, input_pipeline_id, num_replicas_in_sync and "
+                 "per_replica_batch_size"},
         {.name = "auto-shard",
          .kind = CLI_TEXT,
          .value = &o.auto_shard,
@@ -659,15 +660,15 @@ static int train(int argc, char **argv)
          .what = "P",
          .min = 1,
          .max = 1024,
-         .help = "start P processes on this host, with the replicas of --replicas each, and wait "
-                 "for them"},
+         .help =
+             "start P processes on this host, with --replicas replicas each, and wait for them"},
         {.name = "restarts",
          .kind = CLI_INT,
          .value = &o.processes.restarts,
          .given = &o.processes.has_restarts,
          .what = "N",
          .max = 1000000,
-         .help = "start them again up to N times if one of them is lost; needs backup_and_restore"},
+         .help = "restart them up to N times if one of them is lost; needs backup_and_restore"},
         {.name = "min-processes",
          .kind = CLI_INT,
          .value = &o.processes.least,
@@ -676,7 +677,7 @@ static int train(int argc, char **argv)
          .min = 1,
          .max = 1024,
          .help =
-             "start again with P less those that died by a signal, but at least M (default: P)"},
+             "restart with P minus the processes killed by a signal, but at least M (default: P)"},
         {.name = "connect-timeout",
          .kind = CLI_INT,
          .value = &o.connect_timeout,
@@ -713,7 +714,7 @@ static int train(int argc, char **argv)
         {.name = "no-cuda-graph",
          .kind = CLI_SWITCH,
          .value = &o.no_cuda_graph,
-         .help = "submit each operation of a step to GPUs by itself, not as CUDA graphs"},
+         .help = "submit the operations of a step to GPUs one at a time, not as CUDA graphs"},
         {.name = "mixed-precision",
          .kind = CLI_SWITCH,
          .value = &o.mixed_precision,
@@ -743,18 +744,17 @@ static int train(int argc, char **argv)
          .kind = CLI_TEXTS,
          .value = &o.callbacks,
          .what = "CALL...",
-         .help = "for example 'early_stopping(patience=3)'; may be given several times"},
+         .help = "such as 'early_stopping(patience=3)'; may be repeated"},
         {.name = "resume-changed",
          .kind = CLI_SWITCH,
          .value = &o.resume_changed,
-         .help = "continue from a backup of a run with another seed or other settings of the "
-                 "model, the "
-                 "loss or the optimizer, with the new ones"},
+         .help = "continue from a backup although the seed, or settings of the model, the loss or "
+                 "the optimizer, have changed"},
         {.name = "restart-epoch",
          .kind = CLI_SWITCH,
          .value = &o.restart_epoch,
-         .help = "begin the epoch in which a backup was made again from its first step: where "
-                 "other processes, replicas, data or seeds cannot continue in it"},
+         .help = "restart the epoch of the backup from its first step: if other processes, "
+                 "replicas, data or seeds cannot continue within it"},
         {.name = "restore-by-name",
          .kind = CLI_SWITCH,
          .value = &o.by_name,
@@ -763,26 +763,26 @@ static int train(int argc, char **argv)
          .kind = CLI_TEXT,
          .value = &o.init,
          .what = "DIR",
-         .help = "begin with the weights of a saved model or checkpoint"},
+         .help = "start with the weights of a saved model or checkpoint"},
         {.name = "save",
          .kind = CLI_TEXT,
          .value = &o.save,
          .what = "DIR",
-         .help = "save the model there after training"},
+         .help = "save the model in DIR after training"},
         {.name = "steps-per-epoch",
          .kind = CLI_INT,
          .value = &o.steps_per_epoch,
          .what = "N",
          .min = 1,
          .max = INT64_MAX,
-         .help = "steps that make an epoch (default: a pass over the data)"},
+         .help = "number of steps in an epoch (default: a pass over the data)"},
         {.name = "validation-steps",
          .kind = CLI_INT,
          .value = &o.validation_steps,
          .what = "N",
          .min = 1,
          .max = INT64_MAX,
-         .help = "batches of --validation that are evaluated (default: all)"},
+         .help = "number of batches of --validation to evaluate (default: all)"},
         {.name = "log",
          .kind = CLI_TEXT,
          .value = &o.log,

@@ -122,12 +122,13 @@ static void shared_flags(use_opts *o, cli_flag *table)
          .what = "N",
          .min = 1,
          .max = MR_MAX_REPLICAS,
-         .help = "replicas, dealt over the devices (default: one for each GPU, or one)"},
+         .help = "number of replicas, distributed over the devices (default: one for each GPU, or "
+                 "one)"},
         {.name = "devices",
          .kind = CLI_TEXT,
          .value = &o->devices,
          .what = "LIST",
-         .help = "a replica on each of these, as in cpu:0,cpu:1"}};
+         .help = "one replica on each of these, as in cpu:0,cpu:1"}};
     memcpy(table, flags, sizeof flags);
 }
 

@@ -76,7 +76,7 @@ static int run(int argc, char **argv)
          .what = "S",
          .min = 1,
          .max = 86400,
-         .help = "end S seconds after the coordinator was lost (default 60)"},
+         .help = "exit S seconds after the coordinator was lost (default 60)"},
         {0}};
     mr_tls_opts tls = {0};
     cli_flag tls_flags[CLI_TLS_FLAGS];
@@ -100,7 +100,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_server = {
     .name = "server",
-    .summary = "runs a worker or parameter server task",
+    .summary = "runs a parameter server or one of its workers",
     .usage =
         "[--listen HOST:PORT] [--token-file FILE | --any-user] [--tls-cert FILE --tls-key FILE] "
         "[--gone S]",
