@@ -32,7 +32,6 @@ extern const mr_format mr__format_tar;
 
 /* The next of the names in `wanted`: *at moves to the one after it. NULL: no more. */
 const char *mr__tar_name(const char **at, size_t *n);
-bool mr__tar_is_optional(const char *wanted);
 /* Whether two names are the same, whatever the case of their letters (ASCII). */
 bool mr__tar_same(const char *a, size_t n, const char *b, size_t m);
 

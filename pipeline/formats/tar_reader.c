@@ -118,7 +118,7 @@ const char *mr__tar_name(const char **at, size_t *n)
     return name;
 }
 
-bool mr__tar_is_optional(const char *wanted)
+static bool is_optional(const char *wanted)
 {
     size_t n = strlen(wanted);
     return n && wanted[n - 1] == '?';
@@ -503,7 +503,7 @@ static void keep_failure(tar_reader *t, mr_code rc, const mr_status *why)
 static bool may_go_on(const tar_reader *t, const mr_bytes *row)
 {
     for (size_t i = 0; i < t->opts.n; i++)
-        if (row[i].data == mr__tar_missing && mr__tar_is_optional(t->opts.wanted[i]))
+        if (row[i].data == mr__tar_missing && is_optional(t->opts.wanted[i]))
             return true;
     return false;
 }
@@ -539,7 +539,7 @@ static mr_code read_record(tar_reader *t, mr_array *a, mr_bytes *row, mr_status 
     }
     mr_free(key);
     for (size_t i = 0; rc >= MR_OK && i < t->opts.n; i++)
-        if (row[i].data == mr__tar_missing && mr__tar_is_optional(t->opts.wanted[i]))
+        if (row[i].data == mr__tar_missing && is_optional(t->opts.wanted[i]))
             rc = put_empty(t, a, offset, &row[i], st);
     return rc == MR_END ? MR_OK : rc;
 }

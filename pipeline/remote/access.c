@@ -398,14 +398,6 @@ mr_code mr__access_put(mr__access **out, mr__access_fetch fetch, const char *con
     return rc;
 }
 
-mr__access *mr__access_ref(mr__access *a)
-{
-    pthread_mutex_lock(&lock);
-    a->users++;
-    pthread_mutex_unlock(&lock);
-    return a;
-}
-
 void mr__access_unref(mr__access *a)
 {
     if (!a)

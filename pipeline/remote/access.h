@@ -47,7 +47,6 @@ mr_code mr__access_get(mr__access **out, mr__access_fetch fetch, const char *con
 /* The same for credentials that the caller has fetched, *now, which are copied. */
 mr_code mr__access_put(mr__access **out, mr__access_fetch fetch, const char *const *arguments,
                        const mr__credentials *now, mr_status *st) MR_NODISCARD;
-mr__access *mr__access_ref(mr__access *a);
 void mr__access_unref(mr__access *a); /* NULL: no-op */
 
 /* Copies the credentials, unless *generation says that the caller has them (MR_END). */

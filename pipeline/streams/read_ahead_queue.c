@@ -581,6 +581,18 @@ mr_code mr__queue_deliver(mr__queue *q, size_t want, mr_block *out, mr_status *s
     return rc;
 }
 
+/* Sets the queue's capacity in the statistics; 0 or SIZE_MAX: not bounded that way. */
+static void show_room(mr__queue *q, size_t blocks, size_t rows)
+{
+    blocks = blocks == SIZE_MAX ? 0 : blocks;
+    rows = rows == SIZE_MAX ? 0 : rows;
+    if (blocks == q->room_blocks && rows == q->room_rows)
+        return;
+    mr__stats_room(q->it, (int64_t)(blocks - q->room_blocks), (int64_t)(rows - q->room_rows));
+    q->room_blocks = blocks;
+    q->room_rows = rows;
+}
+
 /* The consumer requested an entry at time `asked` and received e; `there`: it was already
  * queued. */
 static void tune_depth(mr__queue *q, const mr__entry *e, double asked, bool there)
@@ -597,7 +609,7 @@ static void tune_depth(mr__queue *q, const mr__entry *e, double asked, bool ther
     a->entries = q->depth.now;
     a->bytes = one * a->entries;
     unlock(q);
-    mr__queue_show_room(q, a->entries, a->rows);
+    show_room(q, a->entries, a->rows);
 }
 
 mr_code mr__queue_next(mr__queue *q, size_t want, mr_block *out, mr_status *st)
@@ -637,23 +649,12 @@ void mr__queue_open(mr__queue *q, mr_iter *it, mr_iter *input)
     q->positions = mr_iter_keeps_positions(it);
 }
 
-void mr__queue_show_room(mr__queue *q, size_t blocks, size_t rows)
-{
-    blocks = blocks == SIZE_MAX ? 0 : blocks;
-    rows = rows == SIZE_MAX ? 0 : rows;
-    if (blocks == q->room_blocks && rows == q->room_rows)
-        return;
-    mr__stats_room(q->it, (int64_t)(blocks - q->room_blocks), (int64_t)(rows - q->room_rows));
-    q->room_blocks = blocks;
-    q->room_rows = rows;
-}
-
 void mr__queue_resize(mr__queue *q, size_t entries)
 {
     lock(q);
     q->ahead.entries = entries;
     unlock(q);
-    mr__queue_show_room(q, entries, q->ahead.rows);
+    show_room(q, entries, q->ahead.rows);
 }
 
 mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_executor *executor,
@@ -677,7 +678,7 @@ mr_code mr__queue_open_ahead(mr__queue *q, mr_iter *it, mr_iter *input, mr_execu
     if (ahead->most)
         mr__auto_parallelism_start(&q->depth, it, "buffer_size", ahead->least, ahead->entries,
                                    ahead->most);
-    mr__queue_show_room(q, ahead->entries, ahead->rows);
+    show_room(q, ahead->entries, ahead->rows);
     return MR_OK;
 }
 
@@ -698,7 +699,7 @@ void mr__queue_clear(mr__queue *q)
 void mr__queue_reset(mr__queue *q)
 {
     mr__queue_clear(q);
-    mr__queue_show_room(q, 0, 0);
+    show_room(q, 0, 0);
     while (q->spare) {
         mr__entry *e = q->spare;
         q->spare = e->next;

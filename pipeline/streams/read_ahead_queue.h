@@ -122,8 +122,6 @@ mr__entry *mr__queue_after(mr__queue *q, const mr__entry *e);
 mr_code mr__queue_need(mr__queue *q, size_t want, mr_status *st) MR_NODISCARD;
 /* Moves the first entry whose task is done to the front, if that of the head is not. */
 void mr__queue_choose(mr__queue *q);
-/* Sets the queue's capacity in the statistics; 0 or SIZE_MAX: not bounded that way. */
-void mr__queue_show_room(mr__queue *q, size_t blocks, size_t rows);
 /* Withdraws or awaits all tasks and drops the entries; keeps their memory for later ones. */
 void mr__queue_clear(mr__queue *q);
 /* The same, and frees everything. */

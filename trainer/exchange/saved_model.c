@@ -386,7 +386,8 @@ bool mr__saved_is_mixed(const mr_saved *s)
     return json_is_true(json_object_get(s->training, "mixed_precision"));
 }
 
-void mr__saved_compare_precision(const mr_saved *saved, const mr_model *m)
+/* Warns if the built model m and the saved model differ in precision. */
+static void compare_precision(const mr_saved *saved, const mr_model *m)
 {
     bool mixed = mr__saved_is_mixed(saved);
     if (mixed != mr_model_is_mixed(m))
@@ -401,6 +402,6 @@ mr_code mr_saved_build(const mr_saved *saved, mr_model *m, mr_strategy *s,
         .mixed_precision = json_is_true(json_object_get(saved->training, "mixed_precision"))};
     if (!mr_model_is_built(m))
         MR_TRY(mr_model_build(m, s, saved->rank, saved->shape, opts ? opts : &as_saved, st));
-    mr__saved_compare_precision(saved, m);
+    compare_precision(saved, m);
     return mr_saved_load(saved, m, st);
 }

@@ -12,8 +12,6 @@ bool mr__is_saved_name(const char *name);
 mr_code mr__save_into(const mr_model *m, const char *directory, const mr_save_opts *opts,
                       mr_status *st) MR_NODISCARD;
 bool mr__saved_is_mixed(const mr_saved *s); /* it was trained in mixed precision */
-/* Warns if the built model m and the saved model differ in precision. */
-void mr__saved_compare_precision(const mr_saved *saved, const mr_model *m);
 /* Checks that t has this name, float32 values and this shape.
  * errors   MR_INVALID_ARGUMENT: states both */
 mr_code mr__check_tensor(const mr_named_tensor *t, const char *name, int rank, const int64_t *shape,

@@ -13,11 +13,12 @@
 enum { FIND_SECONDS = 10 };
 
 static const mr_component *const none[] = {NULL};
-mr__registry mr__worker_steps = {"step", none, .lock = PTHREAD_MUTEX_INITIALIZER};
+/* Named steps of this process; the library defines none. */
+static mr__registry worker_steps = {"step", none, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 mr_code mr_worker_step_register(const mr_worker_step_desc *d, mr_status *st)
 {
-    return mr__registry_add(&mr__worker_steps, &d->is, d->run && !d->is.params, st);
+    return mr__registry_add(&worker_steps, &d->is, d->run && !d->is.params, st);
 }
 
 static void drop(mr__steps *x)
@@ -411,7 +412,7 @@ static mr_code find_step(mr__steps *x, const mr__call *call, mr_status *st)
     if (!name)
         return MR_OK;
     MR_TRY(mr__call_text(call, "ctx", &x->ctx, st));
-    for (size_t i = 0; (k = mr__registry_at(&mr__worker_steps, i)); i++)
+    for (size_t i = 0; (k = mr__registry_at(&worker_steps, i)); i++)
         if (strcmp(k->name, name) == 0)
             x->named = (const mr_worker_step_desc *)k;
     if (!x->named)

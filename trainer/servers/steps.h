@@ -13,9 +13,6 @@
 #include "trainer/servers/server_connections.h"
 #include "trainer/servers/wanted_rows.h"
 
-/* Named steps of this process; the library defines none. */
-extern mr__registry mr__worker_steps;
-
 typedef struct mr__steps {
     mr_strategy *s;
     mr_cancel *cancel;

@@ -462,8 +462,10 @@ mr_code mr__file_source_is_indexed(const mr_dataset *ds, const void *params, mr_
     return MR_OK;
 }
 
-mr_code mr__file_source_records(mr_iter *it, const mr__record_set **out, uint64_t *begin,
-                                uint64_t *end, mr_status *st)
+/* The records of the files, borrowed until the iterator is closed, and the range [*begin, *end) of
+ * them that it emits. */
+static mr_code records_of(mr_iter *it, const mr__record_set **out, uint64_t *begin, uint64_t *end,
+                          mr_status *st)
 {
     mr__file_source *s = it->state;
     if (s->patterns && !s->list)
@@ -480,7 +482,7 @@ mr_code mr__file_source_count(mr_iter *it, uint64_t *n, mr_status *st)
 {
     const mr__record_set *records;
     uint64_t begin = 0, end = 0;
-    mr_code rc = mr__file_source_records(it, &records, &begin, &end, st);
+    mr_code rc = records_of(it, &records, &begin, &end, st);
     *n = end - begin;
     if (rc != MR_OK)
         mr_iter_fail_given(it, rc, st);
@@ -495,7 +497,7 @@ size_t mr__file_source_place(const mr__file_source *s, uint64_t number, int64_t 
     return file;
 }
 
-mr_code mr__file_source_seek(mr_iter *it, uint64_t to, mr_status *st)
+static mr_code seek_record(mr_iter *it, uint64_t to, mr_status *st)
 {
     mr__file_source *s = it->state;
     mr_file_position at = {0};
@@ -514,8 +516,8 @@ mr_code mr__file_source_seek(mr_iter *it, uint64_t to, mr_status *st)
 mr_code mr__file_source_at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out,
                            mr_status *st)
 {
-    return mr_iter_at_by_seeking(it, mr__file_source_seek, index,
-                                 n < MOST_LOOKUPS ? n : MOST_LOOKUPS, out, st);
+    return mr_iter_at_by_seeking(it, seek_record, index, n < MOST_LOOKUPS ? n : MOST_LOOKUPS, out,
+                                 st);
 }
 
 int64_t mr__file_source_counted(const mr_dataset *self, const void *params, const int64_t *in)

@@ -76,18 +76,10 @@ mr_code mr__file_source_check(const void *params, mr_status *st);
 /* op->indexed: files that are not compressed, read one after the other. */
 mr_code mr__file_source_is_indexed(const mr_dataset *ds, const void *params,
                                    mr_status *st) MR_NODISCARD;
-/* For an iterator of such a dataset: the records of its files, borrowed until it is closed, and the
- * range [*begin, *end) of them that it emits.
- * errors   those of matching files and of mr__record_set_open */
-mr_code mr__file_source_records(mr_iter *it, const mr__record_set **out, uint64_t *begin,
-                                uint64_t *end, mr_status *st) MR_NODISCARD;
-
 /* Access by number for all kinds. _count: op->count. _place: the file that holds record `number`,
- * and its number there; after _count. _seek: an mr_iter_seek_fn of readers that find records by
- * number, and _at: op->at with it. */
+ * and its number there; after _count. _at: op->at of readers that find records by number. */
 mr_code mr__file_source_count(mr_iter *it, uint64_t *n, mr_status *st);
 size_t mr__file_source_place(const mr__file_source *s, uint64_t number, int64_t *record);
-mr_code mr__file_source_seek(mr_iter *it, uint64_t to, mr_status *st);
 mr_code mr__file_source_at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out,
                            mr_status *st);
 /* op->cardinality of a kind that counts. */

@@ -221,7 +221,8 @@ mr_code mr__d_record_split(mr__dispatcher *d, mr__d_stream *s, uint64_t split, m
     return MR_OK;
 }
 
-Mr__Wire__Place mr__d_place(const mr__d_stream *s)
+/* Borrows from s. */
+static Mr__Wire__Place place_of(const mr__d_stream *s)
 {
     Mr__Wire__Place p = MR__WIRE__PLACE__INIT;
     p.stream = s->index;
@@ -239,7 +240,7 @@ Mr__Wire__Place mr__d_place(const mr__d_stream *s)
 
 Mr__Wire__Place mr__d_place_with_splits(const mr__d_stream *s)
 {
-    Mr__Wire__Place place = mr__d_place(s);
+    Mr__Wire__Place place = place_of(s);
     place.n_splits = s->n_splits;
     place.splits = s->splits;
     return place;
@@ -247,7 +248,7 @@ Mr__Wire__Place mr__d_place_with_splits(const mr__d_stream *s)
 
 uint64_t mr__d_record_stream(mr__dispatcher *d, const mr__d_stream *s)
 {
-    Mr__Wire__Place place = mr__d_place(s);
+    Mr__Wire__Place place = place_of(s);
     mr__record r = {.kind = MR__RECORD_STREAM, .job_id = s->job->id, .place = &place};
     return s->job->recorded = d->out.record(d->ctx, &r);
 }

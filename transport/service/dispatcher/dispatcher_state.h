@@ -336,8 +336,8 @@ mr_code mr__d_add_split(mr__d_stream *s, uint64_t split, mr_status *st) MR_NODIS
 /* The same, with a record. */
 mr_code mr__d_record_split(mr__dispatcher *d, mr__d_stream *s, uint64_t split,
                            mr_status *st) MR_NODISCARD;
-Mr__Wire__Place mr__d_place(const mr__d_stream *s); /* borrows from s */
-/* The same with the splits that a client of a dynamic job must know. */
+/* The place of a stream, with the splits that a client of a dynamic job must know; borrows from
+ * s. */
 Mr__Wire__Place mr__d_place_with_splits(const mr__d_stream *s);
 uint64_t mr__d_record_stream(mr__dispatcher *d, const mr__d_stream *s);
 /* Ends the move of s, which stays where it is; the new worker drops it. */
