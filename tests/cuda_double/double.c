@@ -36,20 +36,13 @@ static unsigned long number(const char *name, unsigned long otherwise)
     return text && *text ? strtoul(text, NULL, 10) : otherwise;
 }
 
-/* Also for tests, by dlsym: the n-th call from now on fails; NULL: none. */
-void mr_double_fail(const char *call, unsigned long n);
-void mr_double_fail(const char *call, unsigned long n)
+/* The n-th call of this name from now on fails. */
+static void fail_later(const char *call, unsigned long n)
 {
     pthread_mutex_lock(&fail_lock);
-    snprintf(fail_call, sizeof fail_call, "%s", call ? call : "");
+    snprintf(fail_call, sizeof fail_call, "%s", call);
     fail_at = n;
     pthread_mutex_unlock(&fail_lock);
-}
-
-unsigned long mr_double_calls(void);
-unsigned long mr_double_calls(void)
-{
-    return atomic_load(&calls);
 }
 
 static cd_settings settings;
@@ -67,7 +60,7 @@ static void read_settings(void)
     if (settings.devices > CD_DEVICES)
         cd_misuse("MR_DOUBLE_DEVICES is at most %d", CD_DEVICES);
     if (fail && sscanf(fail, "%63[^:]:%lu", call, &n) == 2)
-        mr_double_fail(call, n);
+        fail_later(call, n);
     else if (fail && *fail)
         cd_misuse("MR_DOUBLE_FAIL is CALL:N, not '%s'", fail);
 }

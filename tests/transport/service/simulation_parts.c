@@ -477,7 +477,7 @@ static const mr__job_reader_out c_out = {c_connect_dispatcher,
                                          c_failed,
                                          c_note};
 
-void sim_consume_later(int i)
+static void consume_later(int i)
 {
     int64_t own = S->pace_waits ? 1 : S->o.own_ms;
     if (S->o.own_ms) {
@@ -543,7 +543,7 @@ void sim_start_client(int i)
     mr_ok(mr__job_reader_new(&c->reader, &opts, &c_out, (void *)(intptr_t)i, S->now, &st), &st);
     sim_say("client %d starts", i);
     sim_tick(CLIENT, i);
-    sim_consume_later(i);
+    consume_later(i);
 }
 
 /* The consumer asked for what comes after `handed`: those count. */
@@ -594,7 +594,7 @@ void sim_consume(const event *e)
         return;
     uint64_t before = c->total;
     if (!S->o.own_ms || !c->joined)
-        sim_consume_later(i);
+        consume_later(i);
     if (!c->joined || c->leaving)
         return;
     if (sim_shared()) {
@@ -648,7 +648,7 @@ void sim_consume(const event *e)
     sim_watch_stall(next->handed > 0 && !S->o.own_ms, !next->first && !next->ended);
     if (S->o.own_ms) {
         sim_note_pace(i, c->total == before);
-        sim_consume_later(i);
+        consume_later(i);
     }
     mr__job_reader_waits(c->reader, !next->first, S->now);
     sim_tick(CLIENT, i);

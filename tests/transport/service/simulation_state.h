@@ -247,7 +247,6 @@ void sim_start_dispatcher(void);
 void sim_drop_held(void);
 void sim_start_client(int i);
 void sim_consume(const event *e);
-void sim_consume_later(int i);
 void sim_report_consumed(int i);
 void sim_hand_out(client *c, intake *in);
 void sim_flush(client *c, bool leave);
