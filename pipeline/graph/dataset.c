@@ -385,8 +385,8 @@ static mr_code check_indexed(const mr_dataset *ds, mr_status *st)
     const mr_op *op = ds->body->op;
     if (!op->at)
         return mr_fail(st, MR_FAILED_PRECONDITION, "%s is not indexed: it %s", op->name,
-                       ds->n_inputs ? "shows only when it runs which element is where"
-                                    : "makes its elements one after the other");
+                       ds->n_inputs ? "determines the places of its elements only while it runs"
+                                    : "produces its elements in sequence only");
     mr_code rc = op->indexed ? op->indexed(ds, ds->body->params, st) : MR_OK;
     if (rc != MR_OK)
         mr_status_prefix(st, "%s is not indexed", op->name);
