@@ -60,8 +60,9 @@ void mr__cache_give_up(mr__cache *c, int err)
     if (err == ENOSPC || err == EDQUOT)
         mr__warn_once("the disk of the cache %s is full: files are read without it", c->directory);
     else if (is_read_only(err))
-        mr__warn_once("the cache %s cannot be written to (%s): what it has not is read without it",
-                      c->directory, strerror(err));
+        mr__warn_once(
+            "the cache %s cannot be written to (%s): files that it lacks are read without it",
+            c->directory, strerror(err));
     else
         mr__warn_once("the cache %s fails (%s): files are read without it", c->directory,
                       strerror(err));

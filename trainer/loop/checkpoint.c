@@ -421,7 +421,8 @@ static mr_code check_optimizer(const mr_train_event *e, const restoring *x, mr_s
 {
     size_t slots = mr__optimizer_n_slots(e->optimizer);
     if (x->changes.slots) {
-        mr_log(MR_LOG_WARNING, "what the optimizer remembers of the weights begins anew");
+        mr_log(MR_LOG_WARNING,
+               "the optimizer's state starts over, since the new optimizer keeps other values");
         return MR_OK;
     }
     for (size_t i = 0; i < mr_model_n_variables(e->model); i++) {

@@ -192,7 +192,7 @@ static mr_code read_slots(const mr_loop_state *s, const variables *all, mr_named
                 slot_name(names[at], k, &all->v[i], j);
                 describe(&t[at], names[at], v, values);
                 if (!values)
-                    return mr_fail_memory(st, bytes, "what an optimizer remembers");
+                    return mr_fail_memory(st, bytes, "the state of an optimizer");
                 MR_TRY(mr__optimizer_read_slot(s->optimizers[k], v, s->strategy, j, values, st));
             }
         }
@@ -206,7 +206,7 @@ static mr_code save_slots(const mr_loop_state *s, const variables *all, const ch
     mr_named_tensor *t = mr_calloc(n + 1, sizeof *t);
     char(*names)[NAME] = mr_calloc(n + 1, sizeof *names);
     mr_code rc = t && names ? read_slots(s, all, t, names, st)
-                            : mr_fail_memory(st, n * sizeof *t, "what an optimizer remembers");
+                            : mr_fail_memory(st, n * sizeof *t, "the state of an optimizer");
     if (rc == MR_OK)
         rc = mr__save_tensors(directory, slots_name, t, n, st);
     free_tensors(t, n);
@@ -408,11 +408,11 @@ static mr_code check_optimizer(const restoring *x, size_t k, mr_status *st)
     if (!name || !json_is_integer(json_object_get(of, "iterations")) ||
         !json_is_boolean(json_object_get(of, "scheduled")) ||
         !mr__read_json_number(json_object_get(of, "learning_rate"), &rate))
-        return mr_fail(st, MR_DATA_LOSS, "%s: optimizer %zu is not what it must be", state_name, k);
+        return mr_fail(st, MR_DATA_LOSS, "%s: optimizer %zu is malformed", state_name, k);
     if (strcmp(name, mr_optimizer_name(o)) != 0 || slots != (int64_t)mr__optimizer_n_slots(o))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "optimizer %zu of the saved loop is %s, which remembers %" PRId64
-                       " values of each weight; this one is %s, which remembers %zu",
+                       "optimizer %zu of the saved loop is %s, which keeps %" PRId64
+                       " values of each weight; this one is %s, which keeps %zu",
                        k, name, slots, mr_optimizer_name(o), mr__optimizer_n_slots(o));
     for (size_t i = 0; i < x->all.n; i++)
         for (int64_t j = 0; j < slots; j++) {
@@ -432,7 +432,7 @@ static mr_code check_metric(const restoring *x, size_t i, mr_status *st)
     const char *name = json_string_value(json_object_get(of, "name"));
     const json_t *totals = json_object_get(of, "totals");
     if (!name || json_array_size(totals) != (size_t)x->replicas)
-        return mr_fail(st, MR_DATA_LOSS, "%s: metric %zu is not what it must be", state_name, i);
+        return mr_fail(st, MR_DATA_LOSS, "%s: metric %zu is malformed", state_name, i);
     if (strcmp(name, mr_metric_name(x->s->metrics[i])) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "metric %zu of the saved loop is %s, this one is %s", i, name,
@@ -467,7 +467,7 @@ static mr_code check_values(const restoring *x, mr_status *st)
     for (size_t k = 0; k < x->s->n_models; k++)
         if (!json_is_integer(
                 json_object_get(json_array_get(json_object_get(x->root, "models"), k), "steps")))
-            return mr_fail(st, MR_DATA_LOSS, "%s: model %zu is not what it must be", state_name, k);
+            return mr_fail(st, MR_DATA_LOSS, "%s: model %zu is malformed", state_name, k);
     return MR_OK;
 }
 
@@ -490,8 +490,7 @@ static mr_code check_all(restoring *x, mr_status *st)
             st, MR_INVALID_ARGUMENT,
             "this was not saved by mr_loop_save; mr_checkpoint_restore reads checkpoints");
     if (x->workers < 1 || x->replicas < 1)
-        return mr_fail(st, MR_DATA_LOSS, "%s: replicas is missing or not what it must be",
-                       state_name);
+        return mr_fail(st, MR_DATA_LOSS, "%s: replicas is missing or malformed", state_name);
     MR_TRY(check_count(x, "models", s->n_models, st));
     MR_TRY(check_count(x, "optimizers", s->n_optimizers, st));
     MR_TRY(check_count(x, "metrics", s->n_metrics, st));
@@ -510,7 +509,7 @@ static mr_code check_all(restoring *x, mr_status *st)
             st, MR_INVALID_ARGUMENT,
             "the loop was saved by %" PRId64 " processes with %" PRId64
             " replicas in all, whose positions in the data do not fit %zu processes with "
-            "%zu replicas; restore it without data, and begin them anew",
+            "%zu replicas; restore it without data, and start the data over",
             x->workers, x->replicas, mr_strategy_num_workers(s->strategy),
             mr_strategy_num_replicas_in_sync(s->strategy));
     return MR_OK;

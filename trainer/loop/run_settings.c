@@ -118,7 +118,7 @@ static mr_code list_before(const mr_saved *saved, const json_t *others,
     json_object_foreach((json_t *)(uintptr_t)others, name, value)
     {
         if (!json_is_string(value))
-            return mr_fail(st, MR_DATA_LOSS, "state.json: settings is not what it must be");
+            return mr_fail(st, MR_DATA_LOSS, "state.json: settings is malformed");
         MR_TRY(mr__settings_add(out, name, json_string_value(value), st));
     }
     return MR_OK;

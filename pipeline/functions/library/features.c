@@ -276,7 +276,7 @@ static mr_code sort_given(struct reading *r, const mr_expr *e, const mr_expr *co
     qsort(to, n, sizeof *to, given_by_name);
     for (size_t i = 0; i + 1 < n; i++)
         if (strcmp(to[i].name, to[i + 1].name) == 0)
-            return refuse(r, st, e, "feature %.80s stands twice", to[i].name);
+            return refuse(r, st, e, "feature %.80s occurs twice", to[i].name);
     return MR_OK;
 }
 

@@ -276,7 +276,7 @@ static mr_code recall(void *ctx, const mr_callback_memory *m, mr_status *st)
     mr_code rc = same && c.n > n ? wrote_rest(s, &c, &own, st) : MR_OK;
     if (rc == MR_OK && s->regular && !(same && own))
         mr_log(MR_LOG_WARNING,
-               "csv_logger: %s is not as the run before left it: the lines that are there stay",
+               "csv_logger: %s has changed since the previous run: its lines are kept",
                s->params->file);
     if (rc == MR_OK)
         rc = keep(s, &c, same && own ? n : c.n, st);

@@ -194,7 +194,7 @@ static mr_code begun_anew(const mr__d_job *j, mr_status *st)
     return mr_fail(
         st, MR_DATA_LOSS,
         "the dispatcher lost its account, and %s was rebuilt without this client: elements that it "
-        "has read are handed out again; start the job anew, or under another job_name",
+        "has read are handed out again; start the job again, or under another job_name",
         mr__d_title(j));
 }
 

@@ -17,18 +17,18 @@ static mr_code take_split_list(mr__dispatcher *d, mr__d_stream *s, const Mr__Wir
     if (had < s->n_splits && had < p->n_splits)
         return mr_fail(st, MR_DATA_LOSS,
                        "the dispatcher lost its account, and stream %" PRIu32
-                       " has other splits than its client says; start the job anew",
+                       " has other splits than its client says; start the job again",
                        s->index);
     for (size_t i = had; i < p->n_splits; i++) {
         if (p->splits[i] >= MOST_REBUILT)
             return mr_fail(st, MR_DATA_LOSS,
                            "the dispatcher has no record of this job, which has had more than %d "
-                           "splits, too many to rebuild it; start it anew",
+                           "splits, too many to rebuild it; start it again",
                            MOST_REBUILT);
         if (mr__id_map_get(&j->rebuilt, p->splits[i] + 1))
             return mr_fail(st, MR_DATA_LOSS,
                            "the dispatcher has no record of this job, and its clients claim the "
-                           "same splits; start the job anew");
+                           "same splits; start the job again");
     }
     for (size_t i = had; i < p->n_splits; i++) {
         MR_TRY(mr__id_map_set(&j->rebuilt, p->splits[i] + 1, s, st));
@@ -96,7 +96,7 @@ mr_code mr__d_rebuild(mr__dispatcher *d, mr__d_job *j, const Mr__Wire__Join *joi
         if (j->spec->mode == MR__WIRE__MODE__DYNAMIC && p->elements && !p->n_splits)
             return mr_fail(st, MR_DATA_LOSS,
                            "the dispatcher has no record of this job, and the position does not "
-                           "say which splits its streams have; start the job anew");
+                           "say which splits its streams have; start the job again");
         while (p->stream >= j->n_streams) {
             MR_TRY(mr__d_stream_new(j, &s, st));
             mr__d_record_stream(d, s);
