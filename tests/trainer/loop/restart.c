@@ -330,6 +330,49 @@ MR_TEST(files_of_an_interrupted_run_are_those_of_a_whole_one)
     train_twice(&j, "epoch", 2);
 }
 
+/* A run that was killed while it wrote or removed a file. */
+MR_TEST(what_a_killed_run_left_is_removed_by_the_one_that_resumes_it)
+{
+    static const char *const left[] = {"ck/.checkpoint.7-1.partial", "ck/.finished.7-33.partial",
+                                       "ck/.c_1.partial/model.txt",  "ck/.c_9.old/model.txt",
+                                       "..log.csv.run.7-2.partial",  "bk/.checkpoint.7-1.partial",
+                                       "bk/.begun.json.7-2.partial"};
+    static const char *const others[] = {"ck/.d_1.partial/model.txt",
+                                         "ck/.checkpoint.7-1.partials",
+                                         "ck/.checkpoints.7-1.partial",
+                                         "ck/.c_1",
+                                         "ck/c_x.partial",
+                                         "..log.csv.run.x.partial",
+                                         "..log.csv.run.7-.partial"};
+    enum { LEFT = sizeof left / sizeof *left, ALL = LEFT + sizeof others / sizeof *others };
+    char directory[64];
+    for (int killed = 0; killed < 2; killed++) { /* after its first backup, or before */
+        job j = {.callbacks = {"checkpoint(\"ck/c_{epoch}\", keep=1)", "csv_logger(\"log.csv\")"},
+                 .backup = "backup_and_restore(\"bk\")",
+                 .stop_at = killed ? 0 : 6,
+                 .fail_at = killed ? 3 : 0,
+                 .epochs = 2};
+        enter("one");
+        mr_code_is(train(&j, NULL, NULL), killed ? MR_ABORTED : MR_OK, &st);
+        mr_check(access(killed ? "bk/begun.json" : "bk/backup/state.json", F_OK) == 0);
+        for (size_t i = 0; i < ALL; i++) {
+            const char *path = i < LEFT ? left[i] : others[i - LEFT];
+            const char *file = strstr(path, "/model.txt");
+            snprintf(directory, sizeof directory, "%.*s", file ? (int)(file - path) : 0, path);
+            mr_check(!file || mkdir(directory, 0777) == 0);
+            write_file(path, "c_1");
+        }
+        j.stop_at = j.fail_at = 0;
+        j.last_epoch = killed ? 0 : 1;
+        mr_ok(train(&j, NULL, NULL), &st);
+        for (size_t i = 0; i < ALL; i++) {
+            mr_test_context("%s", i < LEFT ? left[i] : others[i - LEFT]);
+            mr_check((access(i < LEFT ? left[i] : others[i - LEFT], F_OK) == 0) == (i >= LEFT));
+        }
+        leave("one");
+    }
+}
+
 MR_TEST(a_run_interrupted_at_its_last_step_ends_its_epoch_when_resumed)
 {
     job j = with_rates;
