@@ -512,7 +512,10 @@ void mr_strategy_abandon(mr_strategy *s, const mr_status *why)
 
 bool mr_strategy_lost_peer(const mr_strategy *s)
 {
-    return s && s->world && s->forks == mr__forks() && mr__world_has_lost(s->world);
+    if (!s || s->forks != mr__forks())
+        return false;
+    return s->remote.self ? s->remote.has_lost(s->remote.self)
+                          : s->world && mr__world_has_lost(s->world);
 }
 
 bool mr__strategy_is_central(const mr_strategy *s)
