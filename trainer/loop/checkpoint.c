@@ -337,7 +337,7 @@ static mr_code save_of_all(const mr_train_event *e, const char *path, mr_status 
 {
     size_t workers = mr_strategy_num_workers(e->strategy);
     part own = {0}, *all = NULL;
-    if (!mr_model_is_built(e->model) || (!e->loop->between && !e->loop->saving))
+    if (!e || !e->loop || !mr_model_is_built(e->model) || (!e->loop->between && !e->loop->saving))
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a checkpoint can be saved only in batch_end of a step that the callback's "
                        "`saves` requested, in epoch_end and in train_end");
@@ -611,7 +611,7 @@ static mr_code apply(const mr_train_event *e, restoring *x, mr_status *st)
 mr_code mr_checkpoint_restore(const mr_train_event *e, const char *path, mr_status *st)
 {
     restoring x = {0};
-    if (e->step > 0 || !e->loop)
+    if (!e || e->step > 0 || !e->loop)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a checkpoint can be restored only in train_begin");
     mr_code rc = load(e, path, &x, st);

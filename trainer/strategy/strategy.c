@@ -392,6 +392,8 @@ static void close_all(mr_strategy *s)
 mr_code mr__strategy_ready(mr_strategy *s, mr_status *st)
 {
     mr_code rc = MR_OK;
+    if (!s)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the strategy is NULL");
     if (s != &the_default)
         return mr__check_process(s->forks, "the strategy", st);
     mr__lock_take(&default_lock);
