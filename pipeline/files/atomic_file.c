@@ -13,7 +13,7 @@
 
 /* Files written in pieces of this size are faster to read while still cached: the write size sets
  * the size of the page cache's folios. */
-enum { ROOM = 1 << 20 };
+enum { ROOM = 1 << 20, MOST_NAMES = 10000 };
 
 char *mr__hidden_name(const char *path, const char *ending)
 {
@@ -46,6 +46,30 @@ void mr_atomic_file_abort(mr_atomic_file *f)
     mr_free(f);
 }
 
+static mr_code fail_open(const char *path, mr_status *st)
+{
+    return fail(path,
+                errno == ENOENT ? "cannot create the file: its directory does not exist"
+                                : "cannot create the file",
+                st);
+}
+
+/* A name that exists is one that a killed process left: in a container the next one has the same
+ * number. */
+static mr_code open_new(mr_atomic_file *f, bool in_place, mr_status *st)
+{
+    if (in_place)
+        f->fd = mr__open_again(f->path, O_WRONLY | O_CREAT | O_TRUNC);
+    for (int i = 0; i < MOST_NAMES && f->fd < 0 && !in_place && (i == 0 || errno == EEXIST); i++) {
+        mr_free(f->partial);
+        if (!(f->partial = mr__hidden_name(f->path, ".partial")))
+            return mr_fail_memory(st, strlen(f->path), "a file name");
+        f->fd = mr__open_again(f->partial, O_WRONLY | O_CREAT | O_EXCL);
+    }
+    f->created = f->fd >= 0 && !in_place;
+    return f->fd >= 0 ? MR_OK : fail_open(f->path, st);
+}
+
 static mr_code create(mr_atomic_file **out, const char *path, const mr_atomic_file_opts *o,
                       bool buffered, mr_status *st)
 {
@@ -64,21 +88,11 @@ static mr_code create(mr_atomic_file **out, const char *path, const mr_atomic_fi
     f->fd = -1;
     f->sync = o->sync;
     f->path = mr_strdup(path);
-    f->partial = o->in_place ? NULL : mr__hidden_name(path, ".partial");
-    mr_code rc = !f->path || (!f->partial && !o->in_place)
-                     ? mr_fail_memory(st, strlen(path), "a file name")
+    mr_code rc = !f->path   ? mr_fail_memory(st, strlen(path), "a file name")
                  : buffered ? mr_buffer_alloc(&f->buffer, ROOM, st)
                             : MR_OK;
-    if (rc == MR_OK) {
-        f->fd = f->partial ? mr__open_again(f->partial, O_WRONLY | O_CREAT | O_EXCL)
-                           : mr__open_again(path, O_WRONLY | O_CREAT | O_TRUNC);
-        f->created = f->fd >= 0 && f->partial;
-        if (f->fd < 0)
-            rc = fail(path,
-                      errno == ENOENT ? "cannot create the file: its directory does not exist"
-                                      : "cannot create the file",
-                      st);
-    }
+    if (rc == MR_OK)
+        rc = open_new(f, o->in_place, st);
     if (rc == MR_OK)
         *out = f;
     else

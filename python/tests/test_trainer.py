@@ -497,6 +497,36 @@ class Elastic(Case):
         self.assertAlmostEqual(plain, elastic, places=6)
 
 
+class Resumes(Case):
+    def test_changed_settings_and_epochs_that_begin_again(self) -> None:
+        class Stop:
+            def on_train_batch_end(self, batch: int, logs: dict[str, float]) -> None:
+                if batch == 2:
+                    raise KeyboardInterrupt
+
+        backup = f'backup_and_restore("{self.at("backup")}", save_freq=1)'
+        steps: list[int] = []
+
+        class Count:
+            def on_train_batch_end(self, batch: int, logs: dict[str, float]) -> None:
+                steps.append(batch)
+
+        with self.assertRaises(KeyboardInterrupt):
+            fit(line_model(seed=3), line_data(16), callbacks=[backup, Stop()])
+        with self.assertRaisesRegex(mr.FailedPrecondition, "optimizer/learning_rate is 0.2, was 0.1"):
+            fit(line_model(seed=3), line_data(16), callbacks=[backup], optimizer="sgd(0.2)")
+        again = {"optimizer": "sgd(0.2)", "resume_changed": True, "restart_epoch": True}
+        fit(line_model(seed=3), line_data(16), callbacks=[backup, Count()], **again)
+        self.assertEqual(steps, [0, 1, 2, 3])
+
+    def test_validation_may_be_a_part(self) -> None:
+        for steps, rows in ((1, 4), (None, 8)):
+            history = fit(line_model(), validation=line_data(), validation_steps=steps, optimizer="sgd(0.0)").history
+            self.assertAlmostEqual(history["val_loss"][0], float(np.mean((2 * np.arange(rows) / 8) ** 2)), places=6)
+        with self.assertRaisesRegex(mr.InvalidArgument, "validation_steps is at least 1"):
+            fit(line_model(), validation=line_data(), validation_steps=0)
+
+
 class Ends(Case):
     def test_nothing_is_left(self) -> None:
         def once() -> None:

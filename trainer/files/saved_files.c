@@ -179,6 +179,43 @@ mr_code mr__remove_saved(const char *path, mr_status *st)
                                   : remove_at(path, MAX_DEPTH, st);
 }
 
+typedef struct partial {
+    const char *name, *directory;
+} partial;
+
+/* ".NAME.123-1.partial" */
+static mr_code remove_partial(void *ctx, const char *found, mr_status *st)
+{
+    const partial *p = ctx;
+    size_t n = strlen(p->name);
+    int end = 0;
+    if (found[0] != '.' || strncmp(found + 1, p->name, n) != 0 || found[n + 1] != '.' ||
+        sscanf(found + n + 2, "%*[0-9]-%*[0-9].partial%n", &end) != 0 || end == 0 ||
+        found[n + 2 + (size_t)end])
+        return MR_OK;
+    char *path = mr__path_in(p->directory, found);
+    if (!path)
+        return fail_name(st, found);
+    mr_code rc = mr__remove_saved(path, st);
+    mr_free(path);
+    return rc;
+}
+
+mr_code mr__remove_partial(const char *path, mr_status *st)
+{
+    if (mr__store_is_url(path))
+        return MR_OK; /* nothing is there before it is whole */
+    char *directory = parent_of(path);
+    if (!directory)
+        return fail_name(st, path);
+    mr_code rc = !mr__is_directory(directory)
+                     ? MR_OK
+                     : mr__each_name(directory, remove_partial,
+                                     &(partial){mr__name_in_path(path), directory}, st);
+    mr_free(directory);
+    return rc;
+}
+
 mr_code mr__make_directories(const char *path, mr_status *st)
 {
     mr_code rc = MR_OK;

@@ -337,7 +337,7 @@ static mr_code save_of_all(const mr_train_event *e, const char *path, mr_status 
 {
     size_t workers = mr_strategy_num_workers(e->strategy);
     part own = {0}, *all = NULL;
-    if (!mr_model_is_built(e->model) || (!e->loop->between && !e->loop->saving))
+    if (!e || !e->loop || !mr_model_is_built(e->model) || (!e->loop->between && !e->loop->saving))
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a checkpoint can be saved only in batch_end of a step that the callback's "
                        "`saves` requested, in epoch_end and in train_end");
@@ -379,7 +379,8 @@ typedef struct restoring {
     mr__run_changes changes;
     void *position; /* NULL: not available for these numbers of processes and replicas */
     size_t position_size;
-    bool again; /* the interrupted epoch begins again */
+    size_t metrics[MR_MAX_METRICS]; /* of the checkpoint, for those of this run; SIZE_MAX: none */
+    bool again;                     /* the interrupted epoch begins again */
 } restoring;
 
 static mr_code load_position(const mr_train_event *e, restoring *x, mr_status *st)
@@ -437,14 +438,18 @@ static mr_code check_optimizer(const mr_train_event *e, const restoring *x, mr_s
     return MR_OK;
 }
 
-/* Whether the checkpoint has as many totals as the metric. */
-static bool has_totals(const mr_train_event *e, const restoring *x, size_t metric)
+/* Every metric that the checkpoint has too must have as many totals there. */
+static mr_code check_totals(const mr_train_event *e, const restoring *x, mr_status *st)
 {
-    size_t n = mr__metric_totals(e->metrics[metric]);
-    for (size_t k = 0; k < (size_t)x->state.replicas; k++)
-        if (json_array_size(json_array_get(json_array_get(x->state.metric_totals, k), metric)) != n)
-            return false;
-    return true;
+    for (size_t i = 0; i < e->n_metrics; i++)
+        for (size_t k = 0; k < (size_t)x->state.replicas && x->metrics[i] != SIZE_MAX; k++) {
+            const json_t *of = json_array_get(x->state.metric_totals, k);
+            if (json_array_size(json_array_get(of, x->metrics[i])) !=
+                mr__metric_totals(e->metrics[i]))
+                return mr_fail(st, MR_DATA_LOSS, "state.json: the totals of %s are not complete",
+                               mr_metric_name(e->metrics[i]));
+        }
+    return MR_OK;
 }
 
 static mr_code check_settings(const mr_train_event *e, restoring *x, mr_status *st)
@@ -472,22 +477,16 @@ static mr_code check(const mr_train_event *e, restoring *x, mr_status *st)
     mr_code rc = mr__check_weights(mr__saved_weights(x->saved), e->model, st);
     if (rc == MR_OK)
         rc = check_optimizer(e, x, st);
-    if (rc == MR_OK && within && x->state.n_metrics != (int64_t)e->n_metrics)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                     "the checkpoint is inside an epoch and has %" PRId64
-                     " metrics of it, but this run has %zu",
-                     x->state.n_metrics, e->n_metrics);
+    if (rc == MR_OK)
+        rc = mr__run_match_metrics(e, x->saved, &x->state, within, x->metrics, st);
+    if (rc == MR_OK)
+        rc = check_totals(e, x, st);
     size_t sums = json_array_size(x->state.output_sums);
     if (rc == MR_OK && within && sums != (e->loop->run.n_outputs > 1 ? e->loop->run.n_outputs : 0))
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
                      "the checkpoint is inside an epoch and has losses of %zu outputs, but the "
                      "model has %zu",
                      sums > 0 ? sums : 1, e->loop->run.n_outputs);
-    for (size_t i = 0; i < e->n_metrics && rc == MR_OK && within; i++)
-        if (!has_totals(e, x, i))
-            rc = mr_fail(st, MR_INVALID_ARGUMENT,
-                         "the checkpoint is inside an epoch and has another metric instead of %s",
-                         mr_metric_name(e->metrics[i]));
     if (rc == MR_OK)
         rc = mr__recalled_load(&x->recalled, mr_saved_path(x->saved), x->root, e->model, st);
     if (rc == MR_OK)
@@ -526,7 +525,8 @@ static double number_at(const json_t *pair, size_t i)
 
 static void add_totals(const restoring *x, size_t replica, size_t metric, double *sums, size_t n)
 {
-    const json_t *of = json_array_get(json_array_get(x->state.metric_totals, replica), metric);
+    const json_t *of =
+        json_array_get(json_array_get(x->state.metric_totals, replica), x->metrics[metric]);
     for (size_t i = 0; i < n; i++)
         sums[i] += number_at(of, i);
 }
@@ -555,7 +555,7 @@ static mr_code write_metric(const mr_train_event *e, const restoring *x, size_t 
 {
     size_t first = mr_strategy_first_replica_id(e->strategy), n = mr__metric_totals(e->metrics[i]);
     bool same = x->state.replicas == (int64_t)mr_strategy_num_replicas_in_sync(e->strategy);
-    if (!has_totals(e, x, i)) /* of another run's metrics, whose epoch is over */
+    if (x->metrics[i] == SIZE_MAX)
         return MR_OK;
     for (size_t r = 0; r < mr_strategy_num_local_replicas(e->strategy); r++) {
         memset(sums, 0, n * sizeof *sums);
@@ -612,7 +612,7 @@ static mr_code apply(const mr_train_event *e, restoring *x, mr_status *st)
 mr_code mr_checkpoint_restore(const mr_train_event *e, const char *path, mr_status *st)
 {
     restoring x = {0};
-    if (e->step > 0 || !e->loop)
+    if (!e || e->step > 0 || !e->loop)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a checkpoint can be restored only in train_begin");
     mr_code rc = load(e, path, &x, st);

@@ -658,6 +658,11 @@ static mr_code check_validation(mr_dataset *ds, mr_dataset *validation, mr_statu
     return MR_OK;
 }
 
+static mr_code check_given(const void *part, const char *name, mr_status *st)
+{
+    return part ? MR_OK : mr_fail(st, MR_INVALID_ARGUMENT, "the %s is NULL", name);
+}
+
 static mr_code check_opts(const mr_fit_opts *o, mr_status *st)
 {
     if (o->epochs < 0 || o->steps < 0)
@@ -677,6 +682,10 @@ mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_op
     mr_fit_result made = {0};
     mr_status ignored;
     mr_dataset *own, *weighed = NULL;
+    MR_TRY(check_given(s, "strategy", st));
+    MR_TRY(check_given(m, "model", st));
+    MR_TRY(check_given(loss, "loss", st));
+    MR_TRY(check_given(o, "optimizer", st));
     MR_TRY(check_opts(x.run.opts, st));
     MR_TRY(mr__strategy_ready(s, st));
     if (x.run.opts->n_class_weights > 0 && mr_model_n_outputs(m) > 1)
@@ -715,6 +724,9 @@ mr_code mr_evaluate(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss,
     static const mr_fit_opts none;
     mr__fit_loop x = {.run = {.s = s, .m = m, .loss = loss, .opts = opts ? opts : &none}};
     mr_fit_result made = {0};
+    MR_TRY(check_given(s, "strategy", st));
+    MR_TRY(check_given(m, "model", st));
+    MR_TRY(check_given(loss, "loss", st));
     MR_TRY(check_opts(x.run.opts, st));
     MR_TRY(mr__strategy_ready(s, st));
     mr_code rc = evaluate(&x, ds, &made, st);
@@ -780,6 +792,8 @@ mr_code mr_predict(mr_strategy *s, mr_model *m, mr_dataset *ds,
     all.has_auto_shard = true;
     all.auto_shard = MR_SHARD_DATA;
     mr__run x = {.s = s, .m = m, .opts = &all};
+    MR_TRY(check_given(s, "strategy", st));
+    MR_TRY(check_given(m, "model", st));
     MR_TRY(check_opts(x.opts, st));
     MR_TRY(mr__strategy_ready(s, st));
     mr_code rc = mr__run_open(&x, ds, st);

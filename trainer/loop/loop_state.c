@@ -68,10 +68,15 @@ static mr_code check_loop(const mr_loop_state *s, mr_status *st)
     if (mr_replica_current())
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "the state of a loop is saved and restored between steps");
+    if (!s->strategy)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the loop's strategy is NULL");
     for (size_t k = 0; k < s->n_models; k++)
         if (!mr_model_is_built(s->models[k]))
             return mr_fail(st, MR_FAILED_PRECONDITION,
                            "model %zu of the loop is not built; call mr_model_build first", k);
+        else if (mr_model_strategy(s->models[k]) != s->strategy)
+            return mr_fail(st, MR_FAILED_PRECONDITION,
+                           "model %zu is of another strategy than the loop", k);
     return MR_OK;
 }
 
@@ -346,10 +351,10 @@ static mr_code check_numbers(const mr_loop_state *s, mr_status *st)
 
 mr_code mr_loop_save(const mr_loop_state *s, const char *path, mr_status *st)
 {
-    size_t workers = mr_strategy_num_workers(s->strategy);
     mr__worker_bytes own = {0}, *all = NULL;
     MR_TRY(check_loop(s, st));
     MR_TRY(check_numbers(s, st));
+    size_t workers = mr_strategy_num_workers(s->strategy);
     mr_code rc = collect_own(s, &own, st);
     if (rc == MR_OK && workers > 1) {
         if (!(all = mr_calloc(workers, sizeof *all)))
@@ -681,7 +686,7 @@ mr_code mr_loop_restore(const mr_loop_state *s, const char *path, bool *found, m
     char *place = NULL;
     uint32_t version = 0;
     mr_code rc = check_loop(s, st);
-    if (mr_replica_current()) /* workers agree between steps */
+    if (!s->strategy || mr_replica_current()) /* workers agree between steps */
         return rc;
     if (rc == MR_OK)
         rc = mr__find_saved(path, &place, st);

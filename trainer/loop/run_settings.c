@@ -9,6 +9,7 @@
 #include "trainer/loop/callback_impl.h"
 #include "trainer/model/model_impl.h"
 #include "trainer/objectives/loss_impl.h"
+#include "trainer/objectives/metric_impl.h"
 #include "trainer/objectives/optimizer_impl.h"
 
 static const char settings_key[] = "settings", rate_name[] = "optimizer/learning_rate";
@@ -130,24 +131,43 @@ typedef struct differences {
     const mr_train_event *e;
     mr__run_changes *changes;
     size_t n, left_out;
+    bool logs;      /* each is logged */
     char text[520]; /* a part of a message */
 } differences;
+
+enum { SHOWN = 160 };
+
+/* A value, or of a long one the part around the first byte that differs from the other. */
+static const char *shown(const char *v, const char *other, char out[SHOWN])
+{
+    size_t same = 0, n = strlen(v);
+    while (v[same] && v[same] == other[same])
+        same++;
+    size_t from = same > 40 && n > SHOWN / 2 ? same - 40 : 0, most = SHOWN - 8;
+    snprintf(out, SHOWN, "%s%.*s%s", from ? "..." : "", (int)most, v + from,
+             n - from > most ? "..." : "");
+    return out;
+}
 
 static void note(void *ctx, const char *name, const char *now, const char *before)
 {
     differences *d = ctx;
-    char one[440];
+    char one[3 * SHOWN], a[SHOWN], b[SHOWN];
     if (!now)
-        snprintf(one, sizeof one, "%.100s is gone, was %.160s", name, before);
+        snprintf(one, sizeof one, "%.100s is gone, was %s", name, shown(before, "", b));
     else if (!before)
-        snprintf(one, sizeof one, "%.100s is %.160s, was not there", name, now);
+        snprintf(one, sizeof one, "%.100s is %s, was not there", name, shown(now, "", a));
     else
-        snprintf(one, sizeof one, "%.100s is %.160s, was %.160s", name, now, before);
+        snprintf(one, sizeof one, "%.100s is %s, was %s", name, shown(now, before, a),
+                 shown(before, now, b));
     d->n++;
     d->changes->learning_rate =
         d->changes->learning_rate || strcmp(name, rate_name) == 0 || strcmp(name, "optimizer") == 0;
-    if (d->e->opts->resume_changed) {
-        mr_log(MR_LOG_WARNING, "training continues with another setting: %s", one);
+    if (d->logs) {
+        mr_log(MR_LOG_WARNING,
+               d->e->opts->resume_changed ? "training continues with another setting: %s"
+                                          : "the backup is of a run with another setting: %s",
+               one);
         return;
     }
     size_t at = strlen(d->text);
@@ -159,14 +179,29 @@ static void note(void *ctx, const char *name, const char *now, const char *befor
 
 static mr_code refuse(const differences *d, mr_status *st)
 {
-    char more[40] = "";
+    char more[60] = "";
     if (d->left_out > 0)
-        snprintf(more, sizeof more, "; and %zu more", d->left_out);
+        snprintf(more, sizeof more, "; and %zu more, all of which are logged", d->left_out);
     return mr_fail(
         st, MR_FAILED_PRECONDITION,
         "it is of a run with other settings: %s%s. Start that run again, or continue with "
         "the new settings by --resume-changed (mr_fit_opts.resume_changed)",
         d->text, more);
+}
+
+/* Logs them if the run accepts them, or if they do not fit in the message that refuses them. */
+static mr_code tell(differences *d, const mr__settings *now, const mr__settings *before,
+                    mr_status *st)
+{
+    d->logs = d->e->opts->resume_changed;
+    MR_TRY(mr__settings_compare(now, before, note, d, st));
+    if (d->n == 0 || d->logs)
+        return MR_OK;
+    mr_code rc = refuse(d, st);
+    d->logs = d->left_out > 0;
+    if (d->logs && mr__settings_compare(now, before, note, d, NULL) != MR_OK)
+        return rc; /* without memory they are not logged */
+    return rc;
 }
 
 mr_code mr__run_compare(const mr_train_event *e, const mr_saved *saved, const json_t *root,
@@ -182,10 +217,84 @@ mr_code mr__run_compare(const mr_train_event *e, const mr_saved *saved, const js
     if (rc == MR_OK)
         rc = list_before(saved, others, state, &before, st);
     if (rc == MR_OK)
-        rc = mr__settings_compare(&now, &before, note, &d, st);
+        rc = tell(&d, &now, &before, st);
     mr__settings_drop(&now);
     mr__settings_drop(&before);
-    if (rc == MR_OK && d.n > 0 && !e->opts->resume_changed)
-        rc = refuse(&d, st);
     return rc;
+}
+
+/* ---- metrics ---- */
+
+static void count_difference(void *ctx, const char *name, const char *now, const char *before)
+{
+    (void)name;
+    (void)now;
+    (void)before;
+    ++*(size_t *)ctx;
+}
+
+/* *same: the text is of a metric with the same settings. */
+static mr_code is_same_metric(const mr_metric *m, const char *text, bool *same, mr_status *st)
+{
+    mr__settings now = {0}, before = {0};
+    mr_metric *saved;
+    size_t n = 0;
+    mr_status why;
+    *same = false;
+    mr_code rc = mr_metric_parse(&saved, text, &why);
+    if (rc == MR_RESOURCE_EXHAUSTED && st)
+        *st = why;
+    if (rc != MR_OK) /* one that this program does not know */
+        return rc == MR_RESOURCE_EXHAUSTED ? rc : MR_OK;
+    rc = mr__metric_settings(m, &now, st);
+    if (rc == MR_OK)
+        rc = mr__metric_settings(saved, &before, st);
+    if (rc == MR_OK)
+        rc = mr__settings_compare(&now, &before, count_difference, &n, st);
+    *same = rc == MR_OK && n == 0;
+    mr__settings_drop(&now);
+    mr__settings_drop(&before);
+    mr_metric_free(saved);
+    return rc;
+}
+
+static mr_code find_metric(const mr_saved *saved, const mr_metric *m, size_t *at, mr_status *st)
+{
+    bool same = false;
+    for (*at = 0; *at < mr_saved_n_metrics(saved); ++*at) {
+        MR_TRY(is_same_metric(m, mr_saved_metric(saved, *at), &same, st));
+        if (same)
+            return MR_OK;
+    }
+    *at = SIZE_MAX;
+    return MR_OK;
+}
+
+mr_code mr__run_match_metrics(const mr_train_event *e, const mr_saved *saved,
+                              const mr__train_state *state, bool within, size_t *from,
+                              mr_status *st)
+{
+    char missing[300] = "";
+    bool named = (int64_t)mr_saved_n_metrics(saved) == state->n_metrics;
+    for (size_t i = 0; i < e->n_metrics; i++) {
+        from[i] = SIZE_MAX;
+        if (named)
+            MR_TRY(find_metric(saved, e->metrics[i], &from[i], st));
+        if (from[i] != SIZE_MAX || !within)
+            continue;
+        size_t at = strlen(missing);
+        snprintf(missing + at, sizeof missing - at, "%s%s", at ? ", " : "", e->opts->metrics[i]);
+        if (e->opts->resume_changed)
+            mr_log(MR_LOG_WARNING, "the metric %s is new: it is that of the rest of the epoch",
+                   e->opts->metrics[i]);
+    }
+    if (!missing[0] || e->opts->resume_changed)
+        return MR_OK;
+    return mr_fail(
+        st, MR_FAILED_PRECONDITION,
+        "it was saved within an epoch, without the metric %s. Train with the metrics that "
+        "it has, accept that this one is measured over the rest of the epoch "
+        "(--resume-changed, mr_fit_opts.resume_changed), or begin the epoch again "
+        "(--restart-epoch, mr_fit_opts.restart_epoch)",
+        missing);
 }

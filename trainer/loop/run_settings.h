@@ -24,4 +24,11 @@ mr_code mr__run_settings_json(const mr_fit_opts *o, json_t **out, mr_status *st)
 mr_code mr__run_compare(const mr_train_event *e, const mr_saved *saved, const json_t *root,
                         const mr__train_state *state, mr__run_changes *out,
                         mr_status *st) MR_NODISCARD;
+/* from[i] = the metric of the checkpoint whose totals the i-th of this run's continues; SIZE_MAX:
+ * none. within: the run continues within the checkpoint's epoch; then a metric that the checkpoint
+ * lacks is logged if the run accepts differences. from: n_metrics of the event.
+ * errors   MR_FAILED_PRECONDITION: names the metrics that are missing */
+mr_code mr__run_match_metrics(const mr_train_event *e, const mr_saved *saved,
+                              const mr__train_state *state, bool within, size_t *from,
+                              mr_status *st) MR_NODISCARD;
 #endif

@@ -517,6 +517,8 @@ mr_code mr_model_build(mr_model *m, mr_strategy *s, int rank, const int64_t *sha
 {
     if (m->s)
         return mr_fail(st, MR_FAILED_PRECONDITION, "the model is built already");
+    if (!s)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the strategy is NULL");
     if (rank < 0 || rank > MR_MAX_RANK)
         return mr_fail(st, MR_INVALID_ARGUMENT, "an example has a rank from 0 to %d, found %d",
                        MR_MAX_RANK, rank);

@@ -176,18 +176,22 @@ MR_API mr_code mr_model_backward_with(mr_model *m, mr_replica *r, const mr_backw
                                       const float **input_gradient, mr_status *st) MR_NODISCARD;
 /* Updates this replica's variables when the sums are available. All replicas are updated or none:
  * if one fails before this call, the call fails on the others with MR_ABORTED; if a label is out of
- * range, no copy is changed. */
+ * range, no copy is changed.
+ * errors   MR_FAILED_PRECONDITION: no backward pass before it, or a frozen or local one */
 MR_API mr_code mr_model_apply_gradients(mr_model *m, mr_replica *r, mr_optimizer *o,
                                         mr_status *st) MR_NODISCARD;
 /* *gradient = the gradient of variable i, summed over the replicas, in device memory, borrowed
  * until the next backward. Work submitted after this call waits for the sums. Until the variable is
- * updated, mr_optimizer_apply_gradients refuses it, because it would sum again. */
+ * updated, mr_optimizer_apply_gradients refuses it, because it would sum again.
+ * errors   MR_FAILED_PRECONDITION: as mr_model_apply_gradients · MR_INVALID_ARGUMENT: no such
+ *          variable, or one that is not learned */
 MR_API mr_code mr_model_gradient(mr_model *m, mr_replica *r, size_t i, const float **gradient,
                                  mr_status *st) MR_NODISCARD;
 
 /* *gradient = this replica's own gradient of variable i, with its share of the penalty, after a
  * backward pass with `local`; in device memory, borrowed until the next backward.
- * errors   MR_FAILED_PRECONDITION: the last pass was not local */
+ * errors   MR_FAILED_PRECONDITION: no pass before it, or one that was not local ·
+ *          MR_INVALID_ARGUMENT: no such variable, or one that is not learned */
 MR_API mr_code mr_model_local_gradient(mr_model *m, mr_replica *r, size_t i, const float **gradient,
                                        mr_status *st) MR_NODISCARD;
 

@@ -63,6 +63,7 @@ typedef struct mr__model_replica {
     uint64_t *tickets;     /* one per bucket */
     bool summing;          /* buckets were started that have not all been awaited */
     bool ready;            /* a forward pass in training has run */
+    bool has_gradients;    /* of a backward pass */
     bool frozen;           /* the last backward pass did not train the model */
     bool local;            /* its gradients were not summed */
     size_t rows;

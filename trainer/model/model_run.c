@@ -137,6 +137,16 @@ static mr_code make_room(mr_model *m, mr_replica *r, size_t rows, mr_status *st)
     return MR_OK;
 }
 
+static mr_code check_replica(const mr_model *m, const mr_replica *r, mr_status *st)
+{
+    if (!m->s)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "the model is not built");
+    if (mr_replica_strategy(r) != m->s)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the replica is of another strategy than the model");
+    return MR_OK;
+}
+
 /* This replica's state. Discards what a failed step left in it: the replicas may have stopped at
  * different points of that step. Passes of an earlier step that succeeded have their numbers for
  * good, applied or not. */
@@ -148,7 +158,7 @@ static mr__model_replica *state_of(const mr_model *m, const mr_replica *r)
         p->failures = failures;
         if (p->step == mr__strategy_failed_step(m->s))
             p->pending = 0;
-        p->ready = p->summing = false;
+        p->ready = p->summing = p->has_gradients = false;
     }
     if (p->step != step) {
         p->step = step;
@@ -311,6 +321,7 @@ mr_code mr_model_forward(mr_model *m, mr_replica *r, const mr_array *x, const mr
                          mr_array *y, mr_status *st)
 {
     bool training = opts && opts->training;
+    MR_TRY(check_replica(m, r, st));
     MR_TRY(check_inputs(m, x, st));
     mr__model_replica *p = state_of(m, r);
     size_t rows = (size_t)x->shape[0];
@@ -633,12 +644,13 @@ mr_code mr_model_backward_with(mr_model *m, mr_replica *r, const mr_backward_opt
                                const float **input_gradient, mr_status *st)
 {
     size_t bucket = 0;
+    MR_TRY(check_replica(m, r, st));
     mr__model_replica *p = state_of(m, r);
     if (!p->ready)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "backward needs a forward pass with training on before it");
     MR_TRY(mr__model_finish_sums(m, r, st)); /* they may read gradients that were not applied */
-    p->ready = false;
+    p->ready = p->has_gradients = false;
     p->frozen = opts && opts->frozen;
     p->local = opts && opts->local && !p->frozen;
     bool to_input = opts && opts->input_gradient;
@@ -657,6 +669,7 @@ mr_code mr_model_backward_with(mr_model *m, mr_replica *r, const mr_backward_opt
     p->summing = !p->frozen && !p->local;
     if (p->local)
         MR_TRY(update_averages(m, r, st));
+    p->has_gradients = true;
     for (size_t i = 0; i < m->n_inputs && to_input && input_gradient; i++)
         input_gradient[i] = p->slots[m->slot_of[mr__maker_of(m, m->input_layers[i])]];
     return MR_OK;
@@ -685,8 +698,18 @@ static void take_back(void *model, uint64_t passes)
         m->replicas[r].steps -= passes;
 }
 
+static mr_code check_backward(const mr_model *m, const mr_replica *r, mr_status *st)
+{
+    MR_TRY(check_replica(m, r, st));
+    if (state_of(m, r)->has_gradients)
+        return MR_OK;
+    return mr_fail(st, MR_FAILED_PRECONDITION,
+                   "there are no gradients: mr_model_backward comes before");
+}
+
 mr_code mr_model_apply_gradients(mr_model *m, mr_replica *r, mr_optimizer *o, mr_status *st)
 {
+    MR_TRY(check_backward(m, r, st));
     mr__model_replica *p = state_of(m, r);
     mr_collective *c = mr_strategy_collective(m->s);
     mr_stream *s = mr_replica_stream(r);
@@ -728,8 +751,12 @@ mr_code mr_model_apply_gradients(mr_model *m, mr_replica *r, mr_optimizer *o, mr
     return MR_OK;
 }
 
-static mr_code check_learned(const mr_model *m, size_t i, mr_status *st)
+static mr_code check_learned(const mr_model *m, const mr_replica *r, size_t i, mr_status *st)
 {
+    MR_TRY(check_backward(m, r, st));
+    if (i >= m->n_variables)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the model has %zu variables, and no number %zu",
+                       m->n_variables, i);
     if (mr_variable_role_of(m->variables[i]) == MR_LEARNED)
         return MR_OK;
     return mr_fail(st, MR_INVALID_ARGUMENT, "%s is not learned and has no gradient",
@@ -739,8 +766,8 @@ static mr_code check_learned(const mr_model *m, size_t i, mr_status *st)
 mr_code mr_model_local_gradient(mr_model *m, mr_replica *r, size_t i, const float **gradient,
                                 mr_status *st)
 {
+    MR_TRY(check_learned(m, r, i, st));
     const mr__model_replica *p = &m->replicas[mr_replica_id(r)];
-    MR_TRY(check_learned(m, i, st));
     if (!p->local)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "the last backward pass was not local (mr_backward_opts.local): its "
@@ -752,7 +779,7 @@ mr_code mr_model_local_gradient(mr_model *m, mr_replica *r, size_t i, const floa
 mr_code mr_model_gradient(mr_model *m, mr_replica *r, size_t i, const float **gradient,
                           mr_status *st)
 {
-    MR_TRY(check_learned(m, i, st));
+    MR_TRY(check_learned(m, r, i, st));
     if (m->replicas[mr_replica_id(r)].frozen || m->replicas[mr_replica_id(r)].local)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "the last backward pass was %s: gradients were not summed",

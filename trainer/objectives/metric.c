@@ -413,3 +413,13 @@ mr_code mr_metric_reset(mr_metric *m, mr_status *st)
                                  m->n_totals * sizeof(double), st));
     return MR_OK;
 }
+
+mr_code mr__metric_settings(const mr_metric *m, mr__settings *out, mr_status *st)
+{
+    MR_TRY(mr__settings_add(out, "output", m->output ? m->output : "", st));
+    MR_TRY(mr__settings_add(out, "weighted", m->weighted ? "true" : "false", st));
+    if (m->loss)
+        return mr__loss_settings(m->loss, out, st);
+    return mr__settings_add_table(out, "metric", m->desc->is.name, m->desc->is.params, m->params,
+                                  st);
+}

@@ -3,6 +3,7 @@
 #define MR_TRAINER_OBJECTIVES_METRIC_IMPL_H
 #include "trainer/objectives/loss_impl.h"
 #include "trainer/objectives/metric.h"
+#include "trainer/settings.h"
 
 /* The output whose predictions it measures; NULL: its text names none. */
 const char *mr__metric_output(const mr_metric *m);
@@ -25,6 +26,8 @@ const char *mr__metric_probabilities(const mr_metric *m);
  * activation. */
 void mr__metric_fit_model(mr_metric *m, const mr_loss *loss, const mr_activation *last);
 
+/* What it measures: its arguments, output and weights. */
+mr_code mr__metric_settings(const mr_metric *m, mr__settings *out, mr_status *st) MR_NODISCARD;
 /* Between steps, for checkpoints: a replica's totals. */
 mr_code mr__metric_read(mr_metric *m, mr_replica *r, double *out, mr_status *st) MR_NODISCARD;
 mr_code mr__metric_write(mr_metric *m, mr_replica *r, const double *in, mr_status *st) MR_NODISCARD;

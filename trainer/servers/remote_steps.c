@@ -484,10 +484,11 @@ static mr_code take_answer(mr__remote *r, hand *h, mr__server_connection *p, mr_
         take_back(r, h, p, why.message);
         p->has_answer = false;
         r->cut_offs++;
-        return all_are_cut_off(r)
-                   ? mr_fail(st, rc, "no worker can run a step; worker %zu (%s) %.600s", p->index,
-                             p->address, why.message)
-                   : MR_OK;
+        if (!all_are_cut_off(r))
+            return MR_OK;
+        r->s->all.has_lost = true;
+        return mr_fail(st, rc, "no worker can run a step; worker %zu (%s) %.600s", p->index,
+                       p->address, why.message);
     }
     if (rc != MR_OK) /* kept for the next call too: this caller may not end the run */
         return mr_fail(st, rc, "worker %zu (%s): %.650s", p->index, p->address, why.message);
@@ -772,9 +773,18 @@ static void keep_servers(void *servers)
     mr__servers_failed(servers);
 }
 
+static bool has_lost(const void *servers)
+{
+    return ((const mr__servers *)servers)->all.has_lost;
+}
+
 void mr__remote_attach(mr_strategy *s, mr__servers *servers)
 {
-    mr__strategy_set_remote(s, &(mr__remote_job){servers, close_servers, keep_servers, &stepper});
+    mr__strategy_set_remote(s, &(mr__remote_job){.self = servers,
+                                                 .close = close_servers,
+                                                 .failed = keep_servers,
+                                                 .has_lost = has_lost,
+                                                 .stepper = &stepper});
 }
 
 mr__servers *mr__strategy_servers(const mr_strategy *s)

@@ -175,11 +175,14 @@ static mr_code lost(const mr__server_connection *p, mr_status *st)
                                                                  : p->why.message);
 }
 
-mr_code mr__server_connections_check(const mr__server_connections *all, size_t n, mr_status *st)
+mr_code mr__server_connections_check(mr__server_connections *all, size_t n, mr_status *st)
 {
     for (size_t i = 0; i < n; i++)
-        if (all->v[i].state != MR__SERVER_READY)
-            return lost(&all->v[i], st);
+        if (all->v[i].state != MR__SERVER_READY) {
+            mr_code rc = lost(&all->v[i], st);
+            all->has_lost = all->has_lost || rc == MR_UNAVAILABLE;
+            return rc;
+        }
     return MR_OK;
 }
 

@@ -41,6 +41,7 @@ struct mr__server_connections {
     uint64_t job;
     mr__server_connection *v;
     size_t n;
+    bool has_lost; /* one that was needed */
 };
 
 /* p must not move while it is open.
@@ -69,7 +70,7 @@ mr_code mr__server_connection_call(mr__server_connections *all, mr__server_conne
 mr_code mr__server_connections_await(mr__server_connections *all, size_t n,
                                      mr_status *st) MR_NODISCARD;
 /* MR_OK while [0, n) are connected. errors MR_UNAVAILABLE: names the first that is not */
-mr_code mr__server_connections_check(const mr__server_connections *all, size_t n,
+mr_code mr__server_connections_check(mr__server_connections *all, size_t n,
                                      mr_status *st) MR_NODISCARD;
 /* Dials until [from, to) are ready (any: at least one), for at most `seconds`.
  * errors   MR_DEADLINE_EXCEEDED: names a missing one · MR_CANCELLED · MR_PERMISSION_DENIED,

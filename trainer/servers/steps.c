@@ -500,7 +500,7 @@ mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call, mr
     return rc;
 }
 
-bool mr__steps_is_cut_off(const mr__steps *x, mr_code rc)
+bool mr__steps_is_cut_off(mr__steps *x, mr_code rc)
 {
     return (rc == MR_UNAVAILABLE || rc == MR_DEADLINE_EXCEEDED) && x->has_servers &&
            mr__server_connections_check(&x->servers, x->servers.n, NULL) != MR_OK;

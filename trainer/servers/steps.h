@@ -49,5 +49,5 @@ void mr__steps_close(mr__steps *x);
 mr_code mr__steps_take(mr__steps *x, mr__connection *c, const mr__call *call,
                        mr_status *st) MR_NODISCARD;
 /* Whether mr__steps_take failed, with rc, because this worker cannot reach a parameter server. */
-bool mr__steps_is_cut_off(const mr__steps *x, mr_code rc);
+bool mr__steps_is_cut_off(mr__steps *x, mr_code rc);
 #endif

@@ -392,6 +392,8 @@ static void close_all(mr_strategy *s)
 mr_code mr__strategy_ready(mr_strategy *s, mr_status *st)
 {
     mr_code rc = MR_OK;
+    if (!s)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the strategy is NULL");
     if (s != &the_default)
         return mr__check_process(s->forks, "the strategy", st);
     mr__lock_take(&default_lock);
@@ -512,7 +514,10 @@ void mr_strategy_abandon(mr_strategy *s, const mr_status *why)
 
 bool mr_strategy_lost_peer(const mr_strategy *s)
 {
-    return s && s->world && s->forks == mr__forks() && mr__world_has_lost(s->world);
+    if (!s || s->forks != mr__forks())
+        return false;
+    return s->remote.self ? s->remote.has_lost(s->remote.self)
+                          : s->world && mr__world_has_lost(s->world);
 }
 
 bool mr__strategy_is_central(const mr_strategy *s)

@@ -177,8 +177,9 @@ MR_API const char *mr_strategy_communication(const mr_strategy *s);
 /* For a process that cannot continue: ends the job in all of its processes, with the error `why`.
  * Has no effect in a job of one process. */
 MR_API void mr_strategy_abandon(mr_strategy *s, const mr_status *why);
-/* Whether the job has ended because another of its processes died, hangs or cannot be reached, and
- * not by an error of one of them: started again, it may succeed. since 0.2 */
+/* Whether the job has ended because another of its processes (or a parameter server) died, hangs or
+ * cannot be reached, and not by an error of one of them: started again, it may succeed. since
+ * 0.2 */
 MR_API bool mr_strategy_lost_peer(const mr_strategy *s);
 
 /* A replica's number in this process, device and strategy, and the stream and operations of its

@@ -50,7 +50,8 @@ typedef struct mr__remote_job {
     /* The job failed or will be continued: closing it leaves its processes running for another
      * start. */
     void (*failed)(void *self);
-    const struct mr__stepper *stepper; /* loop/fit_run.h: how mr_fit runs a step there */
+    bool (*has_lost)(const void *self); /* mr_strategy_lost_peer */
+    const struct mr__stepper *stepper;  /* loop/fit_run.h: how mr_fit runs a step there */
 } mr__remote_job;
 const mr__remote_job *mr__strategy_remote(const mr_strategy *s);
 void mr__strategy_set_remote(mr_strategy *s, const mr__remote_job *job); /* owns job->self */

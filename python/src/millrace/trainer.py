@@ -448,9 +448,12 @@ class Model:
         validation: Dataset | None = None,
         callbacks: Iterable[Any] = (),
         steps_per_epoch: int | None = None,
+        validation_steps: int | None = None,
         class_weight: Mapping[int, float] | Sequence[float] | None = None,
         verbose: int = 1,
         elastic: int | None = None,
+        resume_changed: bool = False,
+        restart_epoch: bool = False,
     ) -> History:
         """Trains, beginning with the weights that the model has and with a new optimizer.
 
@@ -468,6 +471,7 @@ class Model:
                 set `self.stop_training` or `self.model.stop_training`. on_train_batch_end waits for
                 each step, which costs speed.
             steps_per_epoch: None: an epoch is one pass.
+            validation_steps: batches of validation; None: all.
             class_weight: by which the losses of a class are multiplied: {3: 2.0}, or a list from class
                 0 on; others count 1.
             verbose: 0: prints nothing; else a line for each epoch.
@@ -475,6 +479,10 @@ class Model:
                 callback "backup_and_restore(...)" the job continues with any number of processes and
                 replicas up to that. None: what the graph's `with_options(elastic_streams=...)` says,
                 else the job is not elastic.
+            resume_changed: "backup_and_restore(...)" continues a backup of a run with another seed, or
+                other settings of the model, the loss or the optimizer, and logs them; else it is refused.
+            restart_epoch: it begins the interrupted epoch again, with the weights of the backup: needed
+                where the rest of the epoch cannot be read in its order.
 
         Raises what the data or callbacks raise, and InvalidArgument for shapes and types that do not
         fit. Ctrl-C ends it at once; the weights are those of the last step that began its update. On
@@ -488,6 +496,9 @@ class Model:
             opts.elastic_streams = _number("elastic", elastic, 1)
         if steps_per_epoch is not None:
             opts.steps_per_epoch = _number("steps_per_epoch", steps_per_epoch, 1)
+        if validation_steps is not None:
+            opts.validation_steps = _number("validation_steps", validation_steps, 1)
+        opts.resume_changed, opts.restart_epoch = bool(resume_changed), bool(restart_epoch)
         if validation is not None:
             opts.validation = _dataset("validation", validation)
         weights = _class_weights(class_weight)

@@ -69,6 +69,27 @@ static void watch(const char *fails, int after)
     mr__system_set(&table);
 }
 
+/* In a container the process that is started again has the number of the one that was killed. */
+MR_TEST(a_name_that_a_killed_process_left_is_not_in_the_way)
+{
+    mr_status st;
+    unsigned number;
+    char left[3][600];
+    const char *path = mr_test_file("f", "old");
+    char *taken = mr__hidden_name(path, ".partial");
+    mr_check(taken && sscanf(strrchr(taken, '-'), "-%u.partial", &number) == 1);
+    int before = (int)(strrchr(taken, '-') - taken);
+    for (unsigned i = 0; i < 3; i++) {
+        snprintf(left[i], sizeof left[i], "%.*s-%u.partial", before, taken, number + 1 + i);
+        FILE *f = fopen(left[i], "w");
+        mr_check(f && fclose(f) == 0);
+    }
+    mr_free(taken);
+    mr_ok(mr_file_replace(path, "new", 3, &st), &st);
+    expect_text(path, "new");
+    mr_eq_i64(names(), 4); /* the other process may be alive */
+}
+
 MR_TEST(a_file_is_synced_renamed_and_its_directory_synced)
 {
     mr_status st;

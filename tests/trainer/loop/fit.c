@@ -381,6 +381,25 @@ MR_TEST(data_that_do_not_fit_the_model_are_refused_with_advice)
     fit_fails(&b, model_text, MR_FAILED_PRECONDITION, "no batch");
 }
 
+MR_TEST(a_part_that_is_missing_is_named)
+{
+    batches b = three_classes(10);
+    trainer t = open_trainer(1, model_text, &b);
+    mr_code_is(mr_fit(NULL, t.m, t.ds, t.l, t.o, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "the strategy is NULL");
+    mr_code_is(mr_fit(t.s, NULL, t.ds, t.l, t.o, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "the model is NULL");
+    mr_code_is(mr_fit(t.s, t.m, t.ds, NULL, t.o, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "the loss is NULL");
+    mr_code_is(mr_fit(t.s, t.m, t.ds, t.l, NULL, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "the optimizer is NULL");
+    mr_code_is(mr_evaluate(t.s, t.m, t.ds, NULL, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "the loss is NULL");
+    mr_code_is(mr_predict(t.s, NULL, t.ds, NULL, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_strategy_run(NULL, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    close_trainer(&t);
+}
+
 MR_TEST(an_epoch_without_rows_has_no_end)
 {
     batches b = three_classes(10);

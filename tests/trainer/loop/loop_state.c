@@ -284,6 +284,13 @@ MR_TEST(a_state_of_another_loop_is_refused)
     mr_code_is(restore(&k, mr_test_path("state")), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "1 replicas");
     state_of(&k, &x);
+    x.all.strategy = NULL;
+    mr_code_is(mr_loop_save(&x.all, mr_test_path("state"), &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_loop_restore(&x.all, mr_test_path("state"), NULL, &st), MR_INVALID_ARGUMENT, &st);
+    x.all.strategy = mr_model_strategy(l.m[0]);
+    mr_code_is(mr_loop_save(&x.all, mr_test_path("state"), &st), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "another strategy");
+    state_of(&k, &x);
     x.numbers[0].name = x.numbers[1].name;
     mr_code_is(mr_loop_save(&x.all, mr_test_path("state"), &st), MR_INVALID_ARGUMENT, &st);
     close_loop(&k);

@@ -28,11 +28,14 @@ static const char data[] = "range(10).shuffle(10).map(i => ([cast(i, \"float32\"
 
 /* A training job, and how it ends early. */
 typedef struct job {
-    const char *model, *optimizer, *backup;
+    const char *model, *optimizer, *loss, *backup;
+    const char *text;       /* of the data; NULL: data */
+    const char *metrics[2]; /* none: mse */
+    double class_weights[2];
     const char *callbacks[MAX_CALLBACKS];
     int64_t epochs, steps, steps_per_epoch, steps_per_execution;
     uint64_t seed;
-    bool validates, resume_changed, restart_epoch, seeds_data;
+    bool validates, resume_changed, restart_epoch, seeds_data, mixed;
     /* Interrupted when the batch after this step is fetched; ended by an error before anything is
      * saved, in batch_end of a step or in epoch_end. 0: not. */
     int64_t stop_at, fail_at, fail_epoch;
@@ -69,8 +72,9 @@ static bool stops(void *ctx)
 /* weights may be NULL. */
 static mr_code train(job *j, mr_fit_result *r, float *weights)
 {
-    parts p = parts_make(1, j->model ? j->model : "dense(3).dropout(0.2).dense(1)", "mse",
-                         j->optimizer ? j->optimizer : "adam(0.01)", mr_test_graph(data));
+    parts p = parts_make(1, j->model ? j->model : "dense(3).dropout(0.2).dense(1)",
+                         j->loss ? j->loss : "mse", j->optimizer ? j->optimizer : "adam(0.01)",
+                         mr_test_graph(j->text ? j->text : data));
     const mr_iterator_opts here = {
         .has_threads = true, .has_seed = true, .seed = j->seeds_data ? j->seed : 3};
     const char *const metrics[] = {"mse"};
@@ -90,8 +94,11 @@ static mr_code train(job *j, mr_fit_result *r, float *weights)
                            .steps_per_execution = j->steps_per_execution,
                            .callbacks = list,
                            .n_callbacks = n,
-                           .metrics = metrics,
-                           .n_metrics = 1,
+                           .metrics = j->metrics[0] ? j->metrics : metrics,
+                           .n_metrics = j->metrics[0] && j->metrics[1] ? 2 : 1,
+                           .class_weights = j->class_weights[0] > 0 ? j->class_weights : NULL,
+                           .n_class_weights = j->class_weights[0] > 0 ? 2 : 0,
+                           .mixed_precision = j->mixed,
                            .validation = j->validates ? p.ds : NULL,
                            .seed = j->seed ? j->seed : 7,
                            .resume_changed = j->resume_changed,
@@ -330,6 +337,49 @@ MR_TEST(files_of_an_interrupted_run_are_those_of_a_whole_one)
     train_twice(&j, "epoch", 2);
 }
 
+/* A run that was killed while it wrote or removed a file. */
+MR_TEST(what_a_killed_run_left_is_removed_by_the_one_that_resumes_it)
+{
+    static const char *const left[] = {"ck/.checkpoint.7-1.partial", "ck/.finished.7-33.partial",
+                                       "ck/.c_1.partial/model.txt",  "ck/.c_9.old/model.txt",
+                                       "..log.csv.run.7-2.partial",  "bk/.checkpoint.7-1.partial",
+                                       "bk/.begun.json.7-2.partial"};
+    static const char *const others[] = {"ck/.d_1.partial/model.txt",
+                                         "ck/.checkpoint.7-1.partials",
+                                         "ck/.checkpoints.7-1.partial",
+                                         "ck/.c_1",
+                                         "ck/c_x.partial",
+                                         "..log.csv.run.x.partial",
+                                         "..log.csv.run.7-.partial"};
+    enum { LEFT = sizeof left / sizeof *left, ALL = LEFT + sizeof others / sizeof *others };
+    char directory[64];
+    for (int killed = 0; killed < 2; killed++) { /* after its first backup, or before */
+        job j = {.callbacks = {"checkpoint(\"ck/c_{epoch}\", keep=1)", "csv_logger(\"log.csv\")"},
+                 .backup = "backup_and_restore(\"bk\")",
+                 .stop_at = killed ? 0 : 6,
+                 .fail_at = killed ? 3 : 0,
+                 .epochs = 2};
+        enter("one");
+        mr_code_is(train(&j, NULL, NULL), killed ? MR_ABORTED : MR_OK, &st);
+        mr_check(access(killed ? "bk/begun.json" : "bk/backup/state.json", F_OK) == 0);
+        for (size_t i = 0; i < ALL; i++) {
+            const char *path = i < LEFT ? left[i] : others[i - LEFT];
+            const char *file = strstr(path, "/model.txt");
+            snprintf(directory, sizeof directory, "%.*s", file ? (int)(file - path) : 0, path);
+            mr_check(!file || mkdir(directory, 0777) == 0);
+            write_file(path, "c_1");
+        }
+        j.stop_at = j.fail_at = 0;
+        j.last_epoch = killed ? 0 : 1;
+        mr_ok(train(&j, NULL, NULL), &st);
+        for (size_t i = 0; i < ALL; i++) {
+            mr_test_context("%s", i < LEFT ? left[i] : others[i - LEFT]);
+            mr_check((access(i < LEFT ? left[i] : others[i - LEFT], F_OK) == 0) == (i >= LEFT));
+        }
+        leave("one");
+    }
+}
+
 MR_TEST(a_run_interrupted_at_its_last_step_ends_its_epoch_when_resumed)
 {
     job j = with_rates;
@@ -553,6 +603,7 @@ MR_TEST(lines_of_other_runs_are_not_cut)
 static void leave_backup(job *j)
 {
     enter("one");
+    j->step = 0;
     j->stop_at = 7;
     mr_ok(train(j, NULL, NULL), &st);
     j->stop_at = j->last_epoch = 0;
@@ -596,7 +647,7 @@ MR_TEST(a_backup_of_another_run_is_refused_with_each_difference)
          0,
          0,
          0,
-         {"dense/units is 4, was 3", "dense_1/kernel_regularizer is none, was l2(0.01)"}},
+         {"dense/units is 4, was 3", "dense_1/kernel_regularizer is ", ", was l2(0.01)"}},
         {0, "adam(0.02)", 0, 0, {"optimizer/learning_rate is 0.02, was 0.01"}},
         {0,
          "adam(0.01, beta_1=0.8, clipnorm=1.0)",
@@ -645,6 +696,148 @@ MR_TEST(a_backup_of_another_run_is_refused_with_each_difference)
               "kernel_regularizer=l1_l2(l2=0.01))";
     j.optimizer = "adam(learning_rate=0.010, beta_1=0.9)";
     mr_ok(train(&j, NULL, NULL), &st);
+}
+
+static char logged[8 * 1024];
+
+static void keep_warning(void *ctx, mr_log_level level, const char *message)
+{
+    size_t n = strlen(logged);
+    (void)ctx;
+    (void)level;
+    snprintf(logged + n, sizeof logged - n, "%s\n", message);
+}
+
+static mr_code train_logged(job *j)
+{
+    logged[0] = '\0';
+    mr_log_set(keep_warning, NULL, MR_LOG_WARNING);
+    mr_code rc = train(j, NULL, NULL);
+    mr_log_set(NULL, NULL, MR_LOG_WARNING);
+    return rc;
+}
+
+MR_TEST(differences_that_do_not_fit_the_message_are_logged)
+{
+    job j = plain;
+    leave_backup(&j);
+    j.model = "dense(3, activation=\"tanh\", kernel_initializer=zeros, bias_initializer=ones, "
+              "kernel_regularizer=l1(0.5), bias_regularizer=l1(0.25)).dropout(0.3).dense(1, "
+              "kernel_initializer=ones, bias_initializer=zeros, bias_regularizer=l2(0.5))";
+    j.optimizer = "adam(0.5, beta_1=0.5, beta_2=0.75, epsilon=0.1, weight_decay=0.1, clipnorm=2.0)";
+    j.loss = "mae";
+    j.seed = 9;
+    mr_code_is(train_logged(&j), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "dense/activation is tanh, was relu");
+    mr_has_str(st.message, "more, all of which are logged");
+    mr_has_str(st.message, "--resume-changed");
+    static const char *const all[] = {"dense/activation",
+                                      "dense/kernel_initializer",
+                                      "dense/bias_initializer",
+                                      "dense/kernel_regularizer",
+                                      "dense/bias_regularizer",
+                                      "dropout/rate",
+                                      "dense_1/kernel_initializer",
+                                      "dense_1/kernel_regularizer",
+                                      "dense_1/bias_regularizer",
+                                      "loss is mae, was mse",
+                                      "optimizer/learning_rate",
+                                      "optimizer/beta_1",
+                                      "optimizer/beta_2",
+                                      "optimizer/epsilon",
+                                      "optimizer/weight_decay",
+                                      "optimizer/clipnorm",
+                                      "seed is 9, was 7"};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        mr_has_str(logged, all[i]);
+}
+
+MR_TEST(the_part_of_a_long_value_that_differs_is_shown)
+{
+    char before[512] = "learning_rate_schedule([[0, 0.5]", now[512];
+    job j = plain;
+    for (int i = 1; i < 30; i++)
+        snprintf(before + strlen(before), sizeof before - strlen(before), ", [%d, 0.25]", i);
+    snprintf(now, sizeof now, "%s, [30, 0.0625]])", before);
+    snprintf(before + strlen(before), sizeof before - strlen(before), ", [30, 0.125]])");
+    j.callbacks[0] = before;
+    leave_backup(&j);
+    j.callbacks[0] = now;
+    mr_code_is(train(&j, NULL, NULL), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "[30, 0.0625]]");
+    mr_has_str(st.message, "[30, 0.125]]");
+}
+
+MR_TEST(class_weights_and_precision_are_settings)
+{
+    job j = {.model = "dense(2)",
+             .optimizer = "sgd(0.01)",
+             .loss = "sparse_categorical_crossentropy",
+             .text = "range(10).map(i => ([cast(i, \"float32\") / 8.0], i % 2)).batch(2)",
+             .metrics = {"accuracy"},
+             .class_weights = {1, 2},
+             .backup = plain.backup,
+             .epochs = 3};
+    leave_backup(&j);
+    job k = j;
+    k.class_weights[1] = 3;
+    mr_code_is(train(&k, NULL, NULL), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "class_weights is [1, 3], was [1, 2]");
+    k.class_weights[0] = 0;
+    k.mixed = true;
+    mr_code_is(train(&k, NULL, NULL), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, ", was [1, 2]");
+    mr_has_str(st.message, "mixed_precision is true, was false");
+    k.resume_changed = true;
+    k.last_epoch = 1;
+    mr_code_is(train(&k, NULL, NULL), MR_INVALID_ARGUMENT, &st); /* weights are part of the data */
+    mr_has_str(st.message, "--restart-epoch");
+    k.restart_epoch = true;
+    mr_ok(train_logged(&k), &st);
+    mr_has_str(logged, "another setting: class_weights is");
+    mr_has_str(logged, "another setting: mixed_precision is true");
+}
+
+/* Of totals of the same number: they must not continue those of another metric. */
+MR_TEST(metrics_continue_their_own_totals)
+{
+    job j = {.model = "dense(4)",
+             .optimizer = "sgd(0.01)",
+             .loss = "sparse_categorical_crossentropy",
+             .text = "range(10).map(i => ([cast(i, \"float32\") / 8.0], i % 4)).batch(2)",
+             .metrics = {"top_k(k=2)", "accuracy"},
+             .callbacks = {"csv_logger(\"log.csv\")"},
+             .backup = plain.backup,
+             .epochs = 3};
+    static char whole[MAX_TEXT], text[MAX_TEXT];
+    train_whole(&j);
+    read_file("log.csv", whole);
+    leave("whole");
+    job k = j;
+    leave_backup(&j);
+    k.last_epoch = 1;
+    k.metrics[0] = "top_k(k=3)";
+    mr_code_is(train(&k, NULL, NULL), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "without the metric top_k(k=3)");
+    mr_has_str(st.message, "--resume-changed");
+    k.metrics[0] = "weighted(accuracy)";
+    mr_code_is(train(&k, NULL, NULL), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "weighted(accuracy)");
+    k.metrics[0] = "top_k(3)";
+    k.resume_changed = true;
+    k.last_epoch = 1;
+    mr_ok(train_logged(&k), &st);
+    mr_has_str(logged, "the metric top_k(3) is new");
+    leave("one");
+    /* In another order, and written otherwise. */
+    leave_backup(&j);
+    j.metrics[0] = "accuracy";
+    j.metrics[1] = "top_k(2)";
+    j.last_epoch = 1;
+    mr_ok(train_logged(&j), &st);
+    mr_check(!strstr(logged, "is new"));
+    read_file("log.csv", text);
+    mr_eq_str(text, whole);
 }
 
 /* Steps 1 to 5 are the first epoch. */

@@ -228,6 +228,58 @@ def test_callbacks_remember_wherever_they_stand():
         assert ("epoch", 5) in map(key, outs[0]) and saved_weights(args) == weights
 
 
+FILES_OF = ["--callback", 'csv_logger("log.csv")', 'tensorboard("logs", update_freq=2)', 'checkpoint("ck/c_{epoch}", keep=2)',
+            'checkpoint("best/c_{epoch}", save_best_only=true, monitor="loss", keep=1)',
+            'checkpoint("steps/s_{step}", save_freq=2, keep=2)']
+
+
+def files_in(directory):
+    """What each file holds, hidden ones too; of event files, which have times, only the size. state.json has their
+    names, and positions of prefetched data depend on how far was read."""
+    found = {}
+    for path, _, names in os.walk(directory):
+        for name in names:
+            with open(os.path.join(path, name), "rb") as f:
+                data = f.read()
+            event = name.startswith("events.")
+            key = os.path.relpath(os.path.join(path, "events" if event else name), directory)
+            assert key not in found, f"two files of events in {path}"
+            if not name.endswith(".run"):  # it has a random name of the run
+                found[key] = len(data) if event else b"" if name == "state.json" or name.startswith("position-") else data
+    return found
+
+
+def check_files(args, workers, chains):
+    home = os.getcwd()
+    with tempfile.TemporaryDirectory() as d:
+        for i in range(chains + 1):
+            os.mkdir(os.path.join(d, str(i)))
+            os.chdir(os.path.join(d, str(i)))
+            more, told = backup(RNG.choice([1, 3, '"epoch"', 100])), []
+            for step in RNG.sample(range(1, 17), 3 if i else 0):  # of 18
+                ended, _ = stop_at(args + more, step, RNG.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]), workers)
+                told.append((step, ended))
+                if 0 in ended:
+                    break
+            else:
+                _, codes, err = run(args + more, workers)
+                assert codes == [0] * workers, (told, err)
+            if i == 0:
+                whole = files_in(".")
+            else:
+                got = files_in(".")
+                other = [k for k in whole.keys() | got.keys() if whole.get(k) != got.get(k)]
+                assert not other, f"{more[1]}, stopped at {told}: {other}"
+            os.chdir(home)
+
+
+def test_chains_of_kills_leave_the_files_of_a_whole_run():
+    check_files(TRAIN + ["--data", SHUFFLED] + FILES_OF, 1, 40 if LONG else 2)
+    if LONG:
+        two = ["--data", SHUFFLED.replace("batch(2)", "batch(4)"), "--epochs", "6", "--auto-shard", "data"]
+        check_files(TRAIN + two + FILES_OF, 2, 20)
+
+
 def test_two_workers():
     check_case(TRAIN + ["--data", SHUFFLED.replace("batch(2)", "batch(4)"), "--auto-shard", "data"], 2, workers=2,
                sample=2)

@@ -188,6 +188,95 @@ MR_TEST(a_pass_has_either_gradient)
     mr_strategy_free(s);
 }
 
+/* ---- calls in the wrong order ---- */
+
+typedef enum wrongs {
+    APPLY,
+    GRADIENT,
+    LOCAL_GRADIENT,
+    BACKWARD,
+    AFTER_A_FAILED_STEP,
+    NO_SUCH
+} wrongs;
+
+typedef struct wrong {
+    loop *l;
+    wrongs what;
+} wrong;
+
+static mr_code call_wrongly(mr_replica *r, void *ctx, mr_status *status)
+{
+    const wrong *w = ctx;
+    const float *g;
+    if (w->what == NO_SUCH)
+        MR_TRY(pass_over(w->l, r, 0, 1, status));
+    switch (w->what) {
+    case GRADIENT:
+        return mr_model_gradient(w->l->m, r, 0, &g, status);
+    case LOCAL_GRADIENT:
+        return mr_model_local_gradient(w->l->m, r, 0, &g, status);
+    case BACKWARD:
+        return mr_model_backward(w->l->m, r, status);
+    case NO_SUCH:
+        return mr_model_gradient(w->l->m, r, 99, &g, status);
+    default:
+        return mr_model_apply_gradients(w->l->m, r, w->l->o, status);
+    }
+}
+
+static mr_code fail_after_backward(mr_replica *r, void *ctx, mr_status *status)
+{
+    MR_TRY(pass_over(ctx, r, 0, 1, status));
+    return mr_fail(status, MR_ABORTED, "by this test");
+}
+
+MR_TEST(gradients_come_from_a_backward_pass)
+{
+    for (size_t replicas = 1; replicas <= REPLICAS; replicas++)
+        for (wrongs what = APPLY; what <= NO_SUCH; what++) {
+            mr_strategy *s = open_strategy(replicas);
+            loop l = open_loop(s, model, WHOLE);
+            wrong w = {&l, what};
+            mr_test_context("%zu replicas, call %d", replicas, (int)what);
+            if (what == AFTER_A_FAILED_STEP)
+                mr_code_is(mr_strategy_run(s, fail_after_backward, &l, &st), MR_ABORTED, &st);
+            mr_code_is(mr_strategy_run(s, call_wrongly, &w, &st),
+                       what == NO_SUCH ? MR_INVALID_ARGUMENT : MR_FAILED_PRECONDITION, &st);
+            mr_has_str(st.message, what == NO_SUCH    ? "no number 99"
+                                   : what == BACKWARD ? "needs a forward pass"
+                                                      : "mr_model_backward comes before");
+            mr_eq_i64(mr_optimizer_iterations(l.o), 0);
+            mr_ok(mr_strategy_run(s, step, &l, &st), &st);
+            close_loop(&l);
+            mr_strategy_free(s);
+        }
+}
+
+static mr_code use_a_stranger(mr_replica *r, void *ctx, mr_status *status)
+{
+    loop *l = ctx;
+    mr_array y, in = {.dtype = MR_FLOAT32, .rank = 2, .rows = 1, .shape = {1, WIDTH}, .data = x};
+    MR_TRY(mr_replica_to_device(r, &in, &in, status));
+    return mr_model_forward(l->m, r, &in, NULL, &y, status);
+}
+
+MR_TEST(a_replica_of_another_strategy_is_refused)
+{
+    mr_strategy *s = open_strategy(1), *other = open_strategy(REPLICAS);
+    loop l = open_loop(s, model, WHOLE), k = {0};
+    mr_code_is(mr_strategy_run(other, use_a_stranger, &l, &st), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "another strategy");
+    mr_ok(mr_model_parse(&k.m, model, &st), &st);
+    mr_code_is(mr_strategy_run(s, use_a_stranger, &k, &st), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "not built");
+    mr_code_is(mr_model_build(k.m, NULL, 1, (int64_t[]){WIDTH}, NULL, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_model_free(k.m);
+    close_loop(&l);
+    mr_strategy_free(other);
+    mr_strategy_free(s);
+}
+
 static mr_variable *first_mean(const mr_model *m)
 {
     size_t i = 0;

@@ -235,7 +235,7 @@ kill -9 "${pids[ps1]}"
 wait "${pids[ps1]}" 2>/dev/null
 end_of $training
 rc=$?
-[ $rc = 1 ] && grep -qE 'parameter server 1 \(127\.0\.0\.1:[0-9]+\)' err
+[ $rc = 75 ] && grep -qE 'parameter server 1 \(127\.0\.0\.1:[0-9]+\)' err
 result a_lost_parameter_server_ends_training $? "status $rc $(said)"
 server ps 1
 reached=$(tail -n 1 out | sed 's/.*"step": \([0-9]*\).*/\1/')
@@ -352,7 +352,7 @@ real=$(sed -n 's/^ready .*://p' out.ps0) door=$("$MR_SOURCE/tests/ports.py")
 python3 between.py "$door" "$real" 1 &
 between=$!
 described=${described/":$real\""/":$door\""}
-expect training_ends_where_all_workers_are_cut_off 1 '' 'no worker can run a step; worker 0' 'is cut off' 'parameter server 0' -- \
+expect training_ends_where_all_workers_are_cut_off 75 '' 'no worker can run a step; worker 0' 'is cut off' 'parameter server 0' -- \
     env TF_CONFIG="{\"cluster\": $described}" "$m" train --strategy parameter_server --model "$plain" --optimizer sgd \
     --data "$data" --loss 'sparse_categorical_crossentropy(from_logits=true)' --epochs 1 --steps-per-epoch 10
 kill -9 $between

@@ -51,23 +51,14 @@ static void unlock(struct state *s)
     s->lock = NULL;
 }
 
-/* What a killed process was writing: ".checkpoint.123-1.partial". */
-static mr_code remove_partial(void *ctx, const char *name, mr_status *st)
+/* What a killed process was writing. */
+static mr_code remove_partial(const struct state *s, const char *name, mr_status *st)
 {
-    static const char *const of[] = {latest_name, begun_name};
-    size_t n = strlen(name), end = sizeof ".partial" - 1;
-    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
-        size_t k = strlen(of[i]);
-        if (n <= k + 2 + end || name[0] != '.' || strncmp(name + 1, of[i], k) != 0 ||
-            name[k + 1] != '.' || strcmp(name + n - end, ".partial") != 0)
-            continue;
-        char *path;
-        MR_TRY(path_of(ctx, name, &path, st));
-        mr_code rc = mr__remove_saved(path, st);
-        mr_free(path);
-        return rc;
-    }
-    return MR_OK;
+    char *path;
+    MR_TRY(path_of(s, name, &path, st));
+    mr_code rc = mr__remove_partial(path, st);
+    mr_free(path);
+    return rc;
 }
 
 static mr_code try_lock(struct state *s, mr_status *st)
@@ -81,7 +72,9 @@ static mr_code try_lock(struct state *s, mr_status *st)
         rc = mr_process_lock_take(&s->lock, path, st);
     mr_free(path);
     if (rc == MR_OK)
-        rc = mr__each_name(s->params->directory, remove_partial, s, st);
+        rc = remove_partial(s, latest_name, st);
+    if (rc == MR_OK)
+        rc = remove_partial(s, begun_name, st);
     return rc;
 }
 

@@ -20,6 +20,7 @@ struct params {
 
 struct state {
     const struct params *params;
+    bool writes; /* this process does */
     bool has_best;
     double best;
     int64_t saved_step; /* step of the latest; prevents saving it again at the end of the epoch */
@@ -163,6 +164,7 @@ static mr_code train_begin(void *ctx, const mr_train_event *e, mr_status *st)
 {
     struct state *s = ctx;
     char *path;
+    s->writes = mr__writes_files(e);
     s->has_best = false;
     s->saved_step = 0;
     if (s->params->save_best_only)
@@ -190,10 +192,60 @@ static void remember(const void *ctx, mr_callback_memory *out)
         .of = s->params->monitor, .n = 3, .numbers = {s->has_best, s->best, (double)s->saved_step}};
 }
 
+/* ---- what a killed run left ---- */
+
+/* ".NAME.partial" or ".NAME.old" of a checkpoint: one that it was writing or removing. */
+static mr_code remove_hidden(void *ctx, const char *name, mr_status *st)
+{
+    static const char *const endings[] = {".partial", ".old"};
+    const keeping *k = ctx;
+    size_t n = strlen(name);
+    bool is_ours = false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings && !is_ours && *name == '.'; i++) {
+        size_t end = strlen(endings[i]);
+        if (n <= end + 1 || strcmp(name + n - end, endings[i]) != 0)
+            continue;
+        char *visible = mr_strndup(name + 1, n - end - 1);
+        if (!visible)
+            return mr_fail_memory(st, n, "a file name");
+        is_ours = is_of_pattern(mr__name_in_path(k->params->path), visible);
+        mr_free(visible);
+    }
+    if (!is_ours)
+        return MR_OK;
+    char *path = mr__path_in(k->directory, name);
+    if (!path)
+        return mr_fail_memory(st, n, "a file name");
+    mr_code rc = mr__remove_saved(path, st);
+    mr_free(path);
+    return rc;
+}
+
+static mr_code remove_left(const struct params *o, mr_status *st)
+{
+    static const char *const files[] = {"checkpoint", "finished"};
+    char *directory = directory_of(o->path);
+    if (!directory)
+        return mr_fail_memory(st, strlen(o->path), "a file name");
+    mr_code rc = MR_OK;
+    for (size_t i = 0; i < sizeof files / sizeof *files && rc == MR_OK; i++) {
+        char *path = mr__path_in(directory, files[i]);
+        rc = path ? mr__remove_partial(path, st)
+                  : mr_fail_memory(st, strlen(directory), "a file name");
+        mr_free(path);
+    }
+    if (rc == MR_OK && mr__is_directory(directory))
+        rc = mr__each_name(directory, remove_hidden,
+                           &(keeping){.params = o, .directory = directory}, st);
+    mr_free(directory);
+    return rc;
+}
+
 static mr_code recall(void *ctx, const mr_callback_memory *m, mr_status *st)
 {
     struct state *s = ctx;
-    (void)st;
+    if (s->writes && strcmp(s->params->on_error, "warn") != 0)
+        MR_TRY(remove_left(s->params, st));
     s->has_best = m->numbers[0] > 0;
     s->best = m->numbers[1];
     s->saved_step = mr__remembered_count(m->numbers[2]);
