@@ -46,7 +46,7 @@ typedef struct item {
     item_kind kind;
     mr_block rows;
     size_t used, bytes;
-    mr_status error;
+    mr_status error[]; /* one in a FAULT: it is ten times as large as the rest */
 } item;
 
 typedef struct taker {
@@ -122,9 +122,10 @@ static void go_to(mr__elastic_hub *h, taker *t, place at)
 /* A new last item; NULL: out of memory. */
 static item *keep(taker *t, item_kind kind, mr_status *st)
 {
-    item *x = mr_calloc(1, sizeof *x);
+    size_t bytes = sizeof(item) + (kind == FAULT ? sizeof(mr_status) : 0);
+    item *x = mr_calloc(1, bytes);
     if (!x) {
-        mr_fail_memory(st, sizeof *x, "rows of a stream");
+        mr_fail_memory(st, bytes, "rows of a stream");
         return NULL;
     }
     x->kind = kind;
@@ -346,7 +347,7 @@ static mr_code deal_error(mr__elastic_hub *h, const mr_status *error, mr_status 
     item *x = keep(t, FAULT, st);
     if (!x)
         return MR_RESOURCE_EXHAUSTED;
-    x->error = *error;
+    x->error[0] = *error;
     t->next.errors++;
     return MR_OK;
 }
@@ -589,8 +590,8 @@ static mr_code take(struct state *s, size_t want, mr_block *out, mr_status *st)
         return MR_END; /* it stays until the next epoch begins */
     if (x->kind == FAULT) {
         if (st)
-            *st = x->error;
-        mr_code rc = x->error.code;
+            *st = x->error[0];
+        mr_code rc = x->error[0].code;
         s->at.errors++;
         drop_first(s->hub, s->taker);
         return rc;

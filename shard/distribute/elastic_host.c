@@ -16,7 +16,9 @@
 enum {
     BLOCK_ROWS = 256, /* pulled from a stream at once; more if a step needs more. Of a mixture only
                          what it needs: positions would hold the rest */
-    BITS = 32         /* of ended streams in one exchange */
+    BITS = 32,        /* of ended streams in one exchange */
+    FEW_BYTES = 4096, /* rows of a stream, for a step, that are copied to those of the others */
+    GATHERED_BYTES = 1 << 20
 };
 
 /* ---- opening ---- */
@@ -104,7 +106,7 @@ static void drop_pieces(mr__elastic_host *h)
 {
     while (h->n_pieces)
         mr_block_clear(&h->pieces[--h->n_pieces]);
-    h->piece = h->piece_used = 0;
+    h->piece = h->piece_used = h->room = 0;
 }
 
 void mr__elastic_host_close(mr__elastic_host *h)
@@ -189,17 +191,53 @@ static mr_code look(const mr__elastic_host *h, mr__elastic_stream_host *x, int64
     return MR_OK;
 }
 
-/* Rows [from, from + n) of b are part of the step. */
+/* SIZE_MAX: they differ, or are kept as views. */
+static size_t row_bytes(const mr_block *b)
+{
+    size_t bytes = 0;
+    for (size_t c = 0; c < b->n_columns; c++) {
+        if (b->columns[c].storage != MR_DENSE && b->columns[c].storage != MR_BYTES)
+            return SIZE_MAX;
+        bytes += mr_array_row_bytes(&b->columns[c]);
+    }
+    return bytes;
+}
+
+/* Starts a piece of rows like those of b, for the own rows of the step: at least n. */
+static mr_code start_gathering(mr__elastic_host *h, const mr_block *b, size_t bytes, size_t n,
+                               mr_status *st)
+{
+    size_t rows = 0, most = GATHERED_BYTES / (bytes ? bytes : 1);
+    for (int64_t s = h->first; s < h->last; s++)
+        rows += (size_t)h->v[s].share;
+    rows = rows < most ? rows : most;
+    rows = rows > n ? rows : n;
+    MR_TRY(mr_block_start(&h->pieces[h->n_pieces], b, rows, st));
+    h->n_pieces++;
+    h->room = rows;
+    return MR_OK;
+}
+
+/* Rows [from, from + n) of b are part of the step. It has few rows of each of many streams: small
+ * ones are gathered, and the batch takes them at once. */
 static mr_code add_piece(mr__elastic_host *h, const mr_block *b, size_t from, size_t n,
                          mr_status *st)
 {
-    size_t before = h->pieces_room;
+    size_t before = h->pieces_room, bytes = row_bytes(b);
     MR_TRY(MR_GROW(h->pieces, h->pieces_room, h->n_pieces + 1, SIZE_MAX / sizeof *h->pieces,
                    "the rows of a step", st));
     if (h->pieces_room > before)
         memset(h->pieces + before, 0, (h->pieces_room - before) * sizeof *h->pieces);
-    MR_TRY(mr_block_slice(&h->pieces[h->n_pieces], b, from, n, st));
-    h->n_pieces++;
+    if (bytes > FEW_BYTES / n) {
+        MR_TRY(mr_block_slice(&h->pieces[h->n_pieces], b, from, n, st));
+        h->n_pieces++;
+        h->room = 0;
+        return MR_OK;
+    }
+    if (n > h->room || !mr_block_fits(&h->pieces[h->n_pieces - 1], b))
+        MR_TRY(start_gathering(h, b, bytes, n, st));
+    MR_TRY(mr_block_append(&h->pieces[h->n_pieces - 1], b, from, n, st));
+    h->room -= n;
     return MR_OK;
 }
 

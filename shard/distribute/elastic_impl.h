@@ -150,6 +150,7 @@ typedef struct mr__elastic_host {
     mr_block *pieces; /* rows of own streams, in their order */
     size_t n_pieces, pieces_room, piece;
     size_t piece_used;
+    size_t room;     /* rows that may be appended to the last piece */
     mr_block sample; /* a row of an own stream: the shape of rows in steps without any */
 } mr__elastic_host;
 

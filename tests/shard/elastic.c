@@ -93,6 +93,43 @@ MR_TEST(a_stream_shuffles_its_part_of_the_buffer)
     mr_dataset_unref(ds);
 }
 
+/* Small rows of a step are copied together, others are not. */
+MR_TEST(steps_do_not_depend_on_the_size_of_rows)
+{
+    enum { ROWS = 700 };
+    static const struct {
+        int64_t streams, batch;
+        int width;
+    } wide[] = {{7, 30, 2}, {7, 30, 125}, {7, 30, 300}, {300, 310, 500}};
+    for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
+        char expr[128];
+        mr_status st;
+        mr_step a = {0}, b = {0};
+        const mr_distribute_opts o = {.elastic_streams = wide[i].streams};
+        snprintf(expr, sizeof expr,
+                 "range(%d).map(x => x + zeros([%d], dtype='int64')).batch(%" PRId64 ")", ROWS,
+                 wide[i].width, wide[i].batch);
+        job many = open_job(expr, o, &quiet);
+        snprintf(expr, sizeof expr, "range(%d).batch(%" PRId64 ")", ROWS, wide[i].batch);
+        job one = open_job(expr, o, &quiet);
+        int64_t rows = 0;
+        while (mr_dist_iterator_next(one.it, NULL, &a, &st) == MR_OK) {
+            mr_ok(mr_dist_iterator_next(many.it, NULL, &b, &st), &st);
+            const mr_array *x = &a.replicas[0].columns[0], *y = &b.replicas[0].columns[0];
+            mr_eq_i64(y->shape[0], x->shape[0]);
+            for (int64_t r = 0; r < x->shape[0]; r++)
+                for (int k = 0; k < wide[i].width; k++)
+                    mr_eq_i64(((const int64_t *)mr_array_at(y, 0))[r * wide[i].width + k],
+                              ((const int64_t *)mr_array_at(x, 0))[r]);
+            rows += x->shape[0];
+        }
+        mr_eq_i64(rows, ROWS);
+        mr_code_is(mr_dist_iterator_next(many.it, NULL, &b, &st), MR_END, &st);
+        close_job(&many);
+        close_job(&one);
+    }
+}
+
 MR_TEST(a_dataset_in_two_sources_is_read_for_each)
 {
     mr_status st;
