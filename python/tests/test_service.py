@@ -368,6 +368,7 @@ print(len(list(mr.text_line(__file__))) > 10)  # whatever the worker was restric
                 capture_output=True, text=True, timeout=240, check=False,
             )
         self.assertEqual((done.returncode, done.stdout), (0, "dispatcher True 0\nworker True 0\nTrue\n"), done.stderr)
+        self.assertNotIn("failed", done.stderr)
 
     def test_the_library_is_loaded_when_it_is_needed(self) -> None:
         code = (
