@@ -564,6 +564,18 @@ class Ends(InFolder):
             err=None,
         )
 
+    def test_a_main_module_that_is_cleared_last(self) -> None:
+        """As where a library, such as torch, keeps it."""
+        self.ends(
+            """
+            import ctypes
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(sys.modules["__main__"]))
+            ds = mr.range(10).map(lambda x: x + 1).prefetch(2)
+            for _ in ds: pass
+            it = iter(ds); next(it)
+            """
+        )
+
     def test_no_process_or_shared_memory_remains(self) -> None:
         before = files()
         for text in GRAPHS[:3]:

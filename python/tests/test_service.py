@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pickle
 import signal
@@ -239,6 +240,28 @@ class Ends(unittest.TestCase):
         self.assertEqual(kit.descriptors(), descriptors)
         self.assertEqual([f for f in os.listdir("/dev/shm") if f not in shared and str(os.getpid()) in f], [])
 
+    def test_what_closes_in_order_warns_of_nothing(self) -> None:
+        log, seen, left = logging.getLogger("millrace"), list[logging.LogRecord](), threading.Event()
+
+        def emit(record: logging.LogRecord) -> None:
+            seen.append(record)
+            if "it had no streams" in record.getMessage():
+                left.set()
+
+        handler = logging.Handler()
+        handler.emit = emit  # type: ignore[method-assign]
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        try:
+            with Dispatcher() as d:
+                with Worker(d):
+                    self.assertEqual(numbers(mr.range(100).batch(8).distribute(d.address)), list(range(100)))
+                self.assertTrue(left.wait(60))
+        finally:
+            log.removeHandler(handler)
+            log.setLevel(logging.NOTSET)
+        self.assertEqual([r.getMessage() for r in seen if r.levelno > logging.INFO], [])
+
     def test_dropped_servers_end(self) -> None:
         threads = kit.threads()
         d = Dispatcher()
@@ -288,17 +311,17 @@ with Dispatcher() as d:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.stdout, "interrupted True\n", done.stderr)
 
-    def test_interrupts_while_it_is_closed_free_it_once(self) -> None:
-        """One after each instruction of the functions that free a server."""
+    def test_interrupts_leave_nothing_and_free_it_once(self) -> None:
+        """One after each instruction of the functions that open, close and free a server."""
         code = """
-import os, sys
+import os, sys, tempfile, time
 import millrace as mr
 from millrace import service
+every, folder, last = int(sys.argv[1]), tempfile.mkdtemp(), 0
 n = left = 0
 def trace(frame, event, argument):
     global left
-    code = frame.f_code
-    if code.co_name != '_free' or code.co_filename != service.__file__:
+    if frame.f_code.co_filename != service.__file__:
         return None
     frame.f_trace_opcodes = True
     if event == 'opcode':
@@ -306,25 +329,46 @@ def trace(frame, event, argument):
         if left == 0:
             raise KeyboardInterrupt
     return trace
-threads = lambda: len(os.listdir('/proc/self/task'))
-before = threads()
-while left <= 0:
-    n += 1
-    server = service.Dispatcher()
-    left = n
-    sys.settrace(trace)
-    try:
-        server.close()
-    except KeyboardInterrupt:
-        pass
-    sys.settrace(None)
-    del server
-print(n > 10, threads() - before)
+def serve(kind):
+    if kind == 'dispatcher':
+        return service.Dispatcher()
+    return service.Worker('127.0.0.1:1', threads=1, root=folder, allow_writes=folder)
+ps = lambda: (len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd')))
+for kind in 'dispatcher', 'worker':
+    serve(kind).close()
+    before, n, left, steps = ps(), 0, 0, 0
+    while left <= 0:
+        n += every if n else 1
+        left, server = n, None
+        sys.settrace(trace)
+        try:
+            server = serve(kind)
+            server.close()
+        except KeyboardInterrupt:
+            pass
+        sys.settrace(None)
+        server = None
+        steps += 1
+        for _ in range(100):  # a thread that was joined may be seen a little longer
+            if ps() == before:
+                break
+            time.sleep(0.02)
+        else:
+            print(kind, n, before, ps())
+            break
+    print(kind, steps > 10, service.lib.mrpy_limits_users())
+print(len(list(mr.text_line(__file__))) > 10)  # whatever the worker was restricted to
 """
-        done = subprocess.run(
-            [sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True, timeout=120, check=False
-        )
-        self.assertEqual((done.returncode, done.stdout), (0, "True 0\n"), done.stderr)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "program.py")
+            with open(path, "w") as f:
+                f.write(code)
+            done = subprocess.run(
+                [sys.executable, "-X", "faulthandler", path, "1" if kit.LONG else "7"],
+                capture_output=True, text=True, timeout=240, check=False,
+            )
+        self.assertEqual((done.returncode, done.stdout), (0, "dispatcher True 0\nworker True 0\nTrue\n"), done.stderr)
+        self.assertNotIn("failed", done.stderr)
 
     def test_the_library_is_loaded_when_it_is_needed(self) -> None:
         code = (

@@ -9,8 +9,10 @@ import importlib.util
 import json
 import pickle
 import threading
+import time
 import unittest
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -133,6 +135,22 @@ class Generators(unittest.TestCase):
                 again = iter(build())
                 again.load_state_dict(state)
                 self.assertEqual(events(again), whole[at:] if at < 40 else [], at)
+
+    def test_elements_of_a_slow_generator_do_not_wait_for_the_next_ones(self) -> None:
+        got = [threading.Event() for _ in range(8)]
+
+        def live() -> Iterator[int]:
+            for i in range(8):
+                time.sleep(0.02)
+                self.assertTrue(i < 2 or got[i - 1].wait(60))
+                yield i
+
+        for ds in (mr.from_generator(live, mr.int64), mr.from_generator(live, mr.int64).map_py(int, output=mr.int64, num_workers=1)):
+            for i, x in enumerate(ds):
+                self.assertEqual(x, i)
+                got[i].set()
+            for event in got:
+                event.clear()
 
     def test_without_states_saving_is_an_error(self) -> None:
         it = iter(mr.from_generator(lambda: (i for i in range(5))).prefetch(2))

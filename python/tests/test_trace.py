@@ -315,6 +315,7 @@ NUMPY: list[Row] = [
     (M, lambda x: np.matmul(x, np.transpose(x)), "x => matmul(x, transpose(x))", SAME),
     (V, lambda x: np.where(x > 1, x, 0), "x => where(x > 1, x, 0)", SAME),
     (V, lambda x: np.where(x > 1)[0], "x => where(x > 1)", SAME),
+    (V, lambda x: np.nonzero(x - 1)[0], "x => where(x - 1 != 0)", SAME),
     (V, lambda x: np.stack([x, x * 2]), "x => stack(x, x * 2)", SAME),
     (V, lambda x: np.stack([x, x * 2], axis=-1), "x => transpose(stack(x, x * 2), [1, 0])", SAME),
     (V, lambda x: np.concatenate([x, WEIGHTS]), "x => concat(x, [1, 2, 3])", SAME),
@@ -343,6 +344,8 @@ NUMPY: list[Row] = [
     (M, lambda x: np.flip(x, axis=1), "x => x[:, ::-1]", SAME),
     (V, lambda x: np.unique(x % 2), "x => sort(unique_values(x % 2))", SAME),
     (M, lambda x: x + np.shape(x)[0] + np.ndim(x), "x => x + 2 + 2", SAME),
+    (M, lambda x: x / np.size(x), "x => x / 6", SAME),
+    (V, lambda x: np.size(x[x > 1]), "x => size(gather(x, where(x > 1)))", SAME),
     (M, lambda x: np.zeros_like(x) + 1, 'x => zeros([2, 3], "float32") + 1', SAME),
     (F, lambda x: np.isnan(x), "x => x != x", SAME),
 ]
@@ -639,6 +642,7 @@ REFUSED: list[Refused] = [
     (I, lambda x: x + object(), "object"),
     (I, lambda x: x.tolist(), "tolist"),
     (I, lambda x: x.foo, "mr.fn"),
+    (M, lambda x: x.ravel(), "write np.ravel(x, ...)"),
     (I, lambda x: x.astype("int65"), "int65"),
     (I, lambda x: mr.fn.cast(x, "int65"), "int65"),
     (I, lambda x: np.array([x, 1]), "mr.fn.tensor"),
@@ -730,8 +734,13 @@ class Refusals(unittest.TestCase):
         with self.assertRaises(mr.InvalidArgument):
             dataset_of(F).map(lambda x: x * np.float64(0.5))  # arrays keep their type
 
+    def test_functions_of_numpy_take_components(self) -> None:
+        pairs = mr.from_tensor_slices((np.arange(3), np.array([2, 0, 1])))
+        self.assertEqual(str(pairs.map(np.maximum)).partition(".map")[2], "((x, y) => max(x, y))")
+        self.assertEqual([int(x) for x in pairs.map(np.maximum)], [2, 1, 2])
+
     def test_numbers_of_parameters(self) -> None:
-        for function in (lambda a, b, c: a, lambda: 1):
+        for function in (lambda a, b, c: a, lambda: 1, lambda **named: 1):
             with self.assertRaises(mr.TraceError) as caught:
                 dataset_of(P).map(function)
             self.assertEqual(caught.exception.file, __file__)

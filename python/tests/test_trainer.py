@@ -236,6 +236,8 @@ class Callbacks(Case):
             fit(line_model(), callbacks=["early_stoping()"])
         with self.assertRaisesRegex(TypeError, "on_epoch_end"):
             fit(line_model(), callbacks=[object()])
+        with self.assertRaisesRegex(TypeError, r"not a class: write Case\(\)"):
+            fit(line_model(), callbacks=[Case])
 
     def test_verbose_prints_a_line_for_each_epoch(self) -> None:
         code = (
@@ -325,7 +327,13 @@ class Errors(Case):
             (mr.InvalidArgument, "epochs is at least 1", lambda: fit(model, epochs=0)),
             (TypeError, "epochs is a number", lambda: fit(model, epochs=1.5)),
             (mr.InvalidArgument, "at most", lambda: fit(model, metrics=["mae"] * 17)),
-            (mr.FailedPrecondition, "empty", lambda: fit(model, line_data().take(0))),
+            (mr.FailedPrecondition, "^the data are empty", lambda: fit(model, line_data().take(0))),
+            (mr.FailedPrecondition, "^validation: the data are empty", lambda: fit(model, validation=line_data().take(0))),
+            (mr.InvalidArgument, "1 component;", lambda: fit(model, mr.from_tensor_slices([[1.0]]).batch(1))),
+            (TypeError, "class_weight is a dict.*not 'balanced'", lambda: fit(model, class_weight="balanced")),
+            (mr.InvalidArgument, "a class is below", lambda: fit(model, class_weight={10**12: 1.0})),
+            (TypeError, "callbacks is a list", lambda: fit(model, callbacks=None)),
+            (mr.NotFound, "not a saved model: it has no training.json", lambda: Model.load("/")),
             (mr.InvalidArgument, "loss=", lambda: line_model().evaluate(line_data())),
             (mr.Error, "", lambda: fit(model, mr.range(4).batch(2))),
             (TypeError, "pickled", lambda: pickle.dumps(model)),

@@ -207,8 +207,13 @@ static mr_code read_saved(mr_saved *s, const char *path, mr_status *st)
     else
         mr_free(place);
     MR_TRY(found);
-    MR_TRY(mr__load_json(s->path, training_name, &s->training, st));
-    mr_code rc = check_training(s, st);
+    mr_code rc = mr__load_json(s->path, training_name, &s->training, st);
+    if (rc == MR_NOT_FOUND) {
+        mr_fail(st, rc, "this is not a saved model: it has no %s", training_name);
+        mr_status_at(st, s->path, -1, -1);
+    }
+    MR_TRY(rc);
+    rc = check_training(s, st);
     if (rc != MR_OK) {
         mr_status_at(st, s->path, -1, -1);
         return rc;

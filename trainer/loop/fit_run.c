@@ -216,10 +216,10 @@ static mr_code check_columns(mr__run *x, size_t n, mr_status *st)
                        n);
     if (n_in == 1 && (x->loss ? n < 2 || n > 1 + 2 * x->n_outputs : n > 1 + 2 * x->n_outputs))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "the data must yield %s, found %zu components; map them to a tuple",
+                       "the data must yield %s, found %zu component%s; map them to a tuple",
                        x->loss ? "(features, labels) or (features, labels, sample weights)"
                                : "features or (features, labels)",
-                       n);
+                       n, n == 1 ? "" : "s");
     if (x->n_columns > 0 && n != x->n_columns)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the data must yield %zu components in all for this model's inputs, labels "

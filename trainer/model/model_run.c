@@ -76,8 +76,11 @@ mr_code mr__model_check_input(const mr_model *m, size_t i, const mr_array *x, mr
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "input %s of an example has shape %s, but the model was built for %s",
                        mr_model_input_name(m, i), have, want);
-    return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "an example has shape %s, but the model was built for %s", have, want);
+    return mr_fail(
+        st, MR_INVALID_ARGUMENT,
+        "an example has shape %s, but the model was built for %s; change the data, or the "
+        "input of the model",
+        have, want);
 }
 
 static mr_code check_inputs(const mr_model *m, const mr_array *x, mr_status *st)

@@ -45,11 +45,18 @@ mr_code mr_service_worker_wait(mr_service_worker *w, mr_status *st);
 void mr_service_worker_close(mr_service_worker *w);
 mr_code mr_service_restrict_files(const char *const *directories, size_t n, mr_status *st);
 mr_code mr_service_allow_writes(const char *const *directories, size_t n, mr_status *st);
+
+typedef struct mrpy_server { mr_service_dispatcher *dispatcher; mr_service_worker *worker; ...; } mrpy_server;
+typedef struct mrpy_limits { const char *const *read, *const *write; size_t n_read, n_write; } mrpy_limits;
+size_t mrpy_limits_users(void);
+mr_code mrpy_server_limit(mrpy_server *s, const mrpy_limits *limits, mr_status *st);
+mr_code mrpy_server_open_worker(mrpy_server *s, mr_service_worker_opts *opts, const int *threads, mr_status *st);
+void mrpy_server_free(mrpy_server *s);
 """
 
 ffi = cffi.FFI()
 ffi.include(base)
-ffi.set_source("millrace._service_ffi", '#include "binding.h"\n#include <millrace/millrace-transport.h>\n')
+ffi.set_source("millrace._service_ffi", '#include "binding.h"\n#include "server.h"\n')
 ffi.cdef(CDEF)
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ typedef struct mr_fit_opts { int64_t epochs, steps, steps_per_epoch; const mr_it
     void (*print)(void *ctx, const char *text, const char *json); void *print_ctx; uint64_t seed;
     int64_t elastic_streams; int64_t validation_steps; bool resume_changed, restart_epoch; ...; } mr_fit_opts;
 mr_code mr_check_data(mr_strategy *s, mr_dataset *ds, const mr_fit_opts *opts, mr_status *st);
+void mr_status_prefix(mr_status *st, const char *format, ...);
 mr_code mr_fit(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, mr_optimizer *o, const mr_fit_opts *opts,
     mr_fit_result *result, mr_status *st);
 mr_code mr_evaluate(mr_strategy *s, mr_model *m, mr_dataset *ds, mr_loss *loss, const mr_fit_opts *opts, mr_fit_result *result,

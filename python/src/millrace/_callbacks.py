@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -49,14 +50,17 @@ _F = TypeVar("_F", bound=Callable[..., None])
 
 def finalizer(function: _F) -> _F:
     """For `__del__`, of which Python would print and forget what the handler of a signal raises: that is
-    raised by the next call of the library, also where it would wait."""
+    raised by the next call of the library, also where it would wait. What fails as the interpreter ends
+    lacks names of modules, which are gone by then, and `at_exit` has closed everything."""
+    ends = sys.is_finalizing
 
     @functools.wraps(function)
     def drop(self: Any) -> None:
         try:
             function(self)
         except Exception:
-            raise
+            if not ends():
+                raise
         except BaseException as e:
             _fast.raise_later(e.with_traceback(None))  # its frames hold the object
 

@@ -4,6 +4,7 @@ numpy's meaning. Others are errors that name the line."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from . import _trace
 from ._trace import ADD, COMPARE, MULTIPLY, POWER, Expr, Node
-from ._types import DType
+from ._types import DType, TensorSpec
 
 
 def ufunc(function: Any, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -198,12 +199,17 @@ def _reduction(name: str) -> Callable[..., Expr]:
     return made
 
 
+def _is_bool(x: Expr) -> bool:
+    dtype = _dtype(x)
+    return dtype is not None and dtype.name == "bool"
+
+
 def _where(condition: Any, *choices: Any) -> Any:
     if choices:
         return _call("where", condition, *choices)
     condition = _as_expr(condition)
     rank = condition.ndim
-    found = _call("where", condition)
+    found = _call("where", condition if _is_bool(condition) else condition != 0)
     return (found,) if rank == 1 else tuple(found[i] for i in range(rank))
 
 
@@ -366,7 +372,12 @@ def _shape(a: Any) -> tuple[Any, ...]:
 
 
 def _size(a: Any, axis: Any = None) -> Any:
-    return _call("size", a) if axis is None else _as_expr(a).shape[axis]
+    a = _as_expr(a)
+    if axis is not None:
+        return a.shape[axis]
+    shape = a.spec.shape if isinstance(a.spec, TensorSpec) else None
+    known = [n for n in shape or () if n is not None]
+    return math.prod(known) if shape is not None and len(known) == len(shape) else _call("size", a)
 
 
 def _like(name: str) -> Callable[..., Expr]:

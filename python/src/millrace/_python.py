@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Parallel = Literal["thread", "process", "inline"]
 _F = TypeVar("_F", bound=Callable[..., Any])
-MOST_BYTES = 256 << 10  # of a block of a generator
+MOST_BYTES, MOST_ROWS = 256 << 10, 1 << 16  # of a block of a generator
 LACKS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENOSPC)  # of descriptors, memory, processes
 MOST_SECONDS = 2e-3  # that a generator runs before its elements are delivered
 
@@ -688,6 +688,8 @@ class _Pass:
         self.iterator = _iterator_of(generator.make)
         self.error: tuple[str, str] | None = None  # to be delivered next
         self.at = 0  # elements delivered, and errors
+        # Elements of a block: the last one may be long in coming, and the others would wait for it.
+        self.most = 1
 
     def next(self, want: int, out: Any, st: Any) -> int:
         g = self.generator
@@ -698,7 +700,7 @@ class _Pass:
             self.at += 1
             return number
         columns: list[list[Any]] = [[] for _ in g.leaves]
-        n, until = 0, 0.0
+        n, want, until = 0, min(want, self.most), time.monotonic() + MOST_SECONDS
         while n < want:
             try:
                 values = flatten(next(self.iterator), g.plan, g.leaves)
@@ -711,11 +713,13 @@ class _Pass:
                 column.append(value)
             n += 1
             if n == 1:
-                until = time.monotonic() + MOST_SECONDS
                 size = sum(getattr(v, "nbytes", 64) for v in values)
                 want = min(want, max(1, MOST_BYTES // max(size, 1)))
-            elif time.monotonic() > until:
+            if time.monotonic() > until:
+                self.most = max(1, n - 1)
                 break
+        else:
+            self.most = min(2 * self.most, MOST_ROWS)
         if n == 0:
             return self.next(want, out, st) if self.error is not None else int(lib.MR_END)
         fill(out, [pack(c, leaf) for c, leaf in zip(columns, g.leaves)], g.leaves, g.numbers, n, st)

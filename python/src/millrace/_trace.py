@@ -1309,6 +1309,8 @@ class Expr(Methods):
         instead = "mr.fn lists the functions, which are methods too"
         if name in ("numpy", "tolist", "item", "tobytes", "cpu", "detach"):
             instead = f"{_CONSTANT}. Use functions of mr.fn, or map_py"
+        elif _is_recorded_by_numpy(name):
+            instead = f"write np.{name}(x, ...)"
         spec = self._node.spec
         if isinstance(spec, dict) and name in spec:
             instead = f"components are looked up by name: x[{name!r}]"
@@ -1333,6 +1335,12 @@ class Expr(Methods):
         from ._numpy import function as recorded
 
         return recorded(func, args, kwargs)
+
+
+def _is_recorded_by_numpy(name: str) -> bool:
+    from ._numpy import _FUNCTIONS
+
+    return name in _FUNCTIONS and hasattr(np, name)
 
 
 # ---- indexing ----
@@ -1634,6 +1642,8 @@ class Recorded:
 
 def _parameters(fn: Callable[..., Any]) -> tuple[list[str], bool]:
     """The names of the parameters without a default, and whether it takes any number of them."""
+    if isinstance(fn, np.ufunc):
+        return ["x", "y", "z"][: fn.nin] or ["x"], False
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError):
@@ -1649,7 +1659,7 @@ def _parameters(fn: Callable[..., Any]) -> tuple[list[str], bool]:
                 f"a recorded function gets its arguments by position, and {p.name} has to be named"
             )
     if not names and not variadic:
-        names = [p.name for p in signature.parameters.values()][:1]
+        names = [p.name for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD][:1]
         if not names:
             raise _error("a recorded function has one parameter or more; this one has none")
     return names, variadic

@@ -46,14 +46,6 @@ def _folders(x: _Path | Sequence[_Path] | None) -> tuple[bytes, ...]:
     return tuple(b if b"://" in (b := os.fsencode(f)) else os.path.realpath(b) for f in folders)
 
 
-def _limit(roots: tuple[bytes, ...], writes: tuple[bytes, ...]) -> None:
-    """Sets what the graphs of this process may read, and those of clients may write."""
-    st = ffi.new("mr_status *")
-    for names, set_them in ((writes, lib.mr_service_allow_writes), (roots, lib.mr_service_restrict_files)):
-        kept = [ffi.new("char[]", x) for x in names]
-        check(set_them(ffi.new("char *[]", kept) if kept else ffi.NULL, len(kept), st), st)
-
-
 def _tls(**files: _Path | bool | None) -> tuple[Any, list[Any]]:
     """A `mr_tls_opts *`, and what it refers to."""
     opts, kept = ffi.new("mr_tls_opts *"), list[Any]()
@@ -70,28 +62,28 @@ class _Server:
     """What a dispatcher and a worker share. They serve in a thread of the library."""
 
     _kind: str
-    _pointer: Any = None  # None: closed
+    _owned: Any = None  # a `mrpy_server *`, whose destructor frees what was opened; None: closed
     _generation = -1
+    _serves = False
 
-    def _start(self, out: Any) -> None:
-        """Serves, once out[0] is open."""
+    def _own(self) -> Any:
         self._generation = _fast.generation()
-        self._pointer = ffi.gc(out[0], getattr(lib, f"mr_service_{self._kind}_close"))
+        self._owned = ffi.gc(ffi.new("mrpy_server *"), lib.mrpy_server_free)
+        return self._owned
+
+    def _start(self) -> None:
         st = ffi.new("mr_status *")
-        try:
-            check(self._call("start", st), st)
-            _servers.add(self)
-        except BaseException:
-            self._free()
-            raise
+        check(self._call("start", st), st)
+        self._serves = True
+        _servers.add(self)
 
     def _call(self, name: str, *more: Any) -> Any:
-        return getattr(lib, f"mr_service_{self._kind}_{name}")(self._pointer, *more)
+        return getattr(lib, f"mr_service_{self._kind}_{name}")(getattr(self._owned, self._kind), *more)
 
     @property
     def address(self) -> str:
         """HOST:PORT, where others connect."""
-        if self._pointer is None:
+        if self._owned is None:
             raise FailedPrecondition(f"the {self._kind} is closed")
         return text_of(self._call("address"))
 
@@ -101,22 +93,24 @@ class _Server:
 
         Raises the error that had ended it before, if one had."""
         if self._generation != _fast.generation():
-            self._pointer = None  # of the parent of this process, whose threads are not here
-        if self._pointer is None:
+            self._owned = None  # of the parent of this process, whose threads are not here
+        if self._owned is None:
             return
         with _closing:
-            if self._pointer is None:
+            if self._owned is None:
                 return
-            st = ffi.new("mr_status *")
-            self._call("stop")
-            code = self._call("wait", st)
+            st, code = ffi.new("mr_status *"), 0
+            if self._serves:
+                self._call("stop")
+                self._serves = False
+                code = self._call("wait", st)
             self._free()
         check(code, st)
 
     def _free(self) -> None:
-        pointer, self._pointer = self._pointer, None  # an interrupt between the two must not leave it
-        if pointer is not None:
-            ffi.release(pointer)
+        owned, self._owned = self._owned, None
+        if owned is not None:
+            ffi.release(owned)
 
     def __enter__(self: _S) -> _S:
         return self
@@ -135,14 +129,14 @@ class _Server:
 
     @finalizer
     def __del__(self) -> None:
-        if self._pointer is not None:
+        if self._owned is not None:
             self._close_quietly()
 
     def __reduce__(self) -> Any:
         raise TypeError(f"a {self._kind} serves in its process and cannot be pickled; pass on its address")
 
     def __repr__(self) -> str:
-        state = "closed" if self._pointer is None else self.address
+        state = "closed" if self._owned is None else self.address
         return f"<millrace.service.{type(self).__name__} {state}>"
 
 
@@ -209,14 +203,18 @@ class Dispatcher(_Server):
         names = [_text(name) for name in operators]
         listed = ffi.new("const char *[]", names or [ffi.NULL])
         opts.operators, opts.n_operators = listed, len(names)
-        out, st = ffi.new("mr_service_dispatcher **"), ffi.new("mr_status *")
-        check(lib.mr_service_dispatcher_open(out, opts, st), st)
-        self._start(out)
+        st, owned = ffi.new("mr_status *"), self._own()
+        try:
+            check(lib.mr_service_dispatcher_open(ffi.addressof(owned, "dispatcher"), opts, st), st)
+            self._start()
+        except BaseException:
+            self._free()
+            raise
 
     @property
     def status_address(self) -> str | None:
         """HOST:PORT of the status page; None: there is no page."""
-        if self._pointer is None:
+        if self._owned is None:
             raise FailedPrecondition("the dispatcher is closed")
         page = self._call("status_address")
         return None if page == ffi.NULL else text_of(page)
@@ -251,8 +249,6 @@ class Worker(_Server):
     """
 
     _kind = "worker"
-    _executor: Any = None
-    _roots: tuple[tuple[bytes, ...], ...] = ()
 
     def __init__(
         self,
@@ -278,7 +274,6 @@ class Worker(_Server):
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
             raise TypeError(f"threads is a number, or None for one a processor, not {threads!r:.80}")
         limits = (_folders(root), _folders(allow_writes))
-        out, st = ffi.new("mr_service_worker **"), ffi.new("mr_status *")
         opts = ffi.new("mr_service_worker_opts *")
         kept = [_text(x) for x in (address, listen, token_file)]
         opts.dispatcher, opts.listen, opts.token_file = kept
@@ -287,56 +282,39 @@ class Worker(_Server):
         )
         kept += more
         opts.insecure, opts.any_user = bool(insecure), bool(any_user)
-        self._restrict(limits)
+        own = ffi.NULL if threads is None else ffi.new("int *", threads)
+        st, owned = ffi.new("mr_status *"), self._own()
         try:
-            if threads is not None:
-                made = ffi.new("mr_executor **")
-                check(lib.mr_executor_new(threads, made, st), st)
-                opts.executor = self._executor = made[0]
-            check(lib.mr_service_worker_open(out, opts, st), st)
-            self._start(out)
+            _restrict(owned, limits)
+            check(lib.mrpy_server_open_worker(owned, opts, own, st), st)
+            self._start()
         except BaseException:
-            self._free()  # with the executor that it runs on
+            self._free()
             raise
 
-    def _restrict(self, limits: tuple[tuple[bytes, ...], ...]) -> None:
-        global _users, _restricted
+
+def _restrict(owned: Any, limits: tuple[tuple[bytes, ...], ...]) -> None:
+    """Gives a worker a part in what the graphs of this process may read, and those of clients may write."""
+    global _restricted
+    with _limiting:
         # A worker without limits may share those that another one reads by, but not its right to write.
-        if _users and _restricted != limits and (any(limits) or _restricted[1]):
+        if lib.mrpy_limits_users() and _restricted != limits and (any(limits) or _restricted[1]):
             raise FailedPrecondition(
                 "another worker of this process has another root or allow_writes, and all of a process "
                 "have the same; start the other worker as a program: millrace worker --root"
             )
         if not any(limits):
             return
-        if not _users:
-            try:
-                _limit(*limits)
-            except BaseException:
-                _limit((), ())
-                raise
-        _users, _restricted, self._roots = _users + 1, limits, limits
-
-    def _free(self) -> None:
-        super()._free()
-        self._release()
-
-    def _release(self) -> None:
-        """What it has besides the server."""
-        global _users
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            lib.mr_executor_free(executor)
-        roots, self._roots = self._roots, ()
-        if roots:
-            _users -= 1
-            if not _users:
-                _limit((), ())
+        _restricted = limits
+        kept = [[ffi.new("char[]", name) for name in names] for names in limits]
+        read, write = (ffi.new("char *[]", names) for names in kept)
+        both = ffi.new("mrpy_limits *", {"read": read, "n_read": len(read), "write": write, "n_write": len(write)})
+        st = ffi.new("mr_status *")
+        check(lib.mrpy_server_limit(owned, both, st), st)
 
 
-_closing = threading.RLock()
-_users = 0  # workers with a root or allow_writes
-_restricted: tuple[tuple[bytes, ...], ...] = ()
+_closing, _limiting = threading.RLock(), threading.RLock()
+_restricted: tuple[tuple[bytes, ...], ...] = ((), ())  # of the workers that mrpy_limits_users counts
 _servers: weakref.WeakSet[_Server] = weakref.WeakSet()
 
 

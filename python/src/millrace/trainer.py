@@ -141,6 +141,8 @@ class _Callback:
     """An object with Keras's methods, as the library calls it."""
 
     def __init__(self, run: _Run, callback: Any) -> None:
+        if isinstance(callback, type):
+            raise TypeError(f"a callback is an object, not a class: write {callback.__name__}()")
         self.run = run
         self.callback = callback
         self.methods = {e: m for e in _EVENTS if (m := _method(callback, _METHODS[e])) is not None}
@@ -508,6 +510,8 @@ class Model:
         check(lib.mr_history_new(made, st), st)
         history = opts.history = ffi.gc(made[0], lib.mr_history_free)
         opts.print = lib.mrpy_print
+        if not isinstance(callbacks, (str, Iterable)):
+            raise TypeError(f"callbacks is a list of texts and objects, not {callbacks!r:.80}")
         wanted: list[Any] = [callbacks] if isinstance(callbacks, str) else list(callbacks)
         if verbose:
             wanted.insert(0, _Progress(epochs))
@@ -517,9 +521,12 @@ class Model:
         result = ffi.new("mr_fit_result *")
 
         def work(st: Any) -> int:
-            for ds in (pointer, opts.validation):
-                if ds != ffi.NULL:
-                    check(lib.mr_check_data(strategy, ds, opts, st), st)
+            check(lib.mr_check_data(strategy, pointer, opts, st), st)
+            if opts.validation != ffi.NULL:
+                code = lib.mr_check_data(strategy, opts.validation, opts, st)
+                if code:
+                    lib.mr_status_prefix(st, b"validation")
+                check(code, st)
             return int(lib.mr_fit(strategy, model, pointer, losses, opt, opts, result, st))
 
         self.stop_training = False
@@ -703,12 +710,18 @@ class Model:
         return f"<millrace.trainer.Model {self.text}: {text_of(lib.mr_strategy_name(self._strategy))}, {n} replicas>"
 
 
+_MOST_CLASSES = 1 << 24
+
+
 def _class_weights(x: Mapping[int, float] | Sequence[float] | None) -> Any:
     if x is None:
         return None
+    if not isinstance(x, (Mapping, Sequence, np.ndarray)) or isinstance(x, (str, bytes)):
+        raise TypeError(f"class_weight is a dict of weights by class, or a list of them, not {x!r:.80}")
     given = x if isinstance(x, Mapping) else dict(enumerate(x))
     for k in given:
-        _number("a class", k, 0)
+        if _number("a class", k, 0) >= _MOST_CLASSES:
+            raise InvalidArgument(f"a class is below {_MOST_CLASSES}, not {k}")
     values = [1.0] * (max(given, default=-1) + 1)
     for k, v in given.items():
         values[k] = float(v)

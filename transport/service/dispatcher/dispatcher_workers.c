@@ -248,9 +248,11 @@ void mr__d_lose_worker(mr__dispatcher *d, mr__d_worker *w, const char *how, int6
     mr__d_say_drained(d, w);
     if (w->draining && !w->n_streams)
         mr__d_note(d, MR_LOG_INFO, "worker %s has drained", w->address);
-    else
+    else if (w->n_streams)
         mr__d_note(d, MR_LOG_WARNING, "worker %s %s; its %zu streams move", w->address, how,
                    w->n_streams);
+    else
+        mr__d_note(d, MR_LOG_INFO, "worker %s %s; it had no streams", w->address, how);
     for (mr__d_stream *s = d->moves, *next; s; s = next) {
         next = s->move_next;
         if (s->next_host == w)
