@@ -642,8 +642,8 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
     if (it->dd->elastic.streams) {
         MR_TRY(wake(it, st));
         it->done = false;
-        return mr__elastic_restore(it->dd, &it->host, it->streams[0].it, state, size, &it->step,
-                                   &it->pass, st);
+        return mr__elastic_restore(it->dd, &it->host, &it->run, it->streams[0].it, state, size,
+                                   &it->step, &it->pass, st);
     }
     if (mr_is_job_position(state, size))
         return mr_fail(st, MR_FAILED_PRECONDITION,

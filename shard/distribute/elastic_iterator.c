@@ -143,7 +143,8 @@ mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iter
     return rc;
 }
 
-/* *other: the graph is another one than in the position, which a restore by name may take. */
+/* *other: the graph is another one than in the position, which a restore by name may take.
+ * begins: at the start of an epoch, where the numbers of streams and rows may be others. */
 static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
                           const mr__job_position *p, bool begins, bool *other, mr_status *st)
 {
@@ -151,6 +152,7 @@ static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
     MR_TRY(graph_text(dd, &graph, st));
     mr_text_drop_secrets(p->graph); /* earlier versions kept them */
     *other = strcmp(p->graph, graph) != 0;
+    bool same = p->streams == dd->elastic.streams && p->batch == dd->elastic.batch;
     mr_code rc = MR_OK;
     if (!begins && p->streams != dd->elastic.streams)
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
@@ -164,7 +166,7 @@ static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
                      ", this job has %" PRId64
                      "; continue the epoch with the same one, or change it at the start of one",
                      p->batch, dd->elastic.batch);
-    else if (!begins && *other && !h->by_name)
+    else if (same && *other && !h->by_name)
         rc =
             mr_fail(st, MR_FAILED_PRECONDITION,
                     "the position is of another graph: %.400s instead of %.400s%s", p->graph, graph,
@@ -178,6 +180,39 @@ static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
                      "; give it the same seed",
                      p->seed, dd->seed);
     mr_free(graph);
+    return rc;
+}
+
+static mr_code alone(void *ctx, int64_t mine, int64_t *sum, mr_status *st)
+{
+    (void)ctx;
+    (void)st;
+    *sum = mine;
+    return MR_OK;
+}
+
+/* The position restores in the job that it is of: this one, but for the numbers of streams and
+ * rows. Of that job one stream is opened here. */
+static mr_code check_start(const mr_dist_dataset *dd, const mr_iterator_opts *run,
+                           const mr__job_position *p, const void *bytes, size_t size, mr_status *st)
+{
+    const mr_distribute_opts opts = {.num_workers = p->streams,
+                                     .elastic_streams = p->streams,
+                                     .has_seed = dd->seed_given,
+                                     .seed = dd->seed};
+    const mr_dist_iterator_opts how = {.run = *run, .agree = alone};
+    mr_dataset *ds = NULL;
+    mr_dist_dataset *theirs = NULL;
+    mr_dist_iterator *it = NULL;
+    MR_TRY(mr__elastic_renumber(&dd->elastic, dd->original, p->streams, p->batch, &ds, st));
+    mr_code rc = mr_distribute_dataset(ds, &opts, &theirs, st);
+    if (rc == MR_OK)
+        rc = mr_dist_iterator_open(&it, theirs, &how, st);
+    if (rc == MR_OK)
+        rc = mr_dist_iterator_restore(it, bytes, size, st);
+    mr_dist_iterator_close(it);
+    mr_dist_dataset_free(theirs);
+    mr_dataset_unref(ds);
     return rc;
 }
 
@@ -224,9 +259,9 @@ static mr_code restore_streams(mr__elastic_host *h, mr__job_position *p, bool ot
     return rc;
 }
 
-mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
-                            const void *bytes, size_t size, int64_t *delivered, int64_t *pass,
-                            mr_status *st)
+mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h,
+                            const mr_iterator_opts *run, mr_iterator *steps, const void *bytes,
+                            size_t size, int64_t *delivered, int64_t *pass, mr_status *st)
 {
     mr__job_position p;
     MR_TRY(mr__job_position_read(&p, bytes, size, st));
@@ -234,11 +269,13 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_i
     bool same = p.streams == dd->elastic.streams && p.batch == dd->elastic.batch;
     bool other;
     mr_code rc = check_same(dd, h, &p, begins, &other, st);
-    if (rc == MR_OK && !(begins && !same))
+    if (rc == MR_OK)
         rc = mr__job_position_is_whole(&p, st);
-    if (rc == MR_OK && begins && !same)
-        rc = restore_start(h, steps, p.pass, st);
-    else if (rc == MR_OK) {
+    if (rc == MR_OK && !same) {
+        rc = check_start(dd, run, &p, bytes, size, st);
+        if (rc == MR_OK)
+            rc = restore_start(h, steps, p.pass, st);
+    } else if (rc == MR_OK) {
         h->restoring = true;
         rc = mr_iterator_restore(steps, p.steps, p.steps_size, st);
         h->restoring = false;
