@@ -119,7 +119,7 @@ def torchrun():
 def launched(per_node, restarts, hits):
     """A job of torchrun; hits: (step, what to do with the process)."""
     command = [*torchrun(), "--nnodes", "1", "--nproc-per-node", str(per_node), "--max-restarts", str(restarts), "--master-port",
-               str(free_port()), "--no-python", *BACKED_UP, "--replicas", "1"]
+               str(free_port()), "--no-python", "--", *BACKED_UP, "--replicas", "1"]
     with open("err", "w") as err:
         p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True)
     lines, hits = [], list(hits)
