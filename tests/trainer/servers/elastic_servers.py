@@ -225,6 +225,13 @@ def test_another_number_of_streams_is_refused():
         assert "elastic 4" in err and "--restart-epoch" in err, err
 
 
+def test_a_position_that_is_too_large_says_what_to_do():
+    held = 'map(x => (x, zeros([1000000], "float32"))).group_by_window((x, y) => 0, (k, w) => w, 100).map((x, y) => x)'
+    with Job(1, 1) as job:
+        err = end(job.train("--elastic", "1", "--epochs", "1", "--data", f"range(10).{held}{ROW}.batch(4)"), 1)
+        assert "stream 0 has a position of" in err and "group_by_window" in err and "another strategy" in err, err
+
+
 def main():
     tests = [f for name, f in sorted(globals().items()) if name.startswith("test_")]
     failed = 0
