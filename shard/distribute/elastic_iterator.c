@@ -144,9 +144,9 @@ mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iter
 }
 
 /* *other: the graph is another one than in the position, which a restore by name may take.
- * begins: at the start of an epoch, where the numbers of streams and rows may be others. */
+ * between: epochs, where the numbers of streams and rows may be others. */
 static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
-                          const mr__job_position *p, bool begins, bool *other, mr_status *st)
+                          const mr__job_position *p, bool between, bool *other, mr_status *st)
 {
     char *graph = NULL;
     MR_TRY(graph_text(dd, &graph, st));
@@ -154,13 +154,13 @@ static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
     *other = strcmp(p->graph, graph) != 0;
     bool same = p->streams == dd->elastic.streams && p->batch == dd->elastic.batch;
     mr_code rc = MR_OK;
-    if (!begins && p->streams != dd->elastic.streams)
+    if (!between && p->streams != dd->elastic.streams)
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
                      "the position is inside an epoch of %" PRId64
                      " elastic streams, this job has %" PRId64
                      "; continue the epoch with the same number, or change it at the start of one",
                      p->streams, dd->elastic.streams);
-    else if (!begins && p->batch != dd->elastic.batch)
+    else if (!between && p->batch != dd->elastic.batch)
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
                      "the position is inside an epoch with the global batch size %" PRId64
                      ", this job has %" PRId64
@@ -216,12 +216,32 @@ static mr_code check_start(const mr_dist_dataset *dd, const mr_iterator_opts *ru
     return rc;
 }
 
-/* The start of pass `pass`, from a position of streams that were cut in another way. */
-static mr_code restore_start(mr__elastic_host *h, mr_iterator *steps, int64_t pass, mr_status *st)
+/* All streams have ended, and the processes know it. */
+static bool has_ended(const mr__job_position *p)
 {
+    bool any = false;
+    for (int64_t s = 0; s < p->streams; s++)
+        any = any || p->live[s];
+    return !any;
+}
+
+/* The start of pass `pass`, or with `ended` its end, from a position of streams that were cut in
+ * another way. used: passes of this iterator before. */
+static mr_code restore_start(mr__elastic_host *h, mr_iterator *steps, int64_t used, int64_t pass,
+                             bool ended, mr_status *st)
+{
+    if (h->touched || used)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the position has other numbers of elastic streams or rows, and something "
+                       "was read here already; restore it in a new iterator");
     for (int64_t i = 0; i < pass; i++) {
         h->touched = true;
         MR_TRY(mr_iterator_rewind(steps, st));
+    }
+    if (ended) {
+        h->touched = true;
+        h->schedule.n_live = 0;
+        memset(h->schedule.live, false, (size_t)h->schedule.streams * sizeof *h->schedule.live);
     }
     return MR_OK;
 }
@@ -265,16 +285,16 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h,
 {
     mr__job_position p;
     MR_TRY(mr__job_position_read(&p, bytes, size, st));
-    bool begins = p.step == 0 && p.delivered == 0;
+    bool ended = has_ended(&p), between = ended || (p.step == 0 && p.delivered == 0);
     bool same = p.streams == dd->elastic.streams && p.batch == dd->elastic.batch;
     bool other;
-    mr_code rc = check_same(dd, h, &p, begins, &other, st);
+    mr_code rc = check_same(dd, h, &p, between, &other, st);
     if (rc == MR_OK)
         rc = mr__job_position_is_whole(&p, st);
     if (rc == MR_OK && !same) {
         rc = check_start(dd, run, &p, bytes, size, st);
         if (rc == MR_OK)
-            rc = restore_start(h, steps, p.pass, st);
+            rc = restore_start(h, steps, *pass, p.pass, ended, st);
     } else if (rc == MR_OK) {
         h->restoring = true;
         rc = mr_iterator_restore(steps, p.steps, p.steps_size, st);
@@ -284,8 +304,10 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h,
         if (rc == MR_OK)
             mr__elastic_restored(h, p.step);
     }
-    *delivered = p.delivered;
-    *pass = p.pass;
+    if (rc == MR_OK) {
+        *delivered = p.delivered;
+        *pass = p.pass;
+    }
     mr__job_position_reset(&p);
     return rc;
 }
