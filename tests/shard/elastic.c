@@ -11,6 +11,7 @@
 #include "tests/shard/steps.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum { STREAMS = 7 };
 
@@ -322,6 +323,50 @@ MR_TEST(a_cancelled_step_is_resumed)
         mr_eq_str(got.v, want.v);
         close_job(&j);
     }
+}
+
+typedef struct canceller {
+    mr_dist_iterator *it;
+    atomic_bool stop;
+} canceller;
+
+static void *cancel_often(void *ctx)
+{
+    canceller *c = ctx;
+    while (!atomic_load(&c->stop)) {
+        mr_dist_iterator_cancel(c->it);
+        usleep(50);
+    }
+    return NULL;
+}
+
+/* Wherever it is: also while the batch collects the rows. */
+MR_TEST_SLOW(a_step_is_cancelled_at_any_moment)
+{
+    enum { ROWS = 20000 };
+    pthread_t thread;
+    mr_status st;
+    mr_step step;
+    int64_t times[ROWS] = {0}, rows = 0;
+    const mr_dist_iterator_opts small = {
+        .run = {.has_threads = true, .positions = true, .block_rows = 1}};
+    job j = open_job("range(20000).batch(500)", (mr_distribute_opts){0}, &small);
+    canceller c = {.it = j.it};
+    mr_check(pthread_create(&thread, NULL, cancel_often, &c) == 0);
+    for (mr_code rc = MR_OK; rc != MR_END;) {
+        rc = mr_dist_iterator_next(j.it, NULL, &step, &st);
+        if (rc == MR_CANCELLED)
+            mr_ok(mr_dist_iterator_resume(j.it, &st), &st);
+        const mr_array *a = &step.replicas[0].columns[0];
+        for (int64_t i = 0; rc == MR_OK && i < a->shape[0]; i++, rows++)
+            times[((const int64_t *)mr_array_at(a, 0))[i]]++;
+    }
+    atomic_store(&c.stop, true);
+    pthread_join(thread, NULL);
+    mr_eq_i64(rows, ROWS);
+    for (int64_t i = 0; i < ROWS; i++)
+        mr_eq_i64(times[i], 1);
+    close_job(&j);
 }
 
 /* The same iterator goes back to a position, also into rows that a hub still keeps. */
