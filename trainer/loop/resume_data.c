@@ -343,6 +343,11 @@ static mr_code resume_remote(const mr_train_event *e, const mr__train_state *s, 
                            or_again);
         return x->stepper->restore(x, NULL, 0, d->at.pass, st);
     }
+    char now[POLICY_NAME];
+    if (s->pass_over && s->epoch_over && strcmp(d->policy, policy_now(&x->feed, now)) != 0) {
+        MR_TRY(check_next_epoch(e, d, st));
+        return x->stepper->restore(x, NULL, 0, d->at.pass, st);
+    }
     MR_TRY(check_order(e, s, d, st));
     MR_TRY(x->stepper->restore(x, position, size, d->at.pass, st));
     x->feed.at = d->at;
