@@ -423,6 +423,7 @@ mr_code mr__iter_at(mr_iter *it, const uint64_t *index, size_t n, mr_block *b, m
 {
     const struct mr_iter_private *p = it->priv;
     mr_status own;
+    assert(n >= 1);
     if (!st)
         st = &own;
     mr_block_clear(b);

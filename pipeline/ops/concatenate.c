@@ -54,6 +54,8 @@ static mr_code at_both(mr_iter *it, const uint64_t *index, size_t n, uint64_t fi
                 in[rows] = index[i] - (k ? first : 0);
                 places[i] = (mr__row_place){k, rows++};
             }
+        if (rows == 0)
+            continue;
         parts[k].rc = mr_iter_at_input(it, k, in, rows, &parts[k].rows, &parts[k].error);
         if (parts[k].rc != MR_OK && mr_status_is_of_no_element(&parts[k].error)) {
             *st = parts[k].error;

@@ -641,9 +641,13 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
     mr_block_clear(&it->pulled);
     if (it->dd->elastic.streams) {
         MR_TRY(wake(it, st));
+        if (size >= sizeof magic && memcmp(p, magic, sizeof magic) == 0)
+            return mr_fail(st, MR_FAILED_PRECONDITION,
+                           "the position is of a job that is not elastic; leave out the number of "
+                           "elastic streams (--elastic, elastic_streams)");
         it->done = false;
-        return mr__elastic_restore(it->dd, &it->host, it->streams[0].it, state, size, &it->step,
-                                   &it->pass, st);
+        return mr__elastic_restore(it->dd, &it->host, &it->run, it->streams[0].it, state, size,
+                                   &it->step, &it->pass, st);
     }
     if (mr_is_job_position(state, size))
         return mr_fail(st, MR_FAILED_PRECONDITION,

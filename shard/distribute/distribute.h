@@ -147,7 +147,8 @@ typedef struct mr_dist_iterator_opts {
      * OFF all workers take the same number of steps as this one. Under other policies this process
      * opens the pipelines of the workers in other processes after its own have ended, and runs
      * them in parallel, a step at a time; an error ends the pipeline that it occurred in, and is
-     * logged as a warning. */
+     * logged as a warning. In an elastic job it runs the streams of all workers from the
+     * beginning. */
     mr_agree_fn agree;
     void *agree_ctx;
 } mr_dist_iterator_opts;

@@ -53,6 +53,49 @@ mr_code mr__elastic_option(mr_dataset *ds, int64_t *streams, mr_status *st)
     return MR_OK;
 }
 
+/* ---- other numbers ---- */
+
+typedef struct renumbered {
+    const mr_dataset *global; /* the batch op whose size is the job's */
+    int64_t from, streams, batch;
+    mr_status status;
+} renumbered;
+
+/* now (taken over) with another number as a parameter. */
+static mr_dataset *with_number(mr_dataset *now, const char *name, int64_t n)
+{
+    mr_dataset *made = mr_dataset_with_param(now, name, &(mr_value){.kind = MR_V_INT, .i = n});
+    mr_dataset_unref(now);
+    return made;
+}
+
+static mr_dataset *renumber(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+{
+    (void)w;
+    renumbered *r = ctx;
+    mr_value v = {0};
+    if (old == r->global)
+        return with_number(now, "batch_size", r->batch);
+    if (!(mr_dataset_op(old)->props & MR_OP_HOLDS_OPTIONS))
+        return now;
+    mr_code rc = mr_dataset_param_named(old, "elastic_streams", &v, &r->status);
+    bool ours = rc == MR_OK && v.kind == MR_V_INT && v.i == r->from;
+    mr_value_reset(&v);
+    if (rc == MR_OK)
+        return ours ? with_number(now, "elastic_streams", r->streams) : now;
+    mr_dataset_unref(now);
+    return mr_dataset_fail(&r->status);
+}
+
+mr_code mr__elastic_renumber(const mr__elastic *x, mr_dataset *ds, int64_t streams, int64_t batch,
+                             mr_dataset **out, mr_status *st)
+{
+    renumbered r = {.global = ds, .from = x->streams, .streams = streams, .batch = batch};
+    while (!(mr_dataset_op(r.global)->props & MR_OP_BATCHES))
+        r.global = mr_dataset_input(r.global, 0);
+    return mr__walk_graph(ds, renumber, &r, out, st);
+}
+
 /* ---- checks ---- */
 
 static mr_code refuse_unordered(const mr_dataset *node, mr_status *st)

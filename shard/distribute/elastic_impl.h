@@ -35,6 +35,10 @@ mr_code mr__elastic_option(mr_dataset *ds, int64_t *streams, mr_status *st) MR_N
 mr_code mr__elastic_init(mr__elastic *x, mr_dataset *ds, int64_t streams, mr_explanation *e,
                          mr_status *st) MR_NODISCARD;
 void mr__elastic_reset(mr__elastic *x);
+/* *out (owned) = the graph ds, from which x was made, with another number of streams in its options
+ * and another global batch size. */
+mr_code mr__elastic_renumber(const mr__elastic *x, mr_dataset *ds, int64_t streams, int64_t batch,
+                             mr_dataset **out, mr_status *st) MR_NODISCARD;
 
 /* The files that the patterns of one job matched. Zeroed: none yet. */
 typedef struct mr__matched {
@@ -204,9 +208,11 @@ mr_code mr__elastic_deal(const mr__elastic_host *h, int64_t first_replica, int64
 mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
                          int64_t delivered, int64_t pass, void **bytes, size_t *size,
                          mr_status *st) MR_NODISCARD;
-/* From a whole position. */
-mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
-                            const void *bytes, size_t size, int64_t *delivered, int64_t *pass,
+/* From a whole position. run: the options of the iterator. *delivered and *pass: as they are, and
+ * after success as they were. */
+mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h,
+                            const mr_iterator_opts *run, mr_iterator *steps, const void *bytes,
+                            size_t size, int64_t *delivered, int64_t *pass,
                             mr_status *st) MR_NODISCARD;
 mr_code mr__elastic_rest(mr__elastic_host *h, mr_status *st) MR_NODISCARD;
 /* After a cancellation: what was gathered stays. */

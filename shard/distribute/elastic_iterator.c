@@ -143,28 +143,30 @@ mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iter
     return rc;
 }
 
-/* *other: the graph is another one than in the position, which a restore by name may take. */
+/* *other: the graph is another one than in the position, which a restore by name may take.
+ * between: epochs, where the numbers of streams and rows may be others. */
 static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
-                          const mr__job_position *p, bool begins, bool *other, mr_status *st)
+                          const mr__job_position *p, bool between, bool *other, mr_status *st)
 {
     char *graph = NULL;
     MR_TRY(graph_text(dd, &graph, st));
     mr_text_drop_secrets(p->graph); /* earlier versions kept them */
     *other = strcmp(p->graph, graph) != 0;
+    bool same = p->streams == dd->elastic.streams && p->batch == dd->elastic.batch;
     mr_code rc = MR_OK;
-    if (!begins && p->streams != dd->elastic.streams)
+    if (!between && p->streams != dd->elastic.streams)
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
                      "the position is inside an epoch of %" PRId64
                      " elastic streams, this job has %" PRId64
                      "; continue the epoch with the same number, or change it at the start of one",
                      p->streams, dd->elastic.streams);
-    else if (!begins && p->batch != dd->elastic.batch)
+    else if (!between && p->batch != dd->elastic.batch)
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
                      "the position is inside an epoch with the global batch size %" PRId64
                      ", this job has %" PRId64
                      "; continue the epoch with the same one, or change it at the start of one",
                      p->batch, dd->elastic.batch);
-    else if (!begins && *other && !h->by_name)
+    else if (same && *other && !h->by_name)
         rc =
             mr_fail(st, MR_FAILED_PRECONDITION,
                     "the position is of another graph: %.400s instead of %.400s%s", p->graph, graph,
@@ -181,12 +183,65 @@ static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
     return rc;
 }
 
-/* The start of pass `pass`, from a position of streams that were cut in another way. */
-static mr_code restore_start(mr__elastic_host *h, mr_iterator *steps, int64_t pass, mr_status *st)
+static mr_code alone(void *ctx, int64_t mine, int64_t *sum, mr_status *st)
 {
+    (void)ctx;
+    (void)st;
+    *sum = mine;
+    return MR_OK;
+}
+
+/* The position restores in the job that it is of: this one, but for the numbers of streams and
+ * rows. Of that job one stream is opened here. */
+static mr_code check_start(const mr_dist_dataset *dd, const mr_iterator_opts *run,
+                           const mr__job_position *p, const void *bytes, size_t size, mr_status *st)
+{
+    const mr_distribute_opts opts = {.num_workers = p->streams,
+                                     .elastic_streams = p->streams,
+                                     .has_seed = dd->seed_given,
+                                     .seed = dd->seed};
+    const mr_dist_iterator_opts how = {.run = *run, .agree = alone};
+    mr_dataset *ds = NULL;
+    mr_dist_dataset *theirs = NULL;
+    mr_dist_iterator *it = NULL;
+    MR_TRY(mr__elastic_renumber(&dd->elastic, dd->original, p->streams, p->batch, &ds, st));
+    mr_code rc = mr_distribute_dataset(ds, &opts, &theirs, st);
+    if (rc == MR_OK)
+        rc = mr_dist_iterator_open(&it, theirs, &how, st);
+    if (rc == MR_OK)
+        rc = mr_dist_iterator_restore(it, bytes, size, st);
+    mr_dist_iterator_close(it);
+    mr_dist_dataset_free(theirs);
+    mr_dataset_unref(ds);
+    return rc;
+}
+
+/* All streams have ended, and the processes know it. */
+static bool has_ended(const mr__job_position *p)
+{
+    bool any = false;
+    for (int64_t s = 0; s < p->streams; s++)
+        any = any || p->live[s];
+    return !any;
+}
+
+/* The start of pass `pass`, or with `ended` its end, from a position of streams that were cut in
+ * another way. used: passes of this iterator before. */
+static mr_code restore_start(mr__elastic_host *h, mr_iterator *steps, int64_t used, int64_t pass,
+                             bool ended, mr_status *st)
+{
+    if (h->touched || used)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "the position has other numbers of elastic streams or rows, and something "
+                       "was read here already; restore it in a new iterator");
     for (int64_t i = 0; i < pass; i++) {
         h->touched = true;
         MR_TRY(mr_iterator_rewind(steps, st));
+    }
+    if (ended) {
+        h->touched = true;
+        h->schedule.n_live = 0;
+        memset(h->schedule.live, false, (size_t)h->schedule.streams * sizeof *h->schedule.live);
     }
     return MR_OK;
 }
@@ -224,21 +279,23 @@ static mr_code restore_streams(mr__elastic_host *h, mr__job_position *p, bool ot
     return rc;
 }
 
-mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
-                            const void *bytes, size_t size, int64_t *delivered, int64_t *pass,
-                            mr_status *st)
+mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h,
+                            const mr_iterator_opts *run, mr_iterator *steps, const void *bytes,
+                            size_t size, int64_t *delivered, int64_t *pass, mr_status *st)
 {
     mr__job_position p;
     MR_TRY(mr__job_position_read(&p, bytes, size, st));
-    bool begins = p.step == 0 && p.delivered == 0;
+    bool ended = has_ended(&p), between = ended || (p.step == 0 && p.delivered == 0);
     bool same = p.streams == dd->elastic.streams && p.batch == dd->elastic.batch;
     bool other;
-    mr_code rc = check_same(dd, h, &p, begins, &other, st);
-    if (rc == MR_OK && !(begins && !same))
+    mr_code rc = check_same(dd, h, &p, between, &other, st);
+    if (rc == MR_OK)
         rc = mr__job_position_is_whole(&p, st);
-    if (rc == MR_OK && begins && !same)
-        rc = restore_start(h, steps, p.pass, st);
-    else if (rc == MR_OK) {
+    if (rc == MR_OK && !same) {
+        rc = check_start(dd, run, &p, bytes, size, st);
+        if (rc == MR_OK)
+            rc = restore_start(h, steps, *pass, p.pass, ended, st);
+    } else if (rc == MR_OK) {
         h->restoring = true;
         rc = mr_iterator_restore(steps, p.steps, p.steps_size, st);
         h->restoring = false;
@@ -247,8 +304,10 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_i
         if (rc == MR_OK)
             mr__elastic_restored(h, p.step);
     }
-    *delivered = p.delivered;
-    *pass = p.pass;
+    if (rc == MR_OK) {
+        *delivered = p.delivered;
+        *pass = p.pass;
+    }
     mr__job_position_reset(&p);
     return rc;
 }

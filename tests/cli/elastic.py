@@ -10,12 +10,14 @@ chains of positions with other workers; the rows of steps of simple graphs again
 MR_TEST_SEED and MR_TEST_TIER=long set the defaults. TAP goes to $TAP_FILE.
 """
 import argparse
+import io
 import itertools
 import json
 import os
 import random
 import subprocess
 import sys
+import tarfile
 
 import kit
 from kit import Failure, equal
@@ -74,6 +76,25 @@ def make_files(folder):
     run(folder, "write", "--out", "r", "--shards", "5", "--expr", "range(37).map(x => format('{}', x))")
     run(folder, "write", "--out", "x", "--shards", "2", "--expr", "range(37).map(x => format('{}', x))")
     run(folder, "index", "x-*")
+    row = "range(37).map(x => {'n': x})"
+    for kind in ("parquet", "arrow", "jsonl"):
+        run(folder, "write", "--out", kind, "--shards", "2", "--format", kind, "--expr", row)
+    run(folder, "write", "--out", "npy", "--shards", "3", "--format", "npy", "--expr", "range(37)")
+    with open(os.path.join(folder, "table.csv"), "w", encoding="utf-8") as f:
+        f.writelines(["n\n", *(f"{i}\n" for i in range(37))])
+    for i in range(4):
+        with open(os.path.join(folder, f"fixed-{i}"), "w", encoding="utf-8") as f:
+            f.writelines(f"{100 * i + k:04}" for k in range(5 * i))
+        with tarfile.open(os.path.join(folder, f"tar-{i}.tar"), "w") as tar:
+            for k in range(4 * i + 1):
+                info, text = tarfile.TarInfo(f"{i}{k:02}.txt"), str(100 * i + k).encode()
+                info.size = len(text)
+                tar.addfile(info, io.BytesIO(text))
+        os.makedirs(os.path.join(folder, "images", str(i)))
+        for k in range(7 * i + 1):
+            with open(os.path.join(folder, "images", str(i), f"{k:02}.jpg"), "w", encoding="utf-8") as f:
+                f.write(str(100 * i + k))
+    run(folder, "show", "range(31).map(x => x * 3).save('saved')")
 
 
 SOURCES = [
@@ -87,6 +108,76 @@ SOURCES = [
     lambda d: f"mix({{'a': {d.choice(SOURCES[:7])(d)}, 'b': {d.choice(SOURCES[:7])(d)}.shuffle(5)}}, stop='{d.choice(['first', 'all', 'repeat'])}')",
     lambda d: f"sample_from_datasets([{', '.join(d.choice(SOURCES[:7])(d) for _ in range(3))}], weights=[3, 1, {d.choice([0, 0.5])}], stop_on_empty_dataset={d.choice(['true', 'false'])})",
     lambda d: "text_line('t9-*').map(x => to_number(x, 'int64')).zip(text_line('t9-*')).map((x, y) => x * 2)",
+]
+INDEXED = [
+    lambda d: f"range({d.randint(0, 60)})",
+    lambda d: "tfrecord('x-*').map(x => to_number(x, 'int64'))",
+    lambda d: "parquet('parquet-*').map(x => x['n'])",
+    lambda d: "arrow('arrow-*').map(x => x['n'])",
+    lambda d: "npy('npy-*')",
+    lambda d: "fixed_length_record('fixed-*', 4).map(x => to_number(x, 'int64'))",
+    lambda d: "image_folder('images').map(x => to_number(x['image'], 'int64'))",
+    lambda d: "from_tensor_slices([5, 3, 8, 1, 9, 2, 7])",
+]
+
+
+def indexed(d):
+    """An indexed dataset."""
+    graph = d.choice(INDEXED)(d)
+    for _ in range(d.randint(0, 3)):
+        graph += d.choice([
+            lambda: f".concatenate({d.choice(INDEXED)(d)})",
+            lambda: f".skip({d.randint(0, 5)})",
+            lambda: f".take({d.randint(0, 50)})",
+            lambda: f".shard({(n := d.randint(1, 3))}, {d.randrange(n)})",
+            lambda: f".split([0.6, 0.4], index={d.randint(0, 1)}, seed={d.randint(0, 9)})",
+            lambda: f".global_shuffle(window={d.randint(1, 9)})",
+            lambda: f".global_shuffle(seed={d.randint(0, 9)})",
+            lambda: ".enumerate().map((i, x) => 100 * i + x)",
+            lambda: f".zip({d.choice(INDEXED)(d)}).map((x, y) => 1000 * x + y)",
+        ])()
+    return graph
+
+
+OTHER_SOURCES = [
+    indexed,
+    indexed,
+    lambda d: "csv('table.csv', {'n': int64}).map(x => x['n'])",
+    lambda d: "jsonl('jsonl-*', {'n': int64}).map(x => x['n'])",
+    lambda d: "tar('tar-*.tar', members='txt').map(x => to_number(x['txt'], 'int64'))",
+    lambda d: "files('t9-*').map(f => length(f['contents']))",
+    lambda d: "load('saved')",
+    lambda d: f"tfrecord('{d.choice('rx')}-*', num_parallel_reads={d.randint(1, 3)}).map(x => to_number(x, 'int64'))",
+    lambda d: f"tfrecord('x-*', record_range=[{d.randint(0, 2)}, 3]).map(x => to_number(x, 'int64'))",
+    lambda d: f"counter({d.randint(0, 9)}).take({d.randint(0, 50)})",
+    lambda d: f"random(seed=3).map(x => x % 50).take({d.randint(0, 50)})",
+    lambda d: f"choose_from_datasets([{indexed(d)}, {d.choice(SOURCES)(d)}], range(40).map(x => x * x % 3 % 2))",
+    lambda d: f"from_tensors(4).repeat({d.randint(0, 30)})",
+    lambda d: f"mix({{'a': {indexed(d)}, 'b': {indexed(d)}.shuffle(5)}}, weights={{'a': 3, 'b': 1}}, seed=2, stop='{d.choice(['first', 'all', 'repeat'])}')",
+]
+OTHER_BELOW = [
+    lambda d: f".group_by_window(x => x % 3, (k, w) => w.batch({d.randint(1, 4)}), {d.randint(1, 6)}).unbatch()",
+    lambda d: f".group_by_window(x => x % 2, (k, w) => w, {d.randint(1, 6)})",
+    lambda d: ".map(x => zeros([x % 4], 'int64') + x).ragged_batch(3).unbatch().map(x => sum(x))",
+    lambda d: ".map(x => zeros([x % 4], 'int64') + x).padded_batch(3).unbatch().map(x => length(x))",
+    lambda d: ".map(x => zeros([x % 4], 'int64') + x).bucket_by_sequence_length(x => length(x), [2, 3], [2, 3, 2]).unbatch().map(x => sum(x))",
+    lambda d: ".map(x => zeros([x % 4], 'int64') + x).unbatch()",
+    lambda d: f".window({d.randint(1, 4)}, shift={d.randint(1, 4)}).flat_map(w => w)",
+    lambda d: ".scan(0, (s, x) => (s + x % 5, s))",
+    lambda d: ".map(x => x % 17).unique()",
+    lambda d: f".take_while(x => x % 41 < {d.randint(30, 41)})",
+    lambda d: f".shard(2, {d.randint(0, 1)})",
+    lambda d: f".cache('cache-{d.randint(0, 10**9)}')",
+    lambda d: f".map(x => 10 // (x % 7 - 3)).ignore_errors(max={d.choice([20, 1000])})",
+    lambda d: ".map(x => 10 // (x % 7 - 3)).ignore_errors().shuffle(4)",
+    lambda d: ".interleave(x => range(x % 3), cycle_length=3, num_parallel_calls=2)",
+    lambda d: f".batch(3).rebatch([{d.randint(1, 4)}, {d.randint(1, 4)}]).unbatch()",
+    lambda d: ".rejection_resample(x => x % 2, [0.9, 0.1], initial_dist=[0.5, 0.5]).map((c, x) => x)",
+    lambda d: ".flat_map(x => range(x % 5).shuffle(3))",
+    lambda d: f".concatenate({indexed(d)})",
+    lambda d: f".zip({indexed(d)}).map((x, y) => 7 * x + y)",
+    lambda d: ".filter(x => x % 3 != 0, num_parallel_calls=2)",
+    lambda d: f".repeat().take({d.randint(0, 90)})",
 ]
 BELOW = [
     lambda d: f".map(x => x * {d.randint(1, 9)} + {d.randint(0, 9)})",
@@ -116,7 +207,8 @@ ABOVE = [
 
 
 def draw_graph(d):
-    graph = d.choice(SOURCES)(d) + "".join(d.choice(BELOW)(d) for _ in range(d.randint(0, 4)))
+    sources, below = (SOURCES, BELOW) if d.random() < 0.3 else (OTHER_SOURCES + SOURCES, OTHER_BELOW + BELOW)
+    graph = d.choice(sources)(d) + "".join(d.choice(below)(d) for _ in range(d.randint(0, 4)))
     graph += f".batch({d.choice([1, 2, 5, 8, 16, 33])}" + (", drop_remainder=true)" if d.random() < 0.15 else ")")
     return graph + "".join(d.choice(ABOVE)(d) for _ in range(d.choice([0, 0, 1, 2])))
 
@@ -282,6 +374,38 @@ def an_epoch_may_begin_with_other_streams(folder):
     for other, streams in ((graph, 7), ("range(30).shuffle(10).batch(5)", 4)):
         equal(rows(show(folder, other, streams, 1, 1, "--restore", "start"), other),
               rows(show(folder, other, streams, 1, 1), other), "an epoch with other streams")
+    own = "range(30).batch(8).with_options(elastic_streams=4)"
+    equal(run(folder, "show", "--replicas", "1", "--save-after", "0", "--state", "own", own).returncode, 0, "exit status")
+    p = run(folder, "show", "--replicas", "1", "--restore", "own", own.replace("8", "5").replace("=4", "=3"))
+    equal(rows(p, own), rows(show(folder, "range(30).batch(5)", 3, 1, 1), own), "an epoch with other streams in the graph")
+
+
+def an_epoch_begins_with_the_same_data(folder):
+    """With the same number of streams and rows or others: at its beginning too only those may change."""
+    make_files(folder)
+    graph = "text_line('t3-*').batch(8)"
+    mixture = 'mix({"a": range(9), "b": range(20, 30)}, stop="all").batch(8)'
+    for streams, rows_of_a_step in ((2, 8), (4, 8), (2, 5), (4, 5)):
+        for was, other, word, flags in (
+            (graph, "text_line('t2-*').batch(8)", "graph", []),
+            (graph, "text_line('t3-*').take(4).batch(8)", "graph", []),
+            (graph, "text_line('t3-*').batch(8).take(2)", "graph", []),
+            (graph, "text_line('t3-*').batch(8, drop_remainder=true)", "graph", []),
+            (graph, graph, "seed", ["--seed", "5"]),
+            (mixture, mixture.replace('"b"', '"c"'), "--restore-by-name", []),
+            (mixture, mixture.replace("9", "8"), '"a"', ["--restore-by-name"]),
+        ):
+            show(folder, was, 2, 1, 1, "--save-after", "0", "--state", "start")
+            p = show(folder, other.replace("batch(8", f"batch({rows_of_a_step}"), streams, 1, 1, *flags, "--restore", "start")
+            equal((p.returncode, word in p.stderr), (1, True), f"{other} restored with {streams} streams: {p.stdout} {p.stderr}")
+        other = mixture.replace('"b"', '"c"').replace("batch(8", f"batch({rows_of_a_step}")
+        p = show(folder, other, streams, 1, 1, "--restore-by-name", "--restore", "start")
+        equal(rows(p, other), rows(show(folder, other, streams, 1, 1), other), "an epoch of another mixture")
+        show(folder, graph, 2, 1, 1, "--save-after", "0", "--state", "start")
+        os.rename(f"{folder}/t3-2.txt", f"{folder}/away")
+        p = show(folder, graph.replace("8", str(rows_of_a_step)), streams, 1, 1, "--restore", "start")
+        os.rename(f"{folder}/away", f"{folder}/t3-2.txt")
+        equal((p.returncode, "t3-2.txt" in p.stderr), (1, True), f"restored without a file: {p.stdout} {p.stderr}")
 
 
 def caches_have_what_the_first_epoch_drew(folder):
@@ -341,6 +465,6 @@ if options.only is not None:
 else:
     TESTS = [explain_names_what_runs_in_full, steps_are_those_of_the_model, errors_keep_their_place, refusals_say_what_to_do,
              positions_of_others_are_refused, far_positions_are_exact, an_epoch_may_begin_with_other_streams,
-             caches_have_what_the_first_epoch_drew]
+             an_epoch_begins_with_the_same_data, caches_have_what_the_first_epoch_drew]
     TESTS += [graphs(first, EACH) for first in range(0, COUNT, EACH)]
 kit.main("elastic", TESTS)

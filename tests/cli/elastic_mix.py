@@ -154,6 +154,10 @@ def every_stream_draws_its_own(folder):
             n = sum(x < 1000 for x in step)
             if not 8 <= n <= 56:
                 raise Failure(f"{n} of 64 rows of a step are of one source of two: {text}")
+    text = "range(400).shuffle(400).batch(4)"  # one row of each stream in a step: of stream s the numbers s mod 4
+    drawn = [[x // 4 for x in stream] for stream in zip(*rows(show(folder, text, 4, 1, 1), text))]
+    equal([len(set(stream)) for stream in drawn], [100] * 4, f"rows of the streams of {text}")
+    equal(len({tuple(stream) for stream in drawn}), 4, f"orders of the streams of {text}")
 
 
 def workers_under_data_need_streams(folder):

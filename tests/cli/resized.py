@@ -289,6 +289,10 @@ def test_between_epochs_any_numbers_continue():
         assert steps[:n] == whole[:n]
         assert counts(steps[:n]) == all_rows(steps) and counts(steps[n:n + 8]) == all_rows(steps), policy
         assert counts(steps[n + 8:]) == all_rows(steps), policy
+        if policy != "function":
+            shutil.copytree("saved/1", "backup/backup")
+            check_refused([], data.replace("batch(6)", "batch(4)"), policy, 1, 1)
+            check_refused([], data.replace("batch(6)", "batch(4)"), policy, 2, 1)
 
 
 def test_steps_per_epoch_within_a_pass():

@@ -11,6 +11,7 @@
 #include "tests/shard/steps.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 enum { STREAMS = 7 };
 
@@ -24,7 +25,7 @@ static job open_job(const char *expr, mr_distribute_opts o, const mr_dist_iterat
     mr_status st;
     job j = {0};
     mr_dataset *ds = mr_test_graph(expr);
-    if (!o.elastic_streams)
+    if (!o.elastic_streams && !strstr(expr, "elastic_streams"))
         o.elastic_streams = STREAMS;
     mr_ok(mr_distribute_dataset(ds, &o, &j.dd, &st), &st);
     mr_dataset_unref(ds);
@@ -275,6 +276,7 @@ MR_TEST(processes_agree_and_continue_as_other_numbers_of_them)
                                         "range(60).filter(x => x % 7 > 4).batch(16)",
                                         "range(60).batch(16, drop_remainder=true)",
                                         "range(30).batch(8).take(6).repeat(2)",
+                                        "range(70).batch(8).with_options(elastic_streams=40)",
                                         "range(0).batch(3)"};
     for (size_t e = 0; e < sizeof exprs / sizeof *exprs; e++) {
         mr_status st;
@@ -360,6 +362,50 @@ MR_TEST(a_cancelled_step_is_resumed)
     }
 }
 
+typedef struct canceller {
+    mr_dist_iterator *it;
+    atomic_bool stop;
+} canceller;
+
+static void *cancel_often(void *ctx)
+{
+    canceller *c = ctx;
+    while (!atomic_load(&c->stop)) {
+        mr_dist_iterator_cancel(c->it);
+        usleep(50);
+    }
+    return NULL;
+}
+
+/* Wherever it is: also while the batch collects the rows. */
+MR_TEST_SLOW(a_step_is_cancelled_at_any_moment)
+{
+    enum { ROWS = 20000 };
+    pthread_t thread;
+    mr_status st;
+    mr_step step;
+    int64_t times[ROWS] = {0}, rows = 0;
+    const mr_dist_iterator_opts small = {
+        .run = {.has_threads = true, .positions = true, .block_rows = 1}};
+    job j = open_job("range(20000).batch(500)", (mr_distribute_opts){0}, &small);
+    canceller c = {.it = j.it};
+    mr_check(pthread_create(&thread, NULL, cancel_often, &c) == 0);
+    for (mr_code rc = MR_OK; rc != MR_END;) {
+        rc = mr_dist_iterator_next(j.it, NULL, &step, &st);
+        if (rc == MR_CANCELLED)
+            mr_ok(mr_dist_iterator_resume(j.it, &st), &st);
+        const mr_array *a = &step.replicas[0].columns[0];
+        for (int64_t i = 0; rc == MR_OK && i < a->shape[0]; i++, rows++)
+            times[((const int64_t *)mr_array_at(a, 0))[i]]++;
+    }
+    atomic_store(&c.stop, true);
+    pthread_join(thread, NULL);
+    mr_eq_i64(rows, ROWS);
+    for (int64_t i = 0; i < ROWS; i++)
+        mr_eq_i64(times[i], 1);
+    close_job(&j);
+}
+
 /* The same iterator goes back to a position, also into rows that a hub still keeps. */
 MR_TEST(a_used_iterator_is_restored)
 {
@@ -388,6 +434,43 @@ MR_TEST(a_used_iterator_is_restored)
                 mr_eq_str(got.v, want.v);
                 mr_free(bytes);
             }
+    }
+}
+
+/* Between two passes another number of streams begins the next one, as if it had begun the job. */
+MR_TEST(the_next_pass_may_have_other_streams)
+{
+    static steps_text want, got;
+    static const char expr[] = "range(40).shuffle(10).batch(8)";
+    for (int ended = 0; ended < 2; ended++) {
+        mr_status st;
+        void *bytes;
+        size_t size;
+        job j = open_job(expr, (mr_distribute_opts){0}, &quiet);
+        steps_from(&j, -1, &got);
+        if (!ended)
+            mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+        mr_ok(mr_dist_iterator_save(j.it, &bytes, &size, &st), &st);
+        mr_code_is(mr_dist_iterator_restore(j.it, bytes, size, &st), MR_OK, &st);
+        close_job(&j);
+        j = open_job(expr, (mr_distribute_opts){.elastic_streams = 3}, &quiet);
+        mr_ok(mr_dist_iterator_restore(j.it, bytes, size, &st), &st);
+        if (ended) {
+            steps_from(&j, -1, &got);
+            mr_eq_str(got.v, "");
+            mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+        }
+        steps_from(&j, -1, &got);
+        mr_code_is(mr_dist_iterator_restore(j.it, bytes, size, &st), MR_FAILED_PRECONDITION, &st);
+        mr_check(strstr(st.message, "new iterator"));
+        close_job(&j);
+        j = open_job(expr, (mr_distribute_opts){.elastic_streams = 3}, &quiet);
+        steps_from(&j, -1, &want);
+        mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+        steps_from(&j, -1, &want);
+        close_job(&j);
+        mr_eq_str(got.v, want.v);
+        mr_free(bytes);
     }
 }
 

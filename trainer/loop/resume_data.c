@@ -136,17 +136,9 @@ static mr_code check_numbers(const mr_train_event *e, const mr__train_state *s, 
                    mr_strategy_num_replicas_in_sync(e->strategy), why, or_again);
 }
 
-static mr_code check_order(const mr_train_event *e, const mr__train_state *s, const saved *d,
-                           mr_status *st)
+static mr_code check_data(const mr_train_event *e, const saved *d, mr_status *st)
 {
     const mr__feed *f = &e->loop->run.feed;
-    char now[POLICY_NAME];
-    MR_TRY(check_numbers(e, s, d, st));
-    if (strcmp(d->policy, policy_now(f, now)) != 0)
-        return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "it was saved with the policy %s of sharding, and this run has %s. Use that "
-                       "one, %s",
-                       d->policy, now, or_again);
     if (d->graph && f->data.graph && strcmp(d->graph, f->data.graph) != 0)
         return another_graph(d->graph, f->data.graph, st);
     if (d->files != f->data.files)
@@ -160,6 +152,32 @@ static mr_code check_order(const mr_train_event *e, const mr__train_state *s, co
                        ", and another one gives the data another order. Use that seed, %s",
                        d->seed, or_again);
     return MR_OK;
+}
+
+static mr_code check_order(const mr_train_event *e, const mr__train_state *s, const saved *d,
+                           mr_status *st)
+{
+    const mr__feed *f = &e->loop->run.feed;
+    char now[POLICY_NAME];
+    MR_TRY(check_numbers(e, s, d, st));
+    if (strcmp(d->policy, policy_now(f, now)) != 0)
+        return mr_fail(st, MR_FAILED_PRECONDITION,
+                       "it was saved with the policy %s of sharding, and this run has %s. Use that "
+                       "one, %s",
+                       d->policy, now, or_again);
+    return check_data(e, d, st);
+}
+
+/* Between epochs the policy may change, but not whether the job is elastic. */
+static mr_code check_next_epoch(const mr_train_event *e, const saved *d, mr_status *st)
+{
+    const mr__feed *f = &e->loop->run.feed;
+    bool was = strncmp(d->policy, elastic, strlen(elastic)) == 0;
+    if (was != (mr_dist_dataset_elastic_streams(f->dd) > 0))
+        return mr_fail(st, MR_FAILED_PRECONDITION, "it is of a job that was %s; give this run %s",
+                       was ? elastic : "not elastic",
+                       was ? "its number of streams (--elastic)" : "no elastic streams");
+    return check_data(e, d, st);
 }
 
 /* ---- moving ---- */
@@ -274,6 +292,8 @@ static mr_code continue_within(const mr_train_event *e, const mr__train_state *s
         return restore_position(f, d, position, size, st);
     /* A pass that was read to its end, or not begun, has no order that could be lost. */
     if (s->pass_over || d->at.step == 0) {
+        if (d->known)
+            MR_TRY(check_next_epoch(e, d, st));
         MR_TRY(go_to_pass(e, d->at.pass, st));
         return s->pass_over && !s->epoch_over ? read_pass(e, f, st) : MR_OK;
     }
@@ -321,6 +341,11 @@ static mr_code resume_remote(const mr_train_event *e, const mr__train_state *s, 
                            "it has no positions of the streams. Continue from another checkpoint, "
                            "%s",
                            or_again);
+        return x->stepper->restore(x, NULL, 0, d->at.pass, st);
+    }
+    char now[POLICY_NAME];
+    if (s->pass_over && s->epoch_over && strcmp(d->policy, policy_now(&x->feed, now)) != 0) {
+        MR_TRY(check_next_epoch(e, d, st));
         return x->stepper->restore(x, NULL, 0, d->at.pass, st);
     }
     MR_TRY(check_order(e, s, d, st));

@@ -4,6 +4,9 @@
 #include <string.h>
 #include "pipeline/memory/alloc.h"
 
+/* What an answer may hold, as base64 in a frame's head (transport/wire/frame.h). */
+enum { MOST_BYTES = 11 << 20 };
+
 /* ---- opening ---- */
 
 static mr_code invalid(const char *what, mr_status *st)
@@ -191,6 +194,13 @@ mr_code mr__hosted_streams_report(mr__hosted_streams *x, json_t *to, mr_status *
     if (!x->position) /* no batch was taken in this call */
         MR_TRY(save(x, st));
     look(v);
+    if (x->position_size + x->noted_size > MOST_BYTES)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                       "stream %td has a position of %zu bytes, and a worker of parameter servers "
+                       "returns at most %d with a step; hold fewer elements in ops like window, "
+                       "group_by_window and unique, or train with another strategy, whose "
+                       "positions may be larger",
+                       v - x->v, x->position_size, (int)MOST_BYTES);
     bool good = mr__call_put_bytes(to, "position", x->position, x->position_size) &&
                 json_object_set_new(to, "ended", json_boolean(v->rc == MR_END)) == 0 &&
                 (!x->records || mr__call_put_bytes(to, "records", x->noted, x->noted_size));

@@ -58,6 +58,16 @@ MR_TEST(elements_come_in_the_order_that_was_asked_for)
           "[0,1] [0,1,2,3] [0,1] [0,1] [8,9,10,11]");
 }
 
+/* No input is asked for nothing. */
+MR_TEST(many_numbers_of_the_second_input_are_looked_up)
+{
+    int64_t numbers[20];
+    for (int64_t i = 0; i < 20; i++)
+        numbers[i] = 21 - i;
+    finds("range(2).concatenate(range(10, 40))", numbers, 20,
+          "29 28 27 26 25 24 23 22 21 20 19 18 17 16 15 14 13 12 11 10");
+}
+
 MR_TEST(an_element_that_fails_takes_the_place_of_no_other)
 {
     static const int64_t numbers[] = {0, 1, 2};

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=full
-"""Elastic training that other programs start: processes with Slurm's variables, and torchrun with --max-restarts.
-Ranks are killed, and the job is started again with other numbers of processes: the ledger has the steps of a run
+"""Elastic training that other programs start: processes with Slurm's variables, mpirun, and torchrun with
+--max-restarts. Ranks are killed, and the job is started again with other numbers of processes: the ledger has the steps of a run
 that was left alone, and so have the losses to float32 rounding.
 
     launched_elastic.py [MILLRACE]
@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -106,6 +107,48 @@ def test_slurm_starts_it_again_with_other_tasks():
     assert not os.path.exists("backup")
 
 
+# ---- mpirun ----
+
+MODULE = os.path.join(os.path.dirname(MILLRACE), "millrace-mpi.so")
+# mpirun would lose the lines of a process that it ends.
+KEPT = 'echo $$ >"pid-$OMPI_COMM_WORLD_RANK"; exec "$@" >"out-$OMPI_COMM_WORLD_RANK" 2>"err-$OMPI_COMM_WORLD_RANK"'
+
+
+def by_mpi(tasks, replicas, at, killed, communication):
+    """A job of mpirun, of which one rank is killed at a step: whether it ended well, and its lines."""
+    env = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "MILLRACE_MPI_MODULE": MODULE}
+    if os.path.exists("out-0"):
+        os.remove("out-0")
+    with open("err-mpirun", "w") as err:
+        p = subprocess.Popen([os.environ.get("MPIRUN", "mpirun"), "--oversubscribe", "-n", str(tasks), "bash", "-c", KEPT, "-", *BACKED_UP,
+                              "--replicas", str(replicas), "--communication", communication], stdin=subprocess.DEVNULL, stderr=err, env=env)
+    lines, hit, ended = [], not at, False
+    while not ended:
+        ended = p.poll() is not None
+        if os.path.exists("out-0"):
+            with open("out-0") as out:
+                lines = [json.loads(x) for x in out.read().split("\n")[:-1]]
+        if not hit and any(x.get("step", 0) >= at for x in lines):
+            hit = True
+            with open(f"pid-{killed}") as f:
+                os.kill(int(f.read()), signal.SIGKILL)
+        time.sleep(0.01)
+    assert hit, "it ended before the rank was killed"
+    return p.returncode == 0, lines
+
+
+def test_mpirun_starts_it_again_with_other_processes():
+    if not os.path.exists(MODULE) or not shutil.which(os.environ.get("MPIRUN", "mpirun")):
+        raise Skipped("no Open MPI here")
+    want, records = alone()
+    for tasks, replicas, at, killed, communication in ((3, 1, 9, 1, "mpi"), (2, 2, 25, 0, "mpi"), (4, 1, 41, 2, "ring"), (2, 1, 0, 0, "mpi")):
+        good, lines = by_mpi(tasks, replicas, at, killed, communication)
+        assert good == (not at), (tasks, at, messages(tasks))
+        compare(lines, want, (tasks, at))
+    assert ledger() == records
+    assert not os.path.exists("backup")
+
+
 # ---- torchrun ----
 
 def torchrun():
@@ -119,7 +162,7 @@ def torchrun():
 def launched(per_node, restarts, hits):
     """A job of torchrun; hits: (step, what to do with the process)."""
     command = [*torchrun(), "--nnodes", "1", "--nproc-per-node", str(per_node), "--max-restarts", str(restarts), "--master-port",
-               str(free_port()), "--no-python", *BACKED_UP, "--replicas", "1"]
+               str(free_port()), "--no-python", "--", *BACKED_UP, "--replicas", "1"]
     with open("err", "w") as err:
         p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True)
     lines, hits = [], list(hits)

@@ -133,6 +133,34 @@ def test_other_streams_are_refused_within_an_epoch():
         assert code == 1 and word in err and "--restart-epoch" in err, (code, err)
 
 
+def test_an_epoch_begins_with_other_streams():
+    """Of the same data."""
+    whole = command(DATA[0], 2, 1, "--callback", 'checkpoint("saved/{epoch}")')
+    code, _, err = run(whole)
+    assert code == 0, err
+    shutil.copy("ledger", "whole")
+    for change, word in ((["--elastic", "5"], None), (["--data", DATA[0].replace("batch(16)", "batch(10)")], None),
+                         (["--data", DATA[0].replace(f"range({ROWS})", f"range({ROWS - 1})")], "graph"),
+                         (["--elastic", "5", "--data", DATA[0].replace(f"range({ROWS})", f"range({ROWS - 1})")], "graph")):
+        remove_backups()
+        shutil.copytree("saved/1", "backup/backup")
+        shutil.copy("whole", "ledger")
+        code, lines, err = run(command(DATA[0], 3, 1, "--callback", 'backup_and_restore("backup")', *change))
+        if word:
+            assert code == 1 and word in err and "--restart-epoch" in err, (change, code, err)
+            continue
+        assert code == 0, (change, err)
+        records = collections.Counter(r for step in ledger() for r in step)
+        assert len(records) == ROWS and set(records.values()) == {EPOCHS}, (change, records)
+    remove_backups()
+    shutil.copytree("saved/1", "backup/backup")
+    for processes in (2, 3):
+        code, _, err = run([x for x in command(DATA[0], processes, 1, "--callback", 'backup_and_restore("backup")')
+                            if x not in ("--elastic", str(STREAMS))])
+        assert code == 1 and "--elastic" in err, (processes, code, err)
+    shutil.rmtree("saved")
+
+
 def test_a_mixture_changes_by_name():
     remove_backups()
     def mixed(*sources):

@@ -225,6 +225,33 @@ def test_another_number_of_streams_is_refused():
         assert "elastic 4" in err and "--restart-epoch" in err, err
 
 
+def test_an_epoch_begins_with_another_number_of_streams():
+    more = ("--epochs", "3", "--seed", "4", "--data", "range(400).shuffle(50)" + ROW + ".batch(8)")
+    with Job(1, 2) as job:
+        end(job.train("--elastic", "4", *more, "--callback", 'checkpoint("saved/{epoch}")'))
+    shutil.copytree("saved/1", "backup/backup")
+    keep = ("--callback", 'backup_and_restore("backup")')
+    with Job(1, 2) as job:
+        err = end(job.train("--elastic", "5", *more, *keep, "--data", "range(399)" + ROW + ".batch(8)"), 1)
+        assert "other data" in err, err
+    with Job(1, 3) as job:
+        end(job.train("--elastic", "5", *more, *keep))
+    steps = check_once(3, 400)[-100:]  # 10 of each stream in an epoch
+    with Job(1, 1) as job:
+        end(job.train("--elastic", "5", *more))
+    whole = ledger()[-100:]
+    for epoch in range(2):
+        a, b = 50 * epoch, 50 * epoch + 50
+        assert batches_of(steps[a:b]) == batches_of(whole[a:b]), f"epoch {epoch + 2}"
+
+
+def test_a_position_that_is_too_large_says_what_to_do():
+    held = 'map(x => (x, zeros([1000000], "float32"))).group_by_window((x, y) => 0, (k, w) => w, 100).map((x, y) => x)'
+    with Job(1, 1) as job:
+        err = end(job.train("--elastic", "1", "--epochs", "1", "--data", f"range(10).{held}{ROW}.batch(4)"), 1)
+        assert "stream 0 has a position of" in err and "group_by_window" in err and "another strategy" in err, err
+
+
 def main():
     tests = [f for name, f in sorted(globals().items()) if name.startswith("test_")]
     failed = 0
