@@ -361,6 +361,7 @@ void mr__try_end(mr__transfer *t, CURLcode rc)
     if (rc == CURLE_UNSUPPORTED_PROTOCOL && status / 100 != 3) /* of the answer: it is not HTTP */
         rc = CURLE_WEIRD_SERVER_REPLY;
     t->answer.status = (int)status;
+    t->answer.length = t->length;
     snprintf(t->answer.etag, sizeof t->answer.etag, "%s", t->info.etag);
     mr__try_count(t);
     if (rc == CURLE_OK && good && !t->judged && !mr__try_judge(t))
