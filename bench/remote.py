@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Reading URLs from nginx on loopback, with and without a proxy that adds 50 ms to each round trip, next to curl, which
-fetches the same ranges over as many connections; the first of 10,000 listed objects; and CPU seconds a GB, next to boto3 and s3fs.
+fetches the same ranges over as many connections; the first of 10,000 listed objects; and CPU seconds a GB of records, next to
+boto3, s3fs and s3torchconnector.
    bench/remote.py [--build DIR] [--mib N] [--records N] [--rounds N] [--no-peers]
 
 Every line has the figure, its ceiling and their ratio: the median of the ratios of --rounds rounds, in which both are measured
@@ -239,22 +240,50 @@ try:
     # ---- CPU seconds a GB
     store = {**keys, "AWS_ENDPOINT_URL": at, "AWS_DEFAULT_REGION": "us-east-1"}
     peers = os.environ.get("MILLRACE_PEERS") or os.path.join(os.path.abspath(o.build), "peers-remote")
+    # Each makes a file of the object; the records are read of it as their users do, with both checksums, as Millrace does.
     PEERS = {
-        "boto3": "import boto3\nbegan = time.process_time()\n"
-                 "for part in boto3.client('s3').get_object(Bucket='bucket', Key=key)['Body'].iter_chunks(1 << 20): n += len(part)",
-        "s3fs": "import s3fs\nbegan = time.process_time()\n"
-                "with s3fs.S3FileSystem(endpoint_url=at).open('bucket/' + key, 'rb', block_size=8 << 20) as f:\n"
-                "    while part := f.read(1 << 20): n += len(part)",
+        "boto3": (["boto3"], "import boto3\ndef opened(): return boto3.client('s3').get_object(Bucket='bucket', Key=key)['Body']"),
+        "s3fs": (["s3fs"], "import s3fs\n"
+                 "def opened(): return s3fs.S3FileSystem(endpoint_url=at).open('bucket/' + key, 'rb', block_size=8 << 20)"),
+        "s3torchconnector": (["s3torchconnectorclient"], """import io
+from s3torchconnectorclient._mountpoint_s3_client import MountpointS3Client
+class Parts(io.RawIOBase):
+    def __init__(self, parts): self.parts, self.rest = iter(parts), b""
+    def readable(self): return True
+    def readinto(self, to):
+        self.rest = self.rest or memoryview(next(self.parts, b""))
+        n = min(len(to), len(self.rest))
+        to[:n] = self.rest[:n]
+        self.rest = self.rest[n:]
+        return n
+def opened():
+    client = MountpointS3Client("us-east-1", "bench", endpoint=at, force_path_style=True)
+    return io.BufferedReader(Parts(client.get_object("bucket", key)), 1 << 20)"""),
     }
+    RECORDS = """
+import struct, time
+from google_crc32c import value
+def right(data, checksum):
+    crc = value(data)
+    return struct.unpack("<I", checksum)[0] == ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+began = time.process_time()
+file = opened()
+while head := file.read(12):
+    assert right(head[:8], head[8:])
+    size, = struct.unpack("<Q", head[:8])
+    data = file.read(size)
+    assert right(data, file.read(4))
+    n += 16 + size
+"""
 
-    def install(name):
+    def install(name, packages):
         """Each has a separate environment, since they want different versions of the same packages."""
         environment = os.path.join(peers, name)
         python = os.path.join(environment, "bin", "python3")
         try:
             if not os.path.exists(os.path.join(environment, "installed")):
                 venv.create(environment, with_pip=True)
-                subprocess.run([python, "-m", "pip", "install", "-q", name], check=True, capture_output=True, timeout=300)
+                subprocess.run([python, "-m", "pip", "install", "-q", *packages, "google-crc32c"], check=True, capture_output=True, timeout=300)
                 open(os.path.join(environment, "installed"), "w", encoding="ascii").close()
         except (OSError, subprocess.SubprocessError) as error:
             print(f"left out: {name} cannot be installed ({error})", flush=True)
@@ -262,7 +291,7 @@ try:
         return python
 
     def peer(python, code):
-        text = f"import time\nat, key, n = {at!r}, {big!r}, 0\n{code}\nassert n == {size}, n\nprint(time.process_time() - began)"
+        text = f"at, key, n = {at!r}, {big!r}, 0\n{code}\n{RECORDS}\nassert n == {size}, n\nprint(time.process_time() - began)"
         done = subprocess.run([*READER, python, "-c", text], capture_output=True, check=False, env={**os.environ, **store})
         if done.returncode:
             sys.exit(done.stderr.decode())
@@ -272,8 +301,8 @@ try:
         return bench(f'tfrecord("s3://bucket/{big}")', **store)[1]["cpu_seconds"]
 
     print(f"{'CPU seconds a GB':56} {statistics.median(own() for _ in range(o.rounds)) / size * 1e9:10.3f}", flush=True)
-    for name, code in PEERS.items() if not o.no_peers else ():
-        python = install(name)
+    for name, (packages, code) in PEERS.items() if not o.no_peers else ():
+        python = install(name, packages)
         if not python:
             continue
         mine, theirs = rounds(lambda python=python, code=code: (own(), peer(python, code)))

@@ -13,6 +13,7 @@ int cli_error(const cli_command *cmd, int status, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    mr_text_drop_secrets(text); /* of a URL in a wrong place */
     mr_text_visible(text, false, clean, sizeof clean);
     fflush(stdout);
     fprintf(stderr, "millrace%s%s: %s\n", cmd ? " " : "", cmd ? cmd->name : "", clean);

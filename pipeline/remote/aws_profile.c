@@ -16,7 +16,10 @@ static const char *const origins[2] = {"the file of credentials (~/.aws/credenti
 static mr_code path_of(const char *name, const char *file, char **out, mr_status *st)
 {
     const char *given = mr__variable(name), *home = mr__variable("HOME");
-    *out = given ? mr_strdup(given) : mr_strf("%s/.aws/%s", home ? home : "", file);
+    if (given && home && strncmp(given, "~/", 2) == 0)
+        *out = mr_strf("%s%s", home, given + 1);
+    else
+        *out = given ? mr_strdup(given) : mr_strf("%s/.aws/%s", home ? home : "", file);
     return *out ? MR_OK : mr_fail_memory(st, 0, "a file name");
 }
 
@@ -71,6 +74,11 @@ static bool is_section(const char *section, size_t n, const char *profile, bool 
         size_t skip = sizeof word - 1 + strspn(section + sizeof word - 1, " \t");
         section += skip;
         n -= skip;
+        /* `aws configure` writes quotes around names with spaces. */
+        if (n >= 2 && strchr("'\"", *section) && section[n - 1] == *section) {
+            section++;
+            n -= 2;
+        }
     } else if (second && !is_default)
         return false;
     return n == strlen(profile) && memcmp(section, profile, n) == 0;

@@ -135,8 +135,11 @@ static mr__cache *find_cache(const char *directory, int64_t limit)
 static mr_code open_cache(const char *directory, int64_t limit, mr__cache **out, mr_status *st)
 {
     mr__cache *c = NULL;
-    mr_code rc = MR_OK;
-    MR_TRY(mr__cache_open(&c, directory, limit, true, st));
+    mr__name_scope names = mr__name_scope_enter_own(); /* no graph of a client names it */
+    mr_code rc = mr__cache_open(&c, directory, limit, true, st);
+    (void)mr__name_scope_set(names);
+    if (rc != MR_OK)
+        return rc;
     pthread_mutex_lock(&lock);
     *out = find_cache(directory, limit); /* by another thread meanwhile */
     if (!*out && shared.n_caches == MOST_CACHES)
@@ -410,6 +413,7 @@ static void *run(void *ctx)
 {
     (void)ctx;
     bool expired = false;
+    (void)mr__name_scope_enter_own(); /* for files of the cache */
     pthread_mutex_lock(&lock);
     while (!shared.stops) {
         fill *f = next_fill();
@@ -528,7 +532,9 @@ static fill *request(const mr__fetch *r, int64_t number)
     mr__cache_name(&r->key, number, "piece", name);
     pthread_mutex_lock(&lock);
     fill **at = &shared.fills, *f;
+    /* Another URL of the same object may have another token or signature, which is refused. */
     while (*at && ((*at)->cache != r->cache || strcmp((*at)->name, name) != 0 ||
+                   strcmp((*at)->object->url, r->object->url) != 0 ||
                    mr_cancel_is_cancelled((*at)->cancel)))
         at = &(*at)->next;
     f = *at;
@@ -575,7 +581,18 @@ static bool is_there(const mr__fetch *f, int64_t number)
     struct stat is;
     mr__cache_name(&f->key, number, "piece", name);
     mr__cache_path(f->cache, name, false, path);
-    return mr__sys->stat(path, &is) == 0;
+    mr__name_scope names = mr__name_scope_enter_own();
+    bool there = mr__sys->stat(path, &is) == 0;
+    (void)mr__name_scope_set(names);
+    return there;
+}
+
+static mr__piece_state open_piece(mr__fetch *f)
+{
+    mr__name_scope names = mr__name_scope_enter_own();
+    mr__piece_state state = mr__piece_open(f->cache, &f->key, f->at / MR__PIECE, &f->piece);
+    (void)mr__name_scope_set(names);
+    return state;
 }
 
 /* Lets the piece after that of `at` come, if it is needed. */
@@ -700,7 +717,9 @@ static mr_code discard(mr__fetch *f, int64_t number, mr_status *st)
     mr__warn_once("%s: piece %" PRId64 " of it in the cache is damaged, and is fetched again",
                   f->object->url, number);
     mr__cache_name(&f->key, number, "piece", name);
+    mr__name_scope names = mr__name_scope_enter_own();
     mr__cache_remove(f->cache, name, &f->piece.is);
+    (void)mr__name_scope_set(names);
     return MR_OK;
 }
 
@@ -728,7 +747,7 @@ static mr_code need_piece(mr__fetch *f, mr_cancel *cancel, mr_status *st)
         if (r == NO_CACHE)
             return go_direct(f, st);
     }
-    switch (mr__piece_open(f->cache, &f->key, number, &f->piece)) {
+    switch (open_piece(f)) {
     case MR__PIECE_OPEN:
         mr__host_add(&f->host->cache_hits, !came);
         look_ahead(f);
@@ -806,8 +825,7 @@ size_t mr__fetch_read(mr__fetch *f, void *data, size_t n)
     if (f->direct || f->at >= f->end)
         return 0;
     if (f->piece.fd < 0) {
-        if (f->now ||
-            mr__piece_open(f->cache, &f->key, f->at / MR__PIECE, &f->piece) != MR__PIECE_OPEN)
+        if (f->now || open_piece(f) != MR__PIECE_OPEN)
             return 0;
         mr__host_add(&f->host->cache_hits, 1);
     }

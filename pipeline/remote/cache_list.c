@@ -8,6 +8,7 @@
 
 #include "pipeline/bytes.h"
 #include "pipeline/crc32c.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/retry.h"
 
 static const char magic[] = "MRLIST01";
@@ -86,6 +87,7 @@ void mr__list_note_end(mr__list_note *l, mr__cache *c, const char *pattern)
 {
     mr__cache_key k = {0};
     char name[MR__CACHE_NAME];
+    mr__name_scope names = mr__name_scope_enter_own(); /* files of the cache, not of a graph */
     if (!l->failed && mr__cache_key_make(&k, pattern, "", -1, NULL) == MR_OK) {
         mr__list_note all = {0};
         size_t size;
@@ -104,6 +106,7 @@ void mr__list_note_end(mr__list_note *l, mr__cache *c, const char *pattern)
         }
         mr_free(all.v);
     }
+    (void)mr__name_scope_set(names);
     mr_free(k.text);
     mr_free(l->v);
     *l = (mr__list_note){0};
@@ -141,7 +144,9 @@ mr_code mr__list_recall(mr__cache *c, const char *pattern, mr__list_fn fn, void 
     MR_TRY(mr__cache_key_make(&k, pattern, "", -1, st));
     mr__cache_name(&k, 0, "list", name);
     char *text = NULL;
+    mr__name_scope names = mr__name_scope_enter_own();
     mr_code rc = read_list(c, name, &text, &size, st);
+    (void)mr__name_scope_set(names);
     if (rc == MR_OK)
         rc = text ? recall(text, size, &k, fn, ctx, &found, st) : MR_OK;
     mr_free(text);

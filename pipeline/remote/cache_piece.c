@@ -153,7 +153,7 @@ static int open_file(mr__cache *c, const char *name, struct stat *is)
     char path[PATH_MAX];
     int fd;
     mr__cache_path(c, name, false, path);
-    MR__RETRY(fd, mr__sys->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0));
+    MR__RETRY(fd, mr__sys->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0));
     if (fd >= 0 && mr__sys->fstat(fd, is) != 0) {
         mr__sys->close(fd);
         return -1;

@@ -68,6 +68,7 @@ enum { MR__MARK_SIZE = 40 };
 typedef struct mr__answer {
     int status; /* 0: none came */
     char etag[136], mark[MR__MARK_SIZE];
+    int64_t length; /* Content-Length; -1: none */
 } mr__answer;
 
 /* Sends the request to the target of an object of mr__object_open_request. The body of the answer

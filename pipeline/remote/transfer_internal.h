@@ -52,7 +52,15 @@ enum {
 #define MR__SECOND INT64_C(1000000000)
 
 /* What is wrong with an answer although HTTP is satisfied. */
-typedef enum verdict { GOOD, CHANGED, OTHER_RANGE, TOO_LONG, NO_MEMORY } verdict;
+typedef enum verdict {
+    GOOD,
+    CHANGED,
+    OTHER_RANGE,
+    OTHER_LENGTH, /* than that of its range */
+    NO_TOTAL,     /* a range of an object whose size is not known */
+    TOO_LONG,
+    NO_MEMORY
+} verdict;
 
 struct mr__transfer {
     atomic_uint refs; /* the reader's and the thread's */
@@ -81,6 +89,7 @@ struct mr__transfer {
     int tries, moves; /* tries since the last new byte */
     bool renewed;     /* other credentials were asked for since then */
     bool waits;       /* for them */
+    bool whole;       /* no range is asked for */
 
     /* of the answer */
     bool judged, is_range;

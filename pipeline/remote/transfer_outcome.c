@@ -243,6 +243,29 @@ static mr_code fail_short(mr__transfer *t)
                    t->received, want, t->from);
 }
 
+/* All bytes are there, and something is wrong with what came after them. */
+static bool is_complete(const mr__transfer *t)
+{
+    int64_t want = wanted(t);
+    return !t->object->whole && want > 0 && t->received == want;
+}
+
+/* The head of the answer, or its body, is not that of the range. */
+static void fail_verdict(mr__transfer *t)
+{
+    if (t->verdict == OTHER_LENGTH)
+        mr_fail(&t->why, MR_DATA_LOSS,
+                "the server announced %" PRId64 " bytes for bytes %" PRId64 "-%" PRId64, t->length,
+                t->first, t->last);
+    else if (t->verdict == NO_TOTAL)
+        mr_fail(&t->why, MR_DATA_LOSS, "the server does not say how long the file is");
+    else
+        mr_fail(&t->why, MR_DATA_LOSS,
+                "the server sent bytes %" PRId64 "-%" PRId64 " where those from byte %" PRId64
+                " on were asked for",
+                t->first, t->last, t->from + t->received);
+}
+
 /* A range beyond the end: of an empty object, or of one that has become shorter. */
 static void end_beyond(mr__transfer *t)
 {
@@ -323,11 +346,22 @@ void mr__try_look_at_renewal(mr__transfer *t)
     mr__try_finish(t, t->why.code);
 }
 
+/* At once; it does not count as another try. */
+static void begin_again(mr__transfer *t)
+{
+    mr__try_stop(t);
+    t->tries--;
+    mr__try_begin(t);
+}
+
 void mr__try_end(mr__transfer *t, CURLcode rc)
 {
     long status = mr__try_status(t);
     bool good = mr__try_is_good(t, status);
+    if (rc == CURLE_UNSUPPORTED_PROTOCOL && status / 100 != 3) /* of the answer: it is not HTTP */
+        rc = CURLE_WEIRD_SERVER_REPLY;
     t->answer.status = (int)status;
+    t->answer.length = t->length;
     snprintf(t->answer.etag, sizeof t->answer.etag, "%s", t->info.etag);
     mr__try_count(t);
     if (rc == CURLE_OK && good && !t->judged && !mr__try_judge(t))
@@ -342,11 +376,13 @@ void mr__try_end(mr__transfer *t, CURLcode rc)
         mr__try_finish(t, mr_fail_memory(&t->why, t->room, "bytes of a remote object"));
     else if (t->verdict == CHANGED)
         mr__try_finish(t, fail_changed(t));
+    else if (t->verdict == NO_TOTAL && !t->whole) { /* it is read as one without ranges */
+        t->whole = true;
+        begin_again(t);
+    } else if (rc != CURLE_OK && is_complete(t))
+        mr__try_finish(t, MR_OK);
     else if (t->verdict != GOOD) {
-        mr_fail(&t->why, MR_DATA_LOSS,
-                "the server sent bytes %" PRId64 "-%" PRId64 " where those from byte %" PRId64
-                " on were asked for",
-                t->first, t->last, t->from + t->received);
+        fail_verdict(t);
         mr__try_retry(t);
     } else if (rc != CURLE_OK) {
         mr_code code = rc == CURLE_PARTIAL_FILE ? fail_short(t) : fail_curl(t, rc);
@@ -365,9 +401,7 @@ void mr__try_end(mr__transfer *t, CURLcode rc)
     } else if (status == 416) {
         end_beyond(t);
     } else if (change_region(t, status)) {
-        mr__try_stop(t);
-        t->tries--;
-        mr__try_begin(t);
+        begin_again(t);
     } else {
         mr_code code = fail_status(t, status);
         if (may_pass(status)) {

@@ -97,6 +97,16 @@ bool mr__try_judge(mr__transfer *t)
         t->verdict = OTHER_RANGE;
         return false;
     }
+    if (t->is_range && t->length >= 0 && t->length != t->last - t->first + 1) {
+        t->verdict = OTHER_LENGTH;
+        return false;
+    }
+    if (t->is_range && t->total < 0 &&
+        (!atomic_load_explicit(&t->object->known, memory_order_relaxed) ||
+         t->object->info.size < 0)) {
+        t->verdict = NO_TOTAL;
+        return false;
+    }
     if (!t->is_range) { /* the server sends everything */
         const mr__object *o = t->object;
         if (!o->whole && atomic_load_explicit(&o->known, memory_order_relaxed) && o->info.ranges) {

@@ -195,7 +195,8 @@ static bool set_options(mr__transfer *t)
             snprintf(text, sizeof text, "%" PRId64 "-%" PRId64, at, t->to - 1);
         else
             snprintf(text, sizeof text, "%" PRId64 "-", at);
-        SET(CURLOPT_RANGE, text);
+        if (!t->whole)
+            SET(CURLOPT_RANGE, text);
         if (atomic_load_explicit(&o->known, memory_order_relaxed) && is_strong(o->info.etag))
             good = good && add_header(t, "If-Match", o->info.etag);
         if (atomic_load_explicit(&o->known, memory_order_relaxed) &&

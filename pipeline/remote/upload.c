@@ -454,7 +454,7 @@ static mr_code is_there(const mr__upload *u, bool *yes, mr_status *st)
 {
     mr__answer a;
     mr_code rc = request(u->url, NULL, &(mr__request){.method = "HEAD"}, u->cancel, &a, NULL, st);
-    *yes = rc == MR_OK && strcmp(a.mark, u->mark) == 0;
+    *yes = rc == MR_OK && strcmp(a.mark, u->mark) == 0 && (a.length < 0 || a.length == u->size);
     return rc == MR_NOT_FOUND ? MR_OK : rc;
 }
 

@@ -512,6 +512,21 @@ class Errors(unittest.TestCase):
             error = self.error_of(mr.text_line(path).map(lambda s: mr.fn.to_number(s)).batch(100))
             self.assertEqual((error.file, error.record, error.offset), (path, 300_000, os.path.getsize(path) - 2))
 
+    def test_nothing_shown_has_secrets(self) -> None:
+        url = "https://user:5ec2e7p@host/a?token=5ec2e7t&X-Amz-Signature=5ec2e7s"
+        ds = mr.zip(mr.from_tensor_slices([url] * 3), mr.range(3).map(lambda x: 10 // x))
+        it = iter(ds)
+        with self.assertRaises(mr.InvalidArgument) as caught:
+            next(it)
+        note = "".join(getattr(caught.exception, "__notes__", []))
+        self.assertIn("^", note)
+        explained = ds.explain()
+        for shown in (repr(ds), repr(it), note, str(caught.exception), str(explained), explained._repr_html_(),
+                      *(o.op for o in explained.ops)):
+            self.assertNotIn("5ec2e7", shown)
+            self.assertTrue("https" not in shown or "://host/a" in shown or "://..." in shown, shown)
+        self.assertIn(url, str(ds))
+
 
 if __name__ == "__main__":
     kit.main()

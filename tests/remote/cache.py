@@ -217,6 +217,11 @@ for name, damage in (("a_changed_byte", lambda f: (f.seek(os.path.getsize(f.name
     seen = bodies(server.take())
     result(name, reads(run, big) and len(seen) == 1 and run.stderr.count("damaged") == 1, f"{run}\n{seen}")
     result(name + "_offline", refused.status == 1 and "data loss" in refused.stderr and "damaged" in refused.stderr, str(refused))
+odd = max(files(cache, "*.piece"), key=os.path.getsize)
+os.remove(odd)
+os.mkfifo(odd)
+run = show(graph, "--cache-dir", cache)
+result("a_fifo_in_the_place_of_a_piece", reads(run, big) and run.stderr.count("damaged") == 1, str(run))
 repaired = show(graph, "--cache-dir", cache, "--offline")
 result("repaired", reads(repaired, big) and repaired.stderr == "", str(repaired))
 for name in files(cache, "*.list"):

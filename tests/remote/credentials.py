@@ -103,6 +103,8 @@ one = fresh()
 with open(printed, "wb") as f:
     f.write(document(one, "SessionToken", Version=1, Expiration=expiration(3600)))
 reads("a_program", AWS_PROFILE="printer")
+put_file("quoted", f"[profile 'two words']\ncredential_process = cat {shlex.quote(printed)}\n")
+reads("a_profile_in_quotes", AWS_PROFILE="two words", AWS_CONFIG_FILE="~/.aws/quoted")
 fails("a_program_that_fails", "permission denied", "credential_process", "status 3", AWS_PROFILE="failing")
 fails("a_program_that_prints_something_else", "data loss", "credential_process", "AccessKeyId", AWS_PROFILE="talking")
 fails("single_sign_on", "unimplemented", "IAM Identity Center", AWS_PROFILE="signed in")

@@ -98,7 +98,43 @@ server.always.clear()
 server.plan("/a.txt", fault(cut=400000), fault(shift=7))
 reads("another_range_once", requests=3)
 
+for more in (5, -5):
+    server.plan("/a.txt", fault(more=more))
+    reads(f"a_length_that_is_not_that_of_the_range_{more}", requests=2)
+server.always["/a.txt"] = fault(total="*")
+run, seen = reads("ranges_of_an_unknown_whole", requests=2)
+result("the_whole_is_asked_for", [r[1] for r in seen] == ["bytes=0-8388607", None], str(seen))
+server.plan("/a.txt", fault(total="*"), fault(cut=70000, reset=True))
+reads("and_read_again_after_a_reset", requests=4)
+server.always.clear()
+
+
+def no_http(s, h, path):
+    h.wfile.write(b"\0nonsense\r\n")
+    h.close_connection = True
+
+
+def chunks(s, h, path):
+    """All of the contents, and then nonsense in place of the next chunk."""
+    h.send_response(206)
+    h.send_header("Content-Range", f"bytes 0-{len(TEXT) - 1}/{len(TEXT)}")
+    h.send_header("ETag", '"1"')
+    h.send_header("Transfer-Encoding", "chunked")
+    h.end_headers()
+    h.wfile.write(b"%x\r\n%s\r\nzz\r\n" % (len(TEXT), TEXT))
+    h.close_connection = True
+
+
+server.plan("/a.txt", no_http)
+reads("an_answer_that_is_not_http", requests=2)
+server.plan("/a.txt", chunks)
+reads("nonsense_after_the_last_byte", requests=1)
+
 # ---- faults that stay
+server.always["/not-http"] = no_http
+fails("never_http", ["unavailable", "gave up after 2 tries"], path="/not-http", requests=2, MILLRACE_REMOTE_RETRIES="2")
+server.always["/length"] = fault(more=3)
+fails("another_length_forever", ["data loss", "announced"], path="/length", requests=2, MILLRACE_REMOTE_RETRIES="2")
 server.always["/503"] = status(503)
 fails("status_503_forever", ["unavailable", "503", "gave up after 3 tries"], path="/503", requests=3,
       MILLRACE_REMOTE_RETRIES="3")

@@ -137,7 +137,7 @@ class Server:
         return int(first), min(int(last) if last else size - 1, size - 1)
 
     def send(self, h, path, cut=None, ranges=True, etag=None, modified="Sat, 01 Jan 2022 00:00:00 GMT", shift=0,
-             length=True, reset=False, pause=0.0, conditions=True, most=None):
+             length=True, reset=False, pause=0.0, conditions=True, most=None, more=0, total=None):
         """A good answer, or one with a fault: cut after n bytes of the body, of another range, ..."""
         with self.lock:
             data, tag = self.files.get(path), self.etags.get(path) if etag is None else etag
@@ -156,7 +156,7 @@ class Server:
             part = part[0] + shift, min(part[1], part[0] + (most or len(data)) - 1) + shift
             body = data[part[0]:part[1] + 1]
             h.send_response(206)
-            h.send_header("Content-Range", f"bytes {part[0]}-{part[1]}/{len(data)}")
+            h.send_header("Content-Range", f"bytes {part[0]}-{part[1]}/{total or len(data)}")
         else:
             h.send_response(200)
         if tag:
@@ -164,12 +164,12 @@ class Server:
         if modified:
             h.send_header("Last-Modified", modified)
         if length:
-            h.send_header("Content-Length", str(len(body)))
+            h.send_header("Content-Length", str(len(body) + more))
         else:
             h.send_header("Connection", "close")
         h.end_headers()
         try:
-            h.wfile.write(body[:cut])
+            h.wfile.write((body + b"?" * more)[:cut])
             h.wfile.flush()
             time.sleep(pause)
         except OSError:

@@ -108,6 +108,10 @@ keep(Run(["cache", f"{where}/objects", "--json"]))
 for wrong in (".foo()", ".batch(0)", ", 3", f'.map(x => nothing("{presigned()}"))', f'.batch("{web}")', f'.take("{presigned()}"'):
     run = keep(show(both() + wrong))
     result(f"refused: {wrong[:8]}", run.status != 0)
+for arguments in (["ops", both()], [presigned()], ["show", "--limit", presigned(), "range(3)"], ["index", presigned()],
+                  ["write", "--out", presigned(), "--expr", "range(3)"], ["uploads", presigned()], ["train", "--data", both(), "--steps", web]):
+    run = keep(Run(arguments))
+    result(f"a_wrong_place: {arguments[0][:6]}", run.status != 0, str(run))
 accepted = "none"
 keep(show(f'text_line("{here}?X-Amz-Signature=5ec2e7a")'))
 accepted = "5ec2e7f"

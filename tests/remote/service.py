@@ -76,6 +76,32 @@ try:
     worker.terminate()
     worker.wait()
 
+    # ---- the cache of the operator, which is outside of all roots
+    cache = os.path.join(directory.name, "cache")
+    worker = start("worker", "--dispatcher", f"127.0.0.1:{port}", "--root", server.address + "/data/", "--cache-dir", cache)
+    first = through(url)
+    bodies = [r for r in server.take() if r[0] == "/data/a.txt" and r[1] != "bytes=0-0"]
+    again = through(url)
+    later = [r for r in server.take() if r[0] == "/data/a.txt" and r[1] != "bytes=0-0"]
+    result("a_cache_outside_of_the_roots", sorted(first.lines) == sorted(again.lines) == ['"one"', '"two"'] and bodies and not later,
+           f"{first}\n{again}\n{bodies}\n{later}")
+    pieces = [os.path.join(cache, "objects", n) for n in os.listdir(os.path.join(cache, "objects")) if n.endswith(".piece")]
+    taken = [through(piece) for piece in pieces]
+    result("no_client_reads_its_files", len(pieces) == 1 and all(r.status == 1 and "--root" in r.stderr and not r.lines for r in taken),
+           f"{pieces} {taken}")
+    with open(pieces[0], "r+b") as f:
+        f.truncate(10)
+    read = through(url)
+    result("a_damaged_piece_is_fetched_again", sorted(read.lines) == ['"one"', '"two"'] and os.path.getsize(pieces[0]) > 10, str(read))
+    worker.terminate()
+    worker.wait()
+    server.take()
+    worker = start("worker", "--dispatcher", f"127.0.0.1:{port}", "--root", server.address + "/data/", "--cache-dir", cache, "--offline")
+    read = through(url)
+    result("offline_in_a_worker", sorted(read.lines) == ['"one"', '"two"'] and not server.take(), str(read))
+    worker.terminate()
+    worker.wait()
+
     # ---- stores that the worker alone has access to
     cloud, hub = Cloud(), Hub()
     cloud.bearers.add("ya29.made-token")

@@ -9,7 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar, overload
 
 from . import _fast, _hints, _trace
-from ._errors import Error, FailedPrecondition, TraceError, check
+from ._errors import Error, FailedPrecondition, TraceError, check, without_secrets
 from ._ffi import ffi, lib
 from ._generated import Methods
 from ._iterator import Iterator, Options, Shared
@@ -420,16 +420,6 @@ def text_of_dataset(pointer: Any) -> str:
     text: str = ffi.string(out[0]).decode("utf-8", "surrogateescape")
     lib.mr_free(out[0])
     return text
-
-
-def without_secrets(text: str) -> str:
-    """What may be printed of a text: its URLs without passwords and signatures."""
-    if "://" not in text:
-        return text
-    copy = ffi.new("char[]", text.encode("utf-8", "surrogateescape"))
-    lib.mr_text_drop_secrets(copy)
-    shown: str = ffi.string(copy).decode("utf-8", "surrogateescape")
-    return shown
 
 
 def parse(text: str, names: Names | None = None, *, call: bool = False) -> Dataset:

@@ -14,7 +14,7 @@ from typing import Any, Callable, cast
 from . import _fast
 from ._callbacks import callback, finalizer
 from ._dataset import Dataset, dataset_at
-from ._errors import Cancelled, InvalidArgument, check, text_of
+from ._errors import Cancelled, InvalidArgument, check, text_of, without_secrets
 from ._ffi import ffi, lib
 from ._formats import arrow_maker
 from ._iterator import (
@@ -334,7 +334,7 @@ class DistributedDataset:
 
     def __repr__(self) -> str:
         return (
-            f"<millrace.DistributedDataset of {self}: worker {self.worker} of {self.num_workers}, "
+            f"<millrace.DistributedDataset of {without_secrets(str(self))}: worker {self.worker} of {self.num_workers}, "
             f"{self.num_local_replicas} of {self.num_replicas_in_sync} replicas>"
         )
 

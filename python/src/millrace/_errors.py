@@ -232,11 +232,22 @@ def error_at(pointer: int) -> Error:
 _SHOWN = 100  # characters of a line with a caret
 
 
+def without_secrets(text: str) -> str:
+    """What may be printed of a text: its URLs without passwords and signatures."""
+    if "://" not in text:
+        return text
+    copy = ffi.new("char[]", text.encode("utf-8", "surrogateescape"))
+    lib.mr_text_drop_secrets(copy)
+    shown: str = ffi.string(copy).decode("utf-8", "surrogateescape")
+    return shown
+
+
 def add_caret(error: Error, text: str) -> None:
     """Notes where in a pipeline's text the expression is whose value is an error, as for errors of the
     text. The message ends with it: "integer division by zero in 10 // x"."""
     if hasattr(error, "__notes__") or error.op is None:
         return
+    text = without_secrets(text)
     begin, end = _span(text, error.op)
     at = error.message.find(" in ")
     while at >= 0:

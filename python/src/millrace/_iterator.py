@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _fast
 from ._callbacks import finalizer
-from ._errors import Error, FailedPrecondition, InvalidArgument, add_caret, check, error_at
+from ._errors import Error, FailedPrecondition, InvalidArgument, add_caret, check, error_at, without_secrets
 from ._ffi import ffi, lib
 from ._report import Stats, since, stats_of, write_trace
 from ._types import plan_of
@@ -537,7 +537,7 @@ class Iterator(_fast.Iterator):
 
     def __repr__(self) -> str:
         state = "closed " if self._closed else ""
-        return f"<{state}millrace.Iterator of {self.dataset}>"
+        return f"<{state}millrace.Iterator of {without_secrets(str(self.dataset))}>"
 
 
 def parse_state(state: Any) -> tuple[int, bytes]:

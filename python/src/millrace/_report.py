@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _programs
-from ._errors import FailedPrecondition, InvalidArgument, check, text_of
+from ._errors import FailedPrecondition, InvalidArgument, check, text_of, without_secrets
 from ._ffi import ffi, lib
 
 if TYPE_CHECKING:
@@ -324,7 +324,7 @@ class Explanation:
     """
 
     def __init__(self, ds: Dataset, distributed: str = "") -> None:
-        self.text = str(ds)
+        self.text = without_secrets(str(ds))
         self.ops: list[OpLine] = []
         self._add(ds._pointer(), 0)
         needed, unknown, st = ffi.new("int64_t *"), ffi.new("const char **"), ffi.new("mr_status *")
@@ -392,7 +392,7 @@ def _node_text(node: Any) -> str:
     from ._dataset import text_of_dataset
 
     try:
-        return text_of_dataset(node)
+        return without_secrets(text_of_dataset(node))
     except FailedPrecondition:
         return text_of(lib.mr_dataset_op(node).name) + "(...)"
 

@@ -25,7 +25,7 @@ import jax  # type: ignore[import-not-found,unused-ignore]
 import numpy as np
 
 from ._agreement import BATCH, END, Agreement, Closed
-from ._errors import FailedPrecondition, ForkError, InvalidArgument
+from ._errors import FailedPrecondition, ForkError, InvalidArgument, without_secrets
 from ._formats import narrowed
 from ._trail import Trail, go_to
 from ._types import DatasetSpec, TensorSpec, dtype_of_numpy
@@ -103,7 +103,7 @@ class DataLoader:
         self._next = DataIterator(self, state)
 
     def __repr__(self) -> str:
-        return f"<millrace.jax.DataLoader of {self.dataset}>"
+        return f"<millrace.jax.DataLoader of {without_secrets(str(self.dataset))}>"
 
 
 _BEGINNING: Any = object()

@@ -21,7 +21,7 @@ import keras  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import numpy as np
 
 from ._dataset import INFINITE, UNKNOWN
-from ._errors import FailedPrecondition, InvalidArgument
+from ._errors import FailedPrecondition, InvalidArgument, without_secrets
 from ._log import logger
 from ._trail import Trail, go_to
 from ._types import DatasetSpec, Spec, TensorSpec
@@ -177,7 +177,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc,unused-ignore]
             self._skipped = state["batches"]
 
     def __repr__(self) -> str:
-        return f"<millrace.keras.PyDataset of {self.dataset}>"
+        return f"<millrace.keras.PyDataset of {without_secrets(str(self.dataset))}>"
 
 
 def _writable(x: Any) -> Any:

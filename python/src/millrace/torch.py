@@ -37,6 +37,7 @@ from ._errors import (
     FailedPrecondition,
     InvalidArgument,
     check,
+    without_secrets,
 )
 from ._ffi import ffi, lib
 from ._iterator import MOST_EPOCHS, Shared
@@ -357,7 +358,7 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
 
     def __repr__(self) -> str:
         rank, world = self._rank_and_world()
-        return f"<millrace.torch.DataLoader of {self.ds}, rank {rank} of {world}>"
+        return f"<millrace.torch.DataLoader of {without_secrets(str(self.ds))}, rank {rank} of {world}>"
 
 
 def _check_place(rank: int, world: int, what: str) -> None:

@@ -209,11 +209,21 @@ static mr_code check_format(mr__account *a, bool *is_new, mr_status *st)
     return rc;
 }
 
+/* Graphs may have secrets, and SQLite makes files that everyone may read; its other files get the
+ * mode of this one. What fails here fails again in SQLite, which says why. */
+static void make_file(const char *path)
+{
+    int fd = mr__sys->open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        mr__sys->close(fd);
+}
+
 static mr_code open_database(mr__account *a, mr_status *st)
 {
     static const char opening[] = "opening the account";
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     bool is_new = false;
+    make_file(a->path);
     if (sqlite3_open_v2(a->path, &a->db, flags, a->o.vfs) != SQLITE_OK)
         return fail_with(a, opening, st);
     sqlite3_extended_result_codes(a->db, 1);

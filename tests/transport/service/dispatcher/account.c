@@ -255,6 +255,22 @@ MR_TEST(what_is_recorded_is_there_again)
     mr_eq_u64(look(mr_test_path("new"), NULL).drains, 1);
 }
 
+/* Graphs may have secrets, and the directory may be one that others can read. */
+MR_TEST(its_files_are_the_users_alone)
+{
+    book b;
+    struct stat s;
+    mr_eq_i64(mkdir(mr_test_path("open"), 0755), 0);
+    begin(&b, mr_test_path("open"));
+    put_job(&b, 1, "a job", STREAMS);
+    turn_until(&b, 1);
+    mr_eq_i64(stat(mr_test_path("open/account.db"), &s), 0);
+    mr_eq_u64(s.st_mode & 0777, 0600);
+    mr_eq_i64(stat(mr_test_path("open/account.db-wal"), &s), 0);
+    mr_eq_u64(s.st_mode & 0777, 0600);
+    end(&b);
+}
+
 MR_TEST(one_dispatcher_a_directory)
 {
     book a, b;
