@@ -92,7 +92,7 @@ mr_code train_read_class_weights(const char *text, double **weights, size_t *n, 
             at = well ? end + 1 : at;
         }
         double v = strtod(at, &end);
-        well = well && end != at && k >= 0 && k < MAX_CLASSES && isfinite(v) && v >= 0;
+        well = well && end != at && k >= 0 && k < MAX_CLASSES && isfinite((float)v) && v >= 0;
         well = well && !given[k];
         if (!well)
             break;

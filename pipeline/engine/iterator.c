@@ -499,9 +499,8 @@ mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
     return MR_OK;
 }
 
-/* true: it, or an op below the root, waits for an outside producer, which would not repeat what it
- * has delivered: a pipe, a generator, a service. */
-static bool waits_outside(const mr_iterator *it)
+/* What waits outside would not repeat what it has delivered: a pipe, a generator, a service. */
+MR_API bool mr__iterator_may_block(const mr_iterator *it)
 {
     return it->root && mr__iter_may_block(it->root);
 }
@@ -512,7 +511,7 @@ mr_code mr_iterator_resume(mr_iterator *it, mr_status *st)
     size_t size, rows_after = it->rows_after;
     mr_code rc = MR_FAILED_PRECONDITION;
     MR_TRY(mr_iterator_check(it, st));
-    if (it->astray || !waits_outside(it))
+    if (it->astray || !mr__iterator_may_block(it))
         rc = mr_iterator_save(it, &position, &size, st);
     if (rc == MR_FAILED_PRECONDITION && it->root && !it->astray) {
         mr__cancel_forget(it->cancel);

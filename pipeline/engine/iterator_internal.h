@@ -68,6 +68,8 @@ mr_code mr__status_from_bytes(const mr_buffer *bytes, mr_status *e, mr_status *s
  * has rows to deliver does so before it pulls such an input. Some sources know it from their first
  * pull on. */
 bool mr__iter_may_block(const mr_iter *it);
+/* The same for the op at the top. */
+bool mr__iterator_may_block(const mr_iterator *it);
 /* Call in open if MR_END of the op ends only a part of its elements: it is asked again for the next
  * part. */
 void mr__iter_set_goes_on(mr_iter *it);

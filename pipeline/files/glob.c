@@ -189,9 +189,9 @@ static mr_code warn_of_name(const char *prefix, const part *p, const char *path,
         others += strcmp(all.v[i], path) != 0;
     mr_glob_free(all.v, all.n);
     if (others)
-        mr__warn_once("%s exists, so it is read as a name, not as a pattern: %zu other names that "
-                      "match are left out; rename it, or write the pattern differently",
-                      path, others);
+        mr__warn_once("%s exists, so it is read as a name, not as a pattern, without the %zu other "
+                      "name%s that it matches; rename it, or write the pattern differently",
+                      path, others, others == 1 ? "" : "s");
     if (rc != MR_RESOURCE_EXHAUSTED)
         return MR_OK;
     if (st)
@@ -292,9 +292,9 @@ static mr_code match_url(paths *out, const char *pattern, mr_status *st)
     if (literal == SIZE_MAX || out->n == before + 1)
         return MR_OK;
     mr__warn_once(
-        "%s exists, so it is read as a name, not as a pattern: %zu other names that match "
-        "are left out; rename it, or write the pattern differently",
-        pattern, out->n - before - 1);
+        "%s exists, so it is read as a name, not as a pattern, without the %zu other name%s that "
+        "it matches; rename it, or write the pattern differently",
+        pattern, out->n - before - 1, out->n == before + 2 ? "" : "s");
     char *kept = out->v[literal];
     out->v[literal] = out->v[before];
     out->v[before] = kept;

@@ -34,6 +34,8 @@ ONE_EACH = [
     "ignore_errors().take_while(x => true)",
     "cache().map(x => x, num_parallel_calls=2)",
     "concatenate(from_tensors(\"end\"))",
+    "distribute(\"local\")",
+    "map(x => x).distribute(\"local\").map(x => x, num_parallel_calls=2).prefetch(2)",
 ]
 
 
@@ -82,6 +84,29 @@ def a_fifo_that_an_element_names_is_no_different(folder):
     equal([line.strip() for line in got], [f'"{i}"' for i in range(8)])
 
 
+def lines_come_through_a_service_as_they_are_written(folder):
+    daemons = []
+
+    def start(*command):
+        daemons.append(subprocess.Popen([PROGRAM, *command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True))
+        return daemons[-1].stdout.readline().split()[-1]
+    try:
+        service = start("dispatcher")
+        start("worker", "--dispatcher", service)
+        for options in ["", ", deterministic=false", ", block_length=3"]:
+            path = os.path.join(folder, f"fifo{len(options)}")
+            os.mkfifo(path)
+            got = []
+            converse(f'text_line("{path}").distribute("{service}"{options})', [],
+                     lambda _p, path=path: open(path, "w", encoding="utf-8"), got, 6)
+            equal([line.strip() for line in got], [f'"{i}"' for i in range(6)], f"lines with {options}")
+    finally:
+        for p in daemons[::-1]:
+            p.terminate()
+            p.wait()
+            p.stdout.close()
+
+
 def results_of_parallel_calls_over_a_pipe_are_complete_and_in_order(_folder):
     lines = "".join(f"{i}\n" for i in range(60000))
     for graph in ['text_line("-").map(x => to_number(x, "int64"), num_parallel_calls=4)',
@@ -111,5 +136,6 @@ def positions_over_a_pipe_hold_what_was_pulled(folder):
 if __name__ == "__main__":
     main("live", [each_line_of_a_pipe_comes_back_before_the_next_is_written,
                   a_fifo_that_an_element_names_is_no_different,
+                  lines_come_through_a_service_as_they_are_written,
                   results_of_parallel_calls_over_a_pipe_are_complete_and_in_order,
                   positions_over_a_pipe_hold_what_was_pulled])

@@ -76,8 +76,9 @@ static mr_code put_field(mr__sheet *s, size_t i, mr_bytes v, bool doubled, mr_st
         return mr__sheet_put_quoted(s, i, &v, doubled, st);
     const char *why = mr__read_value(v.data, v.size, f->dtype, z);
     if (why)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "\"%.*s\" %s", (int)(v.size < 40 ? v.size : 40),
-                       v.data, why);
+        return mr_fail(st, MR_INVALID_ARGUMENT, "\"%.*s\" %s%s%s", (int)(v.size < 40 ? v.size : 40),
+                       v.data, why, *why == 'd' ? " " : "",
+                       *why == 'd' ? mr_dtype_name(f->dtype) : "");
     return mr__sheet_put(s, i, z, st);
 }
 

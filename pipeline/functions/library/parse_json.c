@@ -101,7 +101,6 @@ static mr_code put_number(mr__sheet *s, size_t i, const mr_bytes *raw, mr_status
 {
     mr_dtype t = s->f->v[i].dtype;
     char z[sizeof(uint64_t)];
-    double v = 0;
     bool named = raw->data[raw->size - 1] > '9'; /* NaN, Infinity */
     int shown = (int)(raw->size < 40 ? raw->size : 40);
     if (named)
@@ -110,14 +109,7 @@ static mr_code put_number(mr__sheet *s, size_t i, const mr_bytes *raw, mr_status
                                    : *raw->data == '-' ? -HUGE_VAL
                                                        : HUGE_VAL,
                                    st);
-    const char *why = mr__read_value(raw->data, raw->size, t, z);
-    if (!why && mr_dtype_is_floating(t)) { /* of the text in one step: rounded once */
-        float f;
-        memcpy(&f, z, sizeof f);
-        memcpy(&v, z, sizeof v);
-        v = t == MR_FLOAT32 ? (double)f : v;
-        why = isinf(v) ? "does not fit" : NULL;
-    }
+    const char *why = mr__read_value(raw->data, raw->size, t, z); /* rounded once */
     if (why)
         return mr_fail(st, MR_OUT_OF_RANGE, "%.*s does not fit %s", shown, raw->data,
                        mr_dtype_name(t));

@@ -2,6 +2,7 @@
 /* to_number(x, dtype): parses decimal numbers. Integers are parsed exactly, floats by strtod in
  * the C locale; only white space may follow the number. */
 #include <locale.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -79,7 +80,12 @@ static const char *read_float(const char *s, size_t n, mr_dtype t, void *z)
     uint16_t h = t == MR_FLOAT16 ? mr_double_to_half(d) : mr_double_to_bfloat(d);
     const void *v = t == MR_FLOAT64 ? (const void *)&d : t == MR_FLOAT32 ? (const void *)&f : &h;
     memcpy(z, v, mr_dtype_size(t));
-    return NULL;
+    d = t == MR_FLOAT64   ? d
+        : t == MR_FLOAT32 ? (double)f
+        : t == MR_FLOAT16 ? (double)mr_half_to_float(h)
+                          : (double)mr_bfloat_to_float(h);
+    /* "inf" in any case; digits must not become it unseen. */
+    return isinf(d) && !memchr(text, 'i', n) && !memchr(text, 'I', n) ? "does not fit" : NULL;
 }
 
 const char *mr__read_number(const char *s, size_t n, mr_dtype t, void *z)
@@ -127,7 +133,7 @@ const mr_function mr_function_to_number = {
     .abi = MR_ABI_VERSION,
     .name = "to_number",
     .doc = "The decimal numbers in the strings. Fails for a string that is not a number, and for "
-           "an integer that does not fit.",
+           "one that does not fit; \"inf\" and \"nan\" are floats.",
     .example = "from_tensor_slices([\"1.5\", \"-2e3\"]).map(x => to_number(x, \"float32\"))",
     .params = table,
     .params_size = sizeof(struct params),

@@ -407,7 +407,7 @@ class Methods:
 
     @_recorded
     def to_number(self, dtype: TypeLike = "float32") -> Expr:
-        r"""`mr.fn.to_number` of this value. The decimal numbers in the strings. Fails for a string that is not a number, and for an integer that does not fit."""
+        r"""`mr.fn.to_number` of this value. The decimal numbers in the strings. Fails for a string that is not a number, and for one that does not fit; "inf" and "nan" are floats."""
 
     @_recorded
     def topk(self, k: Tensor) -> Expr:

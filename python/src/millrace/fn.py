@@ -1203,8 +1203,8 @@ def text_vectorization(x: Tensor, vocabulary: Any, output_sequence_length: int) 
 
 @_recorded
 def to_number(x: Tensor, dtype: TypeLike = "float32") -> Expr:
-    r"""The decimal numbers in the strings. Fails for a string that is not a number, and for an integer
-    that does not fit.
+    r"""The decimal numbers in the strings. Fails for a string that is not a number, and for one that
+    does not fit; "inf" and "nan" are floats.
 
         mr.from_tensor_slices(["1.5", "-2e3"]).map(lambda x: mr.fn.to_number(x, "float32"))
 

@@ -153,7 +153,7 @@ MR_TEST(csv_rows_become_tuples)
     static const char *const cases[][2] = {{"1", "the row has 1 fields, not 2"},
                                            {"1,b,c", "the row has 3 fields, not 2"},
                                            {"x,b", "field 1: \"x\" is not an integer"},
-                                           {"300,b", "field 1: \"300\" does not fit"},
+                                           {"300,b", "field 1: \"300\" does not fit int8"},
                                            {",b", "field 1: it is missing; give it a default"},
                                            {"1,\"b", "field 2: its closing quote is missing"},
                                            {"1,\"b\"c", "field 2: text follows its closing quote"},

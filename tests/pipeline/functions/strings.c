@@ -118,7 +118,19 @@ MR_TEST(numbers_out_of_strings)
     mr_eq_str(evaluate(1, "x => to_number([\"1.5\", \" -2e3\\n\", \"+.5\"])"),
               "[1.5, -2000.0, 0.5]");
     mr_eq_str(evaluate(1, "x => to_number(\"0.1\", \"float64\")"), "0.1");
-    mr_eq_str(evaluate(1, "x => to_number([\"inf\", \"1e999\"])"), "[1e999, 1e999]");
+    mr_eq_str(evaluate(1, "x => to_number([\"inf\", \"-Infinity\"])"), "[1e999, -1e999]");
+    static const char *const large[][3] = {{"1e39", "float32"},
+                                           {"-3.4028236e38", "float32"},
+                                           {"65520", "float16"},
+                                           {"1e39", "bfloat16"},
+                                           {"1e309", "float64"}};
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        char f[100], message[100];
+        snprintf(f, sizeof f, "x => to_number(\"%s\", \"%s\")", large[i][0], large[i][1]);
+        snprintf(message, sizeof message, "\"%s\" does not fit %s", large[i][0], large[i][1]);
+        mr_has_str(evaluate(1, f), message);
+    }
+    mr_eq_str(evaluate(1, "x => to_number(\"3.4028235e38\")"), "3.4028235e38");
     mr_eq_str(evaluate(1, "x => to_number(\"65504\", float16)"), "65504.0");
     mr_eq_str(evaluate(1, "x => to_number([\"-128\", \"127\"], \"int8\")"), "[-128, 127]");
     mr_eq_str(evaluate(1, "x => to_number([\"18446744073709551615\", \"-0\"], \"uint64\")[1]"),

@@ -59,7 +59,7 @@ weights() { # NAME WEIGHTS EXPRESSION
 weights class_weights_in_order '0.5,2.0,4' 'gather([0.5, 2.0, 4.0], y)'
 weights class_weights_of_some '{1: 3.0}' 'gather([1.0, 3.0, 1.0], y)'
 weights class_weights_by_name '2:0.25, 0:2' 'gather([2.0, 1.0, 0.25], y)'
-for bad in '' 'a' '1:' '1.0,-2.0' '1:1,1:2' '1.0,nan' '99999999:1' '1.0;2.0' '-1:2'; do
+for bad in '' 'a' '1:' '1.0,-2.0' '1:1,1:2' '1.0,nan' '1.0,1e39' '99999999:1' '1.0;2.0' '-1:2'; do
     train "class_weights_are_not_[$bad]" 2 '' '--class-weights: .* are not weights of classes' --data "$three" "${classes[@]}" --class-weights="$bad"
 done
 train class_weights_need_classes 1 '' 'class weights need labels that are class numbers' --data "$data" --class-weights 1.0,2.0

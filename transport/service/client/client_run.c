@@ -885,6 +885,16 @@ static mr_code next(mr__stream_source *src, uint32_t index, size_t want, mr_bloc
     return failed ? say_failure(r, st) : give(r, s, want, b, st);
 }
 
+static bool waits(mr__stream_source *src, uint32_t index)
+{
+    mr__remote *r = (mr__remote *)src;
+    remote_stream *s = r->streams[index];
+    pthread_mutex_lock(&r->lock);
+    bool none = !s->ended && !s->first && !r->is_failed;
+    pthread_mutex_unlock(&r->lock);
+    return none;
+}
+
 static mr_code any(mr__stream_source *src, uint32_t *out, mr_status *st)
 {
     mr__remote *r = (mr__remote *)src;
@@ -1009,6 +1019,7 @@ static void close_source(mr__stream_source *src)
 }
 
 static const mr__stream_source_class remote_class = {.next = next,
+                                                     .waits = waits,
                                                      .place = place,
                                                      .stands = stands,
                                                      .flush = flush,

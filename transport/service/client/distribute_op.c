@@ -803,6 +803,17 @@ static size_t share(const struct state *s, size_t need, uint64_t length)
     return rows < need ? rows : need;
 }
 
+/* true: to take the turn of the stream of t, or of any stream, may be a long wait. */
+static bool would_wait(const struct state *s, const slot *t, bool any)
+{
+    if (!any)
+        return t->at == t->rows.rows && s->source->class_->waits(s->source, t->stream);
+    for (size_t i = 0; i < s->n; i++)
+        if (!s->slots[i].ended && !s->source->class_->waits(s->source, s->slots[i].stream))
+            return false;
+    return true;
+}
+
 /* Rows of the stream whose turn it is go to out. *full: out is to be delivered first. */
 static mr_code take_turn(mr_iter *it, size_t *limit, mr_block *out, bool *full, mr_status *st)
 {
@@ -810,7 +821,12 @@ static mr_code take_turn(mr_iter *it, size_t *limit, mr_block *out, bool *full, 
     struct state *s = it->state;
     slot *t = &s->slots[s->c];
     uint64_t length = (uint64_t)p->o.block_length, turn = length - s->b;
-    if (p->o.deterministic == MR_NO && s->source->class_->any && t->at == t->rows.rows) {
+    bool any = p->o.deterministic == MR_NO && s->source->class_->any && t->at == t->rows.rows;
+    if (out->rows && would_wait(s, t, any)) {
+        *full = true;
+        return MR_OK;
+    }
+    if (any) {
         uint32_t stream, step = p->o.num_consumers ? (uint32_t)p->o.num_consumers : 1;
         MR_TRY(s->source->class_->any(s->source, &stream, st));
         s->c = stream / step;
@@ -824,6 +840,8 @@ static mr_code take_turn(mr_iter *it, size_t *limit, mr_block *out, bool *full, 
         mr_code rc = s->source->class_->next(s->source, t->stream,
                                              share(s, *limit - out->rows, length), &t->rows, st);
         t->at = 0;
+        if (is_local(p) && s->source->class_->waits(s->source, t->stream))
+            mr_iter_set_may_block(it);
         if (rc == MR_END) {
             t->ended = true;
             s->n_ended++;

@@ -40,6 +40,11 @@ static mr_code next(mr__stream_source *src, uint32_t s, size_t want, mr_block *b
     return rc;
 }
 
+static bool waits(mr__stream_source *src, uint32_t s)
+{
+    return mr__iterator_may_block(((local *)src)->v[s].it);
+}
+
 static void stands(mr__stream_source *src, uint32_t s, size_t back)
 {
     ((local *)src)->v[s].back = back;
@@ -74,7 +79,7 @@ static void close_source(mr__stream_source *src)
 }
 
 static const mr__stream_source_class local_class = {
-    .next = next, .place = place, .stands = stands, .close = close_source};
+    .next = next, .waits = waits, .place = place, .stands = stands, .close = close_source};
 
 static mr_code open_stream(local *l, uint32_t s, const mr_iterator_opts *opts, mr_status *st)
 {

@@ -17,6 +17,9 @@ typedef struct mr__stream_source_class {
      * with MR_CANCELLED.
      * returns  MR_OK, MR_END (sticky), or an error, once */
     mr_code (*next)(mr__stream_source *src, uint32_t s, size_t want, mr_block *b, mr_status *st);
+    /* true: next for s may wait for an outside producer or for a worker, so that rows at hand are
+     * delivered before. A local stream knows of its producer from its first pull on. */
+    bool (*waits)(mr__stream_source *src, uint32_t s);
     /* *out = the place of stream s after the rows that next returned (without those of `stands`):
      * elements, position, skip, end. The position is borrowed until the next call. */
     mr_code (*place)(mr__stream_source *src, uint32_t s, Mr__Wire__Place *out, mr_status *st);
@@ -30,7 +33,8 @@ typedef struct mr__stream_source_class {
     /* *s = a stream for which next does not wait; waits until there is one. NULL: any stream
      * will do. */
     mr_code (*any)(mr__stream_source *src, uint32_t *s, mr_status *st);
-    /* For a job whose streams are added and removed, instead of next, place and any; else NULL.
+    /* For a job whose streams are added and removed, instead of next, waits, place and any; else
+     * NULL.
      * next_of_all: the next rows of any stream that has some; earlier ones count as consumed.
      * MR_END: all streams have ended, including those of other clients. */
     mr_code (*next_of_all)(mr__stream_source *src, size_t want, mr_block *b, mr_status *st);
