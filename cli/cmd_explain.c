@@ -235,7 +235,7 @@ static int run(int argc, char **argv)
 const cli_command cli_explain = {
     .name = "explain",
     .summary = "prints a pipeline before and after it is distributed, and why",
-    .usage = "EXPR [--replicas R] [--workers W [--worker I]] [--auto-shard POLICY]",
+    .usage = "EXPR [--replicas R] [--workers W [--worker I]] [--auto-shard POLICY] [OPTIONS]",
     .details =
         "The graphs are printed as text that 'millrace show' runs, and as a table of their ops:\n"
         "how many elements each emits, what one looks like, and how many are held at\n"
