@@ -437,6 +437,6 @@ const cli_command cli_bench = {
     .name = "bench",
     .summary = "runs a pipeline without printing it, and reports where the time went",
     .usage = "EXPR [--limit N | --seconds S] [--repeat K] [--warmup W] [--json]\n"
-             "    [--tuning] [--trace FILE] [--ledger FILE]",
+             "    [--tuning] [--trace FILE] [--ledger FILE] [OPTIONS]",
     .run = run,
 };

@@ -236,7 +236,7 @@ const cli_command cli_explain = {
     .name = "explain",
     .summary = "prints a pipeline before and after it is distributed, and why",
     .usage = "EXPR [--replicas R] [--workers W [--worker I]] [--auto-shard POLICY | --elastic S]\n"
-             "    [--json]",
+             "    [--json] [OPTIONS]",
     .details =
         "The graphs are printed as text that 'millrace show' runs, and as a table of their ops:\n"
         "the number of elements that each emits, their type, and how many it holds at once.\n"

@@ -269,7 +269,7 @@ static int run(int argc, char **argv)
 const cli_command cli_inspect = {
     .name = "inspect",
     .summary = "shows what is in TFRecord files and checks them for damage",
-    .usage = "FILE... [--verify] [--examples N] [--dictionary FILE] [--json]",
+    .usage = "FILE... [--verify] [--examples N] [--dictionary FILE] [--json] [OPTIONS]",
     .details =
         "The file - is standard input. A file's compression is detected from its first bytes;\n"
         "records that are zstd frames (write --compress zstd-record) are shown decompressed.",

@@ -74,7 +74,7 @@ static int run(int argc, char **argv)
 const cli_command cli_reduce = {
     .name = "reduce",
     .summary = "reduces a pipeline to one value, and prints it as JSON",
-    .usage = "EXPR --init VALUE --fn FN",
+    .usage = "EXPR --init VALUE --fn FN [OPTIONS]",
     .details =
         "The state starts as VALUE; FN computes the next one from the state and each element:\n"
         "  millrace reduce 'range(5)' --init 0 --fn '(s, x) => s + x'      prints 10",

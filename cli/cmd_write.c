@@ -403,7 +403,7 @@ const cli_command cli_write = {
     .summary = "writes TFRecord, Arrow, Parquet, npy or JSON-lines shards from a pipeline or files",
     .usage = "--out PREFIX [--shards N] [--overwrite] [--format FORMAT] [--compress CODEC]\n"
              "    (--expr EXPR | --jsonl FILE... [--schema FEATURES] | --text FILE... |\n"
-             "     --images DIR | --idx IMAGES LABELS)\n"
+             "     --images DIR | --idx IMAGES LABELS) [OPTIONS]\n"
              "--out PREFIX --recover",
     .details =
         "Records and JSON objects become tf.train.Examples: integers int64 lists, floats float\n"

@@ -13,7 +13,7 @@ static int adapt(int argc, char **argv);
 const cli_command cli_adapt = {
     .name = "adapt",
     .summary = "learns a vocabulary, moments or boundaries from data",
-    .usage = "--data EXPR --layer LAYER --out DIR",
+    .usage = "--data EXPR --layer LAYER --out DIR [OPTIONS]",
     .details =
         "LAYER   lookup(max_tokens=none, oov=1)   writes vocabulary.txt, the most frequent first\n"
         "        text_vectorization(max_tokens=none)   the same for the words of texts\n"

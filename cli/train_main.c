@@ -40,7 +40,8 @@ static const cli_command command = {
         "    [--strategy S] [--from-function] [--auto-shard POLICY | --elastic S] "
         "[--check-replicas]\n"
         "    [--processes P [--restarts N] [--min-processes M]]\n"
-        "    [--init DIR] [--save DIR] [--resume-changed] [--restart-epoch] [--trace FILE]",
+        "    [--init DIR] [--save DIR] [--resume-changed] [--restart-epoch] [--trace FILE]\n"
+        "    [OPTIONS]",
     .details =
         "--data yields (features, labels), batched with the global batch size. --steps alone\n"
         "repeats the data as often as needed, --epochs alone stops after that many passes; with\n"

@@ -140,7 +140,7 @@ const cli_command cli_evaluate = {
     .name = "evaluate",
     .summary = "computes loss and metrics of a saved model over data",
     .usage = "--saved DIR --data EXPR [--loss LOSS] [--loss-weights WEIGHTS] [--metrics NAME...]\n"
-             "    [--replicas N | --devices LIST]",
+             "    [--replicas N | --devices LIST] [OPTIONS]",
     .details = "The loss and the metrics are those of training unless others are given.\n"
                "In a cluster the workers share the data, and the chief prints. One object:\n"
                "  {\"eval_loss\": 0.5, \"eval_accuracy\": 0.75}",
@@ -241,7 +241,7 @@ static int predict(int argc, char **argv);
 const cli_command cli_predict = {
     .name = "predict",
     .summary = "prints the predictions of a saved model",
-    .usage = "--saved DIR --data EXPR [--replicas N | --devices LIST]",
+    .usage = "--saved DIR --data EXPR [--replicas N | --devices LIST] [OPTIONS]",
     .details =
         "--data yields features, or tuples that begin with them, batched. Prints\n"
         "a line of JSON for each example, in the order of the data; for a model with several\n"

@@ -101,9 +101,7 @@ static int run(int argc, char **argv)
 const cli_command cli_server = {
     .name = "server",
     .summary = "runs a parameter server or one of its workers",
-    .usage =
-        "[--listen HOST:PORT] [--token-file FILE | --any-user] [--tls-cert FILE --tls-key FILE] "
-        "[--gone S]",
+    .usage = "[OPTIONS]",
     .details =
         "TF_CONFIG says which task it is, of type worker or ps:\n"
         "  {\"cluster\": {\"chief\": [\"a:1\"], \"ps\": [\"a:2\"], \"worker\": [\"a:3\", "

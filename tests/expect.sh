@@ -18,6 +18,34 @@ family() {
         family "$p"
     done
 }
+# is_ours PID: this shell, or one of its family. The number of a process that has ended may belong to another test's.
+is_ours() {
+    local line p=$1
+    while [ "$p" != $$ ]; do
+        { read -r line <"/proc/$p/stat"; } 2>/dev/null || return 1
+        line=${line##*) } # after the name: the state, and the parent's number
+        p=${line:2} p=${p%% *}
+        [ "$p" != 0 ] || return 1
+    done
+}
+# kill [-SIGNAL] PID...: those of ours; false if one is not. kill -l NAME: as ever
+kill() {
+    local word words=() some='' bad=0
+    if [ "${1:-}" = -l ]; then
+        builtin kill "$@"
+        return
+    fi
+    for word; do
+        if [[ $word == -* ]]; then
+            words+=("$word")
+        elif is_ours "$word"; then
+            words+=("$word") some=1
+        else
+            bad=1
+        fi
+    done
+    [ -n "$some" ] && builtin kill "${words[@]}" && return $bad
+}
 clean_up() {
     exec 2>/dev/null
     local ours

@@ -40,6 +40,15 @@ for c in show explain ops inspect index reduce why write bench top train; do
     expect "help_of_$c" 0 "$("$m" "$c" --help)" -- "$m" help "$c"
     expect "wrong_flag_$c" 2 '' "$c" '--no-such-flag' -- "$m" "$c" --no-such-flag
 done
+# The lines of usage, which are written by hand, name no other options than the command takes, and say so if it takes more.
+for c in $("$m" --help=options | cut -f 1 | grep -v '^-'); do
+    "$m" "$c" --help=options >options 2>/dev/null || continue # built without the trainer
+    cut -f 1 options | grep '^-' | sort >takes
+    "$m" "$c" --help | sed -n '/^usage:/,/^$/p' >usage
+    grep -oE -- '(^|[^[:alnum:]_-])--?[a-z][a-z-]*' usage | sed 's/^[^-]//' | sort -u >named
+    other=$(comm -13 takes named) more=$(comm -23 takes named | grep -vxE -e '--(help|load)')
+    result "usage_of_$c" $([ -z "$other" ] && { [ -z "$more" ] || grep -qF '[OPTIONS]' usage; }; echo $?) "no options: $other; more: $more"
+done
 "$m" show 'counter()' 2>err | head -n 1 >out
 result sigpipe_is_quiet $([ "$(cat out)" = 0 ] && [ ! -s err ]; echo $?) "$(cat err)"
 "$m" show 'counter()' >/dev/null 2>err & pid=$!

@@ -210,6 +210,9 @@ static void serve(mr__loop *l, mr__socket *s)
     if (s->state == MR__SOCKET_OPEN && s->first && !(s->in_flight & SEND) &&
         !(s->flags & MR__SOCKET_MUTE))
         (sends_by_calls(s) ? send_by_calls : submit_send)(e, s);
+    /* A local peer may have stopped reading alone: what it has sent is received, and then ends. */
+    if (s->state == MR__SOCKET_OPEN && s->is_local && (s->flags & MR__SOCKET_MUTE))
+        mr__sys->shutdown(s->fd, SHUT_RD);
     if (s->state == MR__SOCKET_OPEN && !(s->in_flight & RECEIVE) && !(s->flags & MR__SOCKET_PAUSED))
         submit_receive(e, s);
     if (s->state != MR__SOCKET_CLOSING || (s->flags & MR__SOCKET_QUEUED))

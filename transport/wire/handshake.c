@@ -22,22 +22,27 @@ void mr__handshake_init(mr__handshake *h, bool accepts, Mr__Wire__Role role, mr_
 }
 
 bool mr__token_prove(mr__token t, const char *word, const uint8_t *of_connecting,
-                     const uint8_t *of_accepting, uint8_t out[MR__HMAC_BYTES])
+                     const uint8_t *of_accepting, const uint8_t *binding,
+                     uint8_t out[MR__HMAC_BYTES])
 {
-    uint8_t text[16 + 2 * MR__NONCE_BYTES] = {0};
+    uint8_t text[16 + 2 * MR__NONCE_BYTES + MR__TLS_KEY_BYTES] = {0};
+    size_t bytes = sizeof text - (binding ? 0 : MR__TLS_KEY_BYTES);
     memcpy(text, word, strlen(word));
     memcpy(text + 16, of_connecting, MR__NONCE_BYTES);
     memcpy(text + 16 + MR__NONCE_BYTES, of_accepting, MR__NONCE_BYTES);
+    if (binding)
+        memcpy(text + 16 + 2 * MR__NONCE_BYTES, binding, MR__TLS_KEY_BYTES);
     unsigned size = 0;
-    return HMAC(EVP_sha256(), t.data, (int)t.bytes, text, sizeof text, out, &size) &&
+    return HMAC(EVP_sha256(), t.data, (int)t.bytes, text, bytes, out, &size) &&
            size == MR__HMAC_BYTES;
 }
 
 bool mr__token_is_proven(mr__token t, const char *word, const uint8_t *of_connecting,
-                         const uint8_t *of_accepting, const uint8_t proof[MR__HMAC_BYTES])
+                         const uint8_t *of_accepting, const uint8_t *binding,
+                         const uint8_t proof[MR__HMAC_BYTES])
 {
     uint8_t want[MR__HMAC_BYTES];
-    return mr__token_prove(t, word, of_connecting, of_accepting, want) &&
+    return mr__token_prove(t, word, of_connecting, of_accepting, binding, want) &&
            CRYPTO_memcmp(want, proof, MR__HMAC_BYTES) == 0;
 }
 
@@ -45,7 +50,7 @@ bool mr__token_is_proven(mr__token t, const char *word, const uint8_t *of_connec
 static bool prove(const mr__handshake *h, const char *word, uint8_t out[MR__HMAC_BYTES])
 {
     return mr__token_prove(h->token, word, h->accepts ? h->peer : h->own,
-                           h->accepts ? h->own : h->peer, out);
+                           h->accepts ? h->own : h->peer, NULL, out);
 }
 
 static bool is_proof(const mr__handshake *h, const char *word, const ProtobufCBinaryData *hmac)
@@ -54,7 +59,7 @@ static bool is_proof(const mr__handshake *h, const char *word, const ProtobufCBi
         return true;
     return hmac->len == MR__HMAC_BYTES &&
            mr__token_is_proven(h->token, word, h->accepts ? h->peer : h->own,
-                               h->accepts ? h->own : h->peer, hmac->data);
+                               h->accepts ? h->own : h->peer, NULL, hmac->data);
 }
 
 /* Whether the peer knows a token of the acceptor's; of several it is the one from now on. */

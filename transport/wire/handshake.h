@@ -51,12 +51,15 @@ static inline bool mr__token_tells_peers(mr__token t)
 }
 
 /* out = the proof that a side knows the token, which has data: an HMAC-SHA256 over `word`, which
- * names the side (at most 16 characters), and the nonces of the two. false: OpenSSL failed. */
+ * names the side (at most 16 characters), and the nonces of the two. binding (NULL: none): the
+ * MR__TLS_KEY_BYTES of the TLS session in which the proof is valid; who passes it on to another
+ * session proves nothing. false: OpenSSL failed. */
 bool mr__token_prove(mr__token t, const char *word, const uint8_t *of_connecting,
-                     const uint8_t *of_accepting, uint8_t out[MR__HMAC_BYTES]) MR_NODISCARD;
+                     const uint8_t *of_accepting, const uint8_t *binding,
+                     uint8_t out[MR__HMAC_BYTES]) MR_NODISCARD;
 /* Whether `proof` is that, in constant time. */
 bool mr__token_is_proven(mr__token t, const char *word, const uint8_t *of_connecting,
-                         const uint8_t *of_accepting,
+                         const uint8_t *of_accepting, const uint8_t *binding,
                          const uint8_t proof[MR__HMAC_BYTES]) MR_NODISCARD;
 
 typedef struct mr__handshake {

@@ -36,6 +36,7 @@
     X(SSL_do_handshake)                                                                            \
     X(SSL_read_ex)                                                                                 \
     X(SSL_write_ex)                                                                                \
+    X(SSL_key_update)                                                                              \
     X(SSL_shutdown)                                                                                \
     X(SSL_get_error)                                                                               \
     X(SSL_export_keying_material)

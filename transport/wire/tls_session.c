@@ -13,7 +13,9 @@
 /* The first byte of a TLS record, and of a frame or a message of training processes. */
 enum { TLS_ALERT = 21, TLS_HANDSHAKE = 22, FRAME = 'M' };
 
-static const char label[] = "EXPORTER-millrace-local-socket";
+/* What keys exported from a session are for. */
+static const char local_socket[] = "EXPORTER-millrace-local-socket";
+static const char token[] = "EXPORTER-millrace-token";
 
 /* ---- the memory that OpenSSL reads and writes ---- */
 
@@ -248,21 +250,24 @@ static mr_code check_first(mr__tls_session *s, mr_status *st)
                    acceptor(s), s->host);
 }
 
+static bool export_key(mr__tls_session *s, const char *label, void *to, size_t n)
+{
+    return mr__ssl.SSL_export_keying_material(s->ssl, to, n, label, strlen(label), NULL, 0, 0) == 1;
+}
+
 mr_code mr__tls_session_shake(mr__tls_session *s, mr_status *st)
 {
     ERR_clear_error();
     int rc = mr__ssl.SSL_do_handshake(s->ssl);
     if (rc != 1)
         return fail(s, rc, st);
-    uint8_t both[sizeof s->secret];
     X509 *cert = mr__ssl.SSL_get1_peer_certificate(s->ssl);
     mr__tls_subject(cert, s->peer, sizeof s->peer);
     mr__tls_common_name(cert, s->name, sizeof s->name);
     X509_free(cert);
-    if (mr__ssl.SSL_export_keying_material(s->ssl, both, sizeof both, label, sizeof label - 1, NULL,
-                                           0, 0) != 1)
+    if (!export_key(s, local_socket, &s->secret, sizeof s->secret) ||
+        !export_key(s, token, s->binding, sizeof s->binding))
         return mr_fail(st, MR_INTERNAL, "the TLS session has no keys to export");
-    memcpy(&s->secret, both, sizeof both);
     s->is_open = true;
     return MR_OK;
 }
@@ -286,10 +291,23 @@ mr_code mr__tls_session_read(mr__tls_session *s, void *to, size_t most, size_t *
 
 /* ---- sending ---- */
 
+/* The message that announces it is written before the next record. */
+static bool change_key(mr__tls_session *s)
+{
+    s->records = 0;
+    return mr__ssl.SSL_key_update(s->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1;
+}
+
 mr_code mr__tls_session_write(mr__tls_session *s, const void *p, size_t n, mr_status *st)
 {
     size_t done = 0;
     ERR_clear_error();
+    if (s->records == s->most_records && !change_key(s)) {
+        ERR_clear_error();
+        s->has_failed = true;
+        return mr_fail(st, MR_INTERNAL, "the TLS session gets no new key");
+    }
+    s->records++;
     if (mr__ssl.SSL_write_ex(s->ssl, p, n, &done) == 1 && done == n)
         return MR_OK;
     ERR_clear_error();
@@ -344,7 +362,8 @@ mr_code mr__tls_session_open(mr__tls_session *s, mr__tls *tls, bool accepts, con
                              mr_status *st)
 {
     const char *name = mr__tls_name(tls);
-    *s = (mr__tls_session){.accepts = accepts, .peers = mr__tls_is_of_peers(tls)};
+    *s = (mr__tls_session){
+        .accepts = accepts, .peers = mr__tls_is_of_peers(tls), .most_records = MR__TLS_RECORDS};
     /* Peers that share a name verify each other by it; other names that connect are not known. */
     snprintf(s->host, sizeof s->host, "%s",
              name && (s->peers || !accepts) ? name

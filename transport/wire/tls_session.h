@@ -16,6 +16,10 @@
 
 enum { MR__TLS_KEY_BYTES = 32, MR__TLS_ID_BYTES = 16 };
 
+/* After this number of records, this side encrypts with a new key (a KeyUpdate of RFC 8446, 4.6.3):
+ * well before the 2^24.5 that one key of AES-GCM may encrypt (5.5 there). */
+enum { MR__TLS_RECORDS = 1 << 24 };
+
 /* A record has up to 16 KiB, and less than 256 bytes besides. Buffers are as large as one until
  * much passes through them. */
 enum {
@@ -41,19 +45,21 @@ typedef struct mr__tls_session {
     struct bio_st *bio;
     struct bio_method_st *method;
     bool accepts, peers;
-    bool is_open;          /* the peer was verified */
-    bool has_begun;        /* the first byte was received */
-    bool is_tls;           /* and was of TLS */
-    bool is_plain;         /* the peer does not speak TLS, but our protocol */
-    bool has_failed;       /* nothing more is encrypted or decrypted */
-    char host[256];        /* accepts: "" */
-    char peer[256];        /* the subject of its certificate; "": none */
-    char name[128];        /* its common name; "": none */
-    char refused[640];     /* why its certificate was refused; "": it was not */
-    const void *own;       /* peers: this side's certificate */
-    mr__tls_secret secret; /* is_open */
-    mr__tls_bytes in;      /* received; [from, n) is not yet decrypted */
-    mr__tls_bytes out;     /* encrypted; [from, n) is to be sent */
+    bool is_open;                       /* the peer was verified */
+    bool has_begun;                     /* the first byte was received */
+    bool is_tls;                        /* and was of TLS */
+    bool is_plain;                      /* the peer does not speak TLS, but our protocol */
+    bool has_failed;                    /* nothing more is encrypted or decrypted */
+    char host[256];                     /* accepts: "" */
+    char peer[256];                     /* the subject of its certificate; "": none */
+    char name[128];                     /* its common name; "": none */
+    char refused[640];                  /* why its certificate was refused; "": it was not */
+    const void *own;                    /* peers: this side's certificate */
+    mr__tls_secret secret;              /* is_open */
+    uint8_t binding[MR__TLS_KEY_BYTES]; /* is_open: as `secret`, for proofs of a token */
+    uint32_t records, most_records;     /* by the present key, and when it is changed */
+    mr__tls_bytes in;                   /* received; [from, n) is not yet decrypted */
+    mr__tls_bytes out;                  /* encrypted; [from, n) is to be sent */
 } mr__tls_session;
 
 /* host: the name that the peer's certificate must have, unless the certificates' own name is set;

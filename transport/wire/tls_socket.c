@@ -7,20 +7,27 @@
 
 #include "pipeline/system/system.h"
 
-int mr__tls_socket_flush(mr__tls_session *s, int fd)
+int mr__plain_socket_send(int fd, const void *bytes, size_t *from, size_t n)
 {
-    mr__tls_bytes *o = &s->out;
-    while (o->from < o->n) {
-        struct iovec v = {o->bytes + o->from, o->n - o->from};
+    while (*from < n) {
+        struct iovec v = {(char *)(uintptr_t)bytes + *from, n - *from};
         struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
-        ssize_t n = mr__sys->sendmsg(fd, &h, MSG_NOSIGNAL);
-        if (n >= 0)
-            o->from += (size_t)n;
+        ssize_t sent = mr__sys->sendmsg(fd, &h, MSG_NOSIGNAL);
+        if (sent >= 0)
+            *from += (size_t)sent;
         else if (errno != EINTR)
             return errno;
     }
-    o->from = o->n = 0;
     return 0;
+}
+
+int mr__tls_socket_flush(mr__tls_session *s, int fd)
+{
+    mr__tls_bytes *o = &s->out;
+    int err = mr__plain_socket_send(fd, o->bytes, &o->from, o->n);
+    if (!err)
+        o->from = o->n = 0;
+    return err;
 }
 
 size_t mr__tls_socket_send(mr__tls_session *s, int fd, const void *p, size_t n, int *err)

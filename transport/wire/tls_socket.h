@@ -9,6 +9,10 @@
 
 #include "transport/wire/tls_session.h"
 
+/* Sends bytes[*from, n) in the clear, as far as the socket accepts them, and moves *from. 0, or an
+ * error number; EAGAIN: some are left. */
+int mr__plain_socket_send(int fd, const void *bytes, size_t *from, size_t n);
+
 /* Whether there is something to flush. */
 static inline bool mr__tls_socket_owes(const mr__tls_session *s)
 {

@@ -116,6 +116,15 @@ def shake(port, pair=None, version=ssl.TLSVersion.TLSv1_3):
         return str(e)
 
 
+# ---- a program at the address of the first process that accepts and says nothing, and whose connection stays
+mute = {}
+for name, env in (("open", {}), ("tls", tls(ours))):
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        second = rank(1, 2, door.getsockname()[1], env, "--tcp", "check")
+        door.settimeout(kit.PATIENCE)
+        taken = door.accept()[0]
+    mute[name] = taken, second, rank(0, 2, taken.getsockname()[1], env, "--tcp", "check")
+
 # ---- the matrix: who comes to a job whose first process waits
 jobs = {
     "open": {},
@@ -235,6 +244,30 @@ fake.wait()
 first = rank(0, 2, port, tls(ours), "--tcp", "check")
 result("and_the_peer_waited_for", [first.wait(), second.wait()] == [0, 0], first.err + second.err)
 
+for name, (taken, second, first) in mute.items():
+    result(f"a_silent_program_at_the_address_of_an_{name}_job_is_left", [first.wait(), second.wait()] == [0, 0] and
+           re.search(r"rank 0 \(127.0.0.1:\d+\) has not answered for \d+ s; trying again", second.err), first.err + second.err)
+    taken.close()
+
+# ---- more silent connections than a process keeps: the oldest make room
+for name, env in (("open", {}), ("tls", tls(ours))):
+    port = ports(1)[0]
+    first = rank(0, 2, port, env, "--tcp", "check")
+    listens(port)
+    crowd = [socket.create_connection(("127.0.0.1", port), timeout=kit.PATIENCE) for i in range(200)]
+    over = crowd[0].recv(1) == b""
+    crowd[-1].setblocking(False)
+    try:
+        crowd[-1].recv(1)
+        waits = False
+    except BlockingIOError:
+        waits = True
+    second = rank(1, 2, port, env, "--tcp", "check")
+    result(f"a_silent_crowd_keeps_nobody_out_of_an_{name}_job", over and waits and [first.wait(), second.wait()] == [0, 0],
+           f"{over} {waits} {first.err}{second.err}")
+    for s in crowd:
+        s.close()
+
 # ---- one certificate for all, whatever its name; other names
 for name, env, status in (("one_certificate_of_another_name_serves_all", [tls(named)] * 3, 0),
                           ("a_name_for_all", [tls(x, MILLRACE_TLS_NAME="node7.example") for x in (named, named, other_node7)], 0),
@@ -352,6 +385,38 @@ result("relays_see_what_is_in_the_clear", all(x in seen[j] for x in (ones, b"nam
                                               for j in ("clear", "token")))
 result("the_token_is_never_sent", not any(b"secret-of" in x for x in seen.values()))
 result("tls_hides_everything", not any(x in seen["hidden"] for x in (ones, b"name-of-the-model", b"MRMT", b"secret-of")))
+
+# ---- who has a certificate of the job but not its token, and passes on what others prove
+class Between(Relay):
+    def _accept(self):
+        accepts, connects = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=ca.pem)
+        accepts.load_cert_chain(*ours)
+        connects.load_cert_chain(*ours)
+        while True:
+            a = self.door.accept()[0]
+            try:
+                b = connects.wrap_socket(socket.create_connection(("127.0.0.1", self.to)), server_hostname="127.0.0.1")
+                a = accepts.wrap_socket(a, server_side=True)
+            except OSError:
+                a.close()
+                continue
+            for x, y in ((a, b), (b, a)):
+                threading.Thread(target=self._forward, args=(x, y), daemon=True).start()
+
+
+for name, env, meets in (("a_token", {**tls(ours), **token("secret")}, False), ("no_token", tls(ours), True)):
+    port = ports(1)[0]
+    between = Between(port)
+    first = rank(0, 2, port, env, "--tcp", "check")
+    listens(port)
+    second = rank(1, 2, between.port, env, "--tcp", "check")
+    if meets:  # it has all that is required
+        result(f"who_is_between_and_has_{name}_passes_on_all", kit.until(lambda: b"MRMT" in between.bytes))
+    else:
+        result(f"who_is_between_and_has_{name}_cannot_use_a_proof", second.wait() == 1 and "the tokens differ" in second.err and
+               first.says("it has another token"), first.err + second.err)
+    for r in (first, second):
+        r.process.kill()
 
 # ---- the program: options, environment, and processes that it starts itself
 port = ports(1)[0]

@@ -315,6 +315,32 @@ MR_TEST(last_words_of_a_peer_that_cannot_be_sent_to_are_received)
     free(words);
 }
 
+MR_TEST(a_local_peer_that_only_stops_reading_ends)
+{
+    each_loop(l)
+    {
+        party a;
+        mr_status st;
+        int ends[2];
+        struct iovec more = {(uint8_t[]){1}, 1};
+        make_party(&a, 1000, 2);
+        connect_pair(AF_UNIX, ends);
+        mr_ok(mr__socket_adopt(l, &a.socket, ends[0], &st), &st);
+        while (!a.sent)
+            turn(l);
+        mr_eq_i64(write(ends[1], "x", 1), 1);
+        mr_eq_i64(shutdown(ends[1], SHUT_RD), 0);
+        a.send = (mr__send){.v = &more, .n = 1, .done = done};
+        mr__socket_send(&a.socket, &a.send);
+        while (!a.closed)
+            turn(l);
+        mr_eq_u64(a.got, 1);
+        mr_eq_i64(a.why.code, MR_UNAVAILABLE);
+        close(ends[1]);
+        free_party(&a);
+    }
+}
+
 /* A paused receiver may wait until it has sent something. */
 MR_TEST(a_paused_socket_that_cannot_send_ends)
 {

@@ -207,6 +207,61 @@ MR_TEST_SLOW(messages_of_all_sizes_and_blocks_arrive_in_order)
     }
 }
 
+/* Moves what `from` has encrypted to `to`.
+ * returns  the number of records */
+static int pass(mr__tls_session *from, mr__tls_session *to)
+{
+    int records = 0;
+    mr__tls_bytes *o = &from->out;
+    for (size_t at = o->from; at < o->n; records++)
+        at += 5u + (size_t)(o->bytes[at + 3] << 8 | o->bytes[at + 4]);
+    while (o->from < o->n) {
+        size_t room, n = o->n - o->from;
+        void *in = mr__tls_session_room(to, &room);
+        mr_check(in);
+        n = n < room ? n : room;
+        memcpy(in, o->bytes + o->from, n);
+        mr__tls_session_received(to, n);
+        o->from += n;
+    }
+    o->from = o->n = 0;
+    return records;
+}
+
+MR_TEST(each_side_changes_its_key_after_a_number_of_records)
+{
+    enum { LIMIT = 10, RECORDS = 1000 };
+    mr__tls *tls = certificates(true);
+    mr__tls_session s[2];
+    mr_status st;
+    char got[100], sent[100];
+    size_t n;
+    for (int i = 0; i < 2; i++)
+        mr_ok(mr__tls_session_open(&s[i], tls, i == 0, "127.0.0.1", &st), &st);
+    mr_eq_u64(s[0].most_records, MR__TLS_RECORDS);
+    mr_ok(mr__tls_session_shake(&s[1], &st), &st);
+    for (int i = 0; i < 6; i++) {
+        pass(&s[!(i % 2)], &s[i % 2]);
+        mr_ok(mr__tls_session_read(&s[i % 2], got, sizeof got, &n, &st), &st);
+    }
+    mr_check(s[0].is_open && s[1].is_open);
+    s[0].most_records = s[1].most_records = LIMIT;
+    int records[2] = {0};
+    for (int i = 0; i < 2 * RECORDS; i++) {
+        mr__tls_session *from = &s[i % 2], *to = &s[!(i % 2)];
+        memset(sent, i, sizeof sent);
+        mr_ok(mr__tls_session_write(from, sent, sizeof sent, &st), &st);
+        records[i % 2] += pass(from, to);
+        mr_ok(mr__tls_session_read(to, got, sizeof got, &n, &st), &st);
+        mr_check(n == sizeof sent && memcmp(got, sent, n) == 0);
+    }
+    for (int i = 0; i < 2; i++) { /* each new key is announced by a record */
+        mr_eq_i64(records[i], RECORDS + RECORDS / LIMIT - 1);
+        mr__tls_session_close(&s[i]);
+    }
+    mr__tls_free(tls);
+}
+
 MR_TEST(what_is_queued_by_tls_is_sent_before_the_end)
 {
     mr__token secret = {.tls = certificates(true)};

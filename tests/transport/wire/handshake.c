@@ -174,6 +174,70 @@ MR_TEST(messages_out_of_turn_end_the_handshake)
     mr_check(!frame && !b.done);
 }
 
+/* A message of who does not know the token, but took an HMAC of its length from somewhere. */
+static mr_code say(mr__handshake *h, int what, mr_status *st)
+{
+    uint8_t hmac[MR__HMAC_BYTES] = {0};
+    const ProtobufCBinaryData proofs[2] = {{0, hmac}, {MR__HMAC_BYTES, hmac}};
+    const ProtobufCBinaryData nonce = {MR__NONCE_BYTES, (uint8_t *)(uintptr_t)nonce_a};
+    Mr__Wire__Hello hello = MR__WIRE__HELLO__INIT;
+    Mr__Wire__Challenge challenge = MR__WIRE__CHALLENGE__INIT;
+    Mr__Wire__Proof proof = MR__WIRE__PROOF__INIT;
+    Mr__Wire__Welcome welcome = MR__WIRE__WELCOME__INIT;
+    Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    hello.version = challenge.version = MR__WIRE_VERSION;
+    hello.nonce = challenge.nonce = nonce;
+    challenge.token = what & 1;
+    proof.hmac = welcome.hmac = proofs[what & 1];
+    switch (what / 2) {
+    case 0:
+        m.body_case = MR__WIRE__MESSAGE__BODY_HELLO;
+        m.hello = &hello;
+        break;
+    case 1:
+        m.body_case = MR__WIRE__MESSAGE__BODY_CHALLENGE;
+        m.challenge = &challenge;
+        break;
+    case 2:
+        m.body_case = MR__WIRE__MESSAGE__BODY_PROOF;
+        m.proof = &proof;
+        break;
+    case 3:
+        m.body_case = MR__WIRE__MESSAGE__BODY_WELCOME;
+        m.welcome = &welcome;
+        break;
+    default:
+        m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
+        m.pulse = &pulse;
+    }
+    void *frame;
+    size_t bytes;
+    mr_ok(mr__message_pack(&m, &frame, &bytes, st), st);
+    mr_code rc = give(h, &frame, &bytes, st);
+    mr_free(frame);
+    return rc;
+}
+
+MR_TEST(who_leaves_out_or_repeats_a_step_is_never_through)
+{
+    enum { KINDS = 10, STEPS = 3 };
+    for (int steps = 0; steps < KINDS * KINDS * KINDS; steps++)
+        for (int accepts = 0; accepts < 2; accepts++) {
+            mr__handshake h;
+            mr_status st;
+            mr_test_context("steps %d", steps);
+            mr__handshake_init(&h, accepts, MR__WIRE__ROLE__WORKER, token("secret"), nonce_b, "");
+            mr_code rc = MR_OK;
+            for (int i = 0, left = steps; i < STEPS && rc == MR_OK; i++, left /= KINDS) {
+                rc = say(&h, left % KINDS, &st);
+                mr_check(!h.done);
+                mr_check(rc == MR_OK || *st.message);
+            }
+            mr_check(rc != MR_OK); /* none of them continues for that long */
+        }
+}
+
 MR_TEST(fields_out_of_range_are_refused)
 {
     mr_status st;

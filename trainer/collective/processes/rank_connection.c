@@ -51,24 +51,11 @@ static int send_secure(mr__rank_connection *t, mr__tls_session *s)
     return err;
 }
 
-static int send_clear(mr__rank_connection *t)
-{
-    while (t->out.sent < t->out.size) {
-        struct iovec v = {t->out.data + t->out.sent, t->out.size - t->out.sent};
-        struct msghdr h = {.msg_iov = &v, .msg_iovlen = 1};
-        ssize_t n = mr__sys->sendmsg(t->fd, &h, MSG_NOSIGNAL);
-        if (n >= 0)
-            t->out.sent += (size_t)n;
-        else if (errno != EINTR)
-            return errno;
-    }
-    return 0;
-}
-
 bool mr__rank_connection_send(mr__rank_connection *t, mr_status *why)
 {
     mr__tls_session *s = session(t);
-    int err = s ? send_secure(t, s) : send_clear(t);
+    int err = s ? send_secure(t, s)
+                : mr__plain_socket_send(t->fd, t->out.data, &t->out.sent, t->out.size);
     if (t->out.sent == t->out.size)
         t->out.sent = t->out.size = 0;
     if (!err || err == EAGAIN)
@@ -130,13 +117,19 @@ static bool doubt(mr__rank_connection *t, const char *reason, mr_status *why, co
     return false;
 }
 
+/* A proof is valid in its TLS session only: no holder of a certificate can pass on another's. */
+static const uint8_t *binding(const mr__rank_connection *t)
+{
+    return t->tls ? t->tls->binding : NULL;
+}
+
 /* The answer to ASK, and to CHALLENGE. */
 static mr_code answer(mr__rank_connection *t, mr_status *why)
 {
     uint8_t proof[MR__HMAC_BYTES];
     if (t->kind == MR__RANK_ASK)
         return mr__write_proof(&t->out, MR__RANK_CHALLENGE, t->own, why);
-    if (!mr__token_prove(*t->token, "rank connects", t->own, t->peer, proof))
+    if (!mr__token_prove(*t->token, "rank connects", t->own, t->peer, binding(t), proof))
         return mr_fail(why, MR_INTERNAL, "HMAC-SHA256 is not available");
     return mr__write_proof(&t->out, MR__RANK_PROOF, proof, why);
 }
@@ -146,7 +139,7 @@ static bool take_proof(mr__rank_connection *t, const uint8_t *theirs, mr_status 
     uint8_t proof[MR__HMAC_BYTES];
     const char *word = t->incoming ? "rank connects" : "rank accepts";
     const uint8_t *a = t->incoming ? t->peer : t->own, *b = t->incoming ? t->own : t->peer;
-    if (!mr__token_is_proven(*t->token, word, a, b, theirs))
+    if (!mr__token_is_proven(*t->token, word, a, b, binding(t), theirs))
         return doubt(t,
                      "the tokens differ; all processes of a job need the same "
                      "--cluster-token-file",
@@ -154,7 +147,7 @@ static bool take_proof(mr__rank_connection *t, const uint8_t *theirs, mr_status 
     t->known = true;
     if (!t->incoming)
         return true;
-    if (mr__token_prove(*t->token, "rank accepts", a, b, proof))
+    if (mr__token_prove(*t->token, "rank accepts", a, b, binding(t), proof))
         return mr__write_proof(&t->out, MR__RANK_WELCOME, proof, why) == MR_OK;
     mr_fail(why, MR_INTERNAL, "HMAC-SHA256 is not available");
     return false;

@@ -22,10 +22,11 @@
 #include "transport/net/shared_memory.h"
 #include "transport/net/stranger_log.h"
 
-#define SECOND INT64_C(1000000000)
+#define SECOND  INT64_C(1000000000)
+#define NO_WORD "it accepts connections, but does not answer"
 
 enum { FIRST_DELAY_MS = 50, LONGEST_DELAY_MS = 1000, SILENT_S = 10 };
-enum { BACKLOG = 1024, LAST_WORDS_MS = 500 };
+enum { BACKLOG = 1024, ACCEPTS_A_TURN = 16, LAST_WORDS_MS = 500 };
 
 typedef mr__rank_connection connection;
 
@@ -235,6 +236,39 @@ static bool same_user(int fd)
            who.uid == geteuid();
 }
 
+/* Frees closed connections. */
+static void sweep(rendezvous *m)
+{
+    for (connection **at = &m->connections; *at;) {
+        connection *t = *at;
+        if (t->fd >= 0) {
+            at = &t->next;
+            continue;
+        }
+        *at = t->next;
+        m->n_connections--;
+        mr__rank_connection_free(t);
+    }
+}
+
+/* Strangers may connect, but must not exhaust resources, nor keep a peer out: the one that has been
+ * silent for the longest time makes room.
+ * returns  whether there is room for one more */
+static bool make_room(rendezvous *m)
+{
+    if (m->n_connections <= (size_t)m->world * 3 + 64)
+        return true;
+    connection *oldest = NULL; /* the last in the list */
+    for (connection *t = m->connections; t; t = t->next)
+        if (t->role == MR__ROLE_INCOMING)
+            oldest = t;
+    if (!oldest)
+        return false;
+    mr__rank_connection_end(oldest);
+    sweep(m);
+    return true;
+}
+
 /* Accepts one pending connection; *out NULL: none. */
 static mr_code accept_one(rendezvous *m, int listener, bool local, connection **out, mr_status *st)
 {
@@ -255,8 +289,7 @@ static mr_code accept_one(rendezvous *m, int listener, bool local, connection **
                              user);
         return MR_OK;
     }
-    /* Strangers may connect, but must not exhaust resources. */
-    if ((local && !same_user(fd)) || m->n_connections > (size_t)m->world * 3 + 64) {
+    if ((local && !same_user(fd)) || !make_room(m)) {
         mr__sys->close(fd);
         return MR_OK;
     }
@@ -283,19 +316,11 @@ static void address_of_peer(const connection *t, uint32_t port, mr__address *out
     mr__address_of((struct sockaddr *)&from, size, out);
 }
 
-/* Frees closed connections. */
-static void sweep(rendezvous *m)
+/* In a job in the clear: the process at the other end has closed it, perhaps to try again. */
+static bool has_ended(const connection *t)
 {
-    for (connection **at = &m->connections; *at;) {
-        connection *t = *at;
-        if (t->fd >= 0) {
-            at = &t->next;
-            continue;
-        }
-        *at = t->next;
-        m->n_connections--;
-        mr__rank_connection_free(t);
-    }
+    char next;
+    return t->incoming && !t->token && mr__sys->recv(t->fd, &next, 1, MSG_PEEK) == 0;
 }
 
 /* Sends bytes and a descriptor. */
@@ -591,7 +616,8 @@ static mr_code check_hello(rendezvous *m, const connection *t, const mr__hello *
 static mr_code take_hello(rendezvous *m, connection *t, mr_status *st)
 {
     mr__hello h;
-    if (mr__read_hello(t->payload, t->bytes, &h, NULL) != MR_OK || (t->incoming && t->local)) {
+    if (mr__read_hello(t->payload, t->bytes, &h, NULL) != MR_OK || (t->incoming && t->local) ||
+        has_ended(t)) {
         mr__rank_connection_end(t);
         return MR_OK;
     }
@@ -608,6 +634,7 @@ static mr_code take_hello(rendezvous *m, connection *t, mr_status *st)
     k->hello_bytes = t->payload; /* the texts of the hello point into it */
     t->payload = NULL;
     k->met = true;
+    k->error[0] = '\0';
     k->dialing = false;
     k->dial_at_ns = 0;
     k->delay_ns = FIRST_DELAY_MS * (SECOND / 1000);
@@ -643,7 +670,7 @@ static mr_code take_data(rendezvous *m, connection *t, mr_status *st)
     bool good = t->incoming && m->prev.fd < 0 &&
                 mr__read_data(t->payload, t->bytes, &rank, nonce, NULL) == MR_OK &&
                 rank == previous_rank(m) && memcmp(nonce, m->hello.nonce, MR__RANK_NONCE) == 0 &&
-                t->local == (t->passed >= 0);
+                t->local == (t->passed >= 0) && !has_ended(t);
     if (!good) {
         mr__rank_connection_end(t);
         return MR_OK;
@@ -797,6 +824,8 @@ static mr_code serve(rendezvous *m, connection *t, short events, mr_status *st)
             return lost(m, t, &why, st);
         }
         t->connecting = false;
+        if (t->role != MR__ROLE_SELF)
+            snprintf(m->peers[t->rank].error, sizeof m->peers[t->rank].error, NO_WORD);
     }
     if (mr__rank_connection_wants(t) && !mr__rank_connection_send(t, &why))
         return lost(m, t, &why, st);
@@ -866,10 +895,23 @@ static mr_code fail_missing(const rendezvous *m, mr_status *st)
                    m->o->connect_timeout_s, text, more, m->world);
 }
 
-/* The time of the next timed event: a dial, or the deadline. */
+/* Whether the other side of t has still to show who it is. Who has shown it may take its time. */
+static bool must_answer(const rendezvous *m, const connection *t)
+{
+    if (t->fd < 0 || (!t->incoming && (t->local || (t->token && t->known))))
+        return false;
+    return t->role == MR__ROLE_INCOMING ||
+           (t->role == MR__ROLE_CONTROL && !m->peers[t->rank].met) ||
+           (t->role == MR__ROLE_VALUES && !t->incoming && !m->next_ready);
+}
+
+/* The time of the next timed event: a dial, the end of a silence, or the deadline. */
 static int64_t next_time(const rendezvous *m)
 {
     int64_t at = m->deadline_ns;
+    for (const connection *t = m->connections; t; t = t->next)
+        if (must_answer(m, t) && t->since_ns + SILENT_S * SECOND < at)
+            at = t->since_ns + SILENT_S * SECOND;
     for (uint32_t i = 0; i < m->rank; i++) {
         const peer *k = &m->peers[i];
         if (!k->met && !k->dialing && is_mine_to_dial(m, i) && k->dial_at_ns < at)
@@ -881,22 +923,32 @@ static int64_t next_time(const rendezvous *m)
     return at;
 }
 
-static mr_code accept_all(rendezvous *m, int listener, bool local, mr_status *st)
+/* Each is served before the number of later ones is so large that it must make room. */
+static mr_code accept_some(rendezvous *m, int listener, bool local, mr_status *st)
 {
-    connection *t;
-    do
+    connection *t = NULL;
+    for (int i = 0; i < ACCEPTS_A_TURN && (i == 0 || t); i++)
         MR_TRY(accept_one(m, listener, local, &t, st));
-    while (t);
     return MR_OK;
 }
 
-/* Closes connections that never identified themselves. */
-static void end_silent(rendezvous *m)
+/* Ends connections whose other side has not shown in time who it is. */
+static mr_code end_silent(rendezvous *m, mr_status *st)
 {
-    for (connection *t = m->connections; t; t = t->next)
-        if (t->fd >= 0 && t->role == MR__ROLE_INCOMING &&
-            m->now_ns - t->since_ns > SILENT_S * SECOND)
-            mr__rank_connection_end(t);
+    mr_status why;
+    for (connection *t = m->connections; t; t = t->next) {
+        if (!must_answer(m, t) || m->now_ns - t->since_ns < SILENT_S * SECOND)
+            continue;
+        if (t->role != MR__ROLE_INCOMING) {
+            mr_log(MR_LOG_WARNING, "%s has not answered for %d s; trying again",
+                   name_of(m, t->rank).text, (int)SILENT_S);
+            mr_fail(&why, MR_UNAVAILABLE, "%s", t->connecting ? "no answer" : NO_WORD);
+            m->dialing_next &= t->role != MR__ROLE_VALUES;
+            MR_TRY(lost_dialed(m, t, &why, st));
+        }
+        mr__rank_connection_end(t);
+    }
+    return MR_OK;
 }
 
 static mr_code wait_and_serve(rendezvous *m, int cancel_fd, mr_status *st)
@@ -930,13 +982,14 @@ static mr_code wait_and_serve(rendezvous *m, int cancel_fd, mr_status *st)
             if (p[i].revents && of[i]->fd >= 0)
                 rc = serve(m, of[i], p[i].revents, st);
         if (rc == MR_OK && rc_poll > 0 && p[0].revents)
-            rc = accept_all(m, m->listener, false, st);
+            rc = accept_some(m, m->listener, false, st);
         if (rc == MR_OK && rc_poll > 0 && p[1].revents)
-            rc = accept_all(m, m->local_listener, true, st);
+            rc = accept_some(m, m->local_listener, true, st);
     }
     mr_free(p);
     mr_free(of);
-    end_silent(m);
+    if (rc == MR_OK)
+        rc = end_silent(m, st);
     sweep(m);
     return rc;
 }
