@@ -517,7 +517,8 @@ static mr_code read_index(mr_record_index *ix, const char *name, const char *pat
         rc = mr_fail_errno(st, errno, "cannot stat the index");
     else if (!S_ISREG(s.st_mode))
         rc = mr_fail(st, MR_FAILED_PRECONDITION, "not a regular file, which an index must be");
-    mr_status_at(st, name, -1, -1);
+    if (rc != MR_OK)
+        mr_status_at(st, name, -1, -1);
     bool compact = false;
     if (rc == MR_OK && s.st_size >= (off_t)sizeof first) {
         rc = read_part(&f, name, (uint8_t *)first, sizeof first, 0, st);

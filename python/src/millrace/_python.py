@@ -411,8 +411,9 @@ def new_rows(function: Function, out: Any, label: str, alias: str | None, may_bl
     texts = [ffi.NULL if t is None else ffi.new("char[]", t.encode()) for t in (label, alias, name)]
     f.label, f.alias, f.name = texts
     f.out, f.may_block, f.draws = out, may_block, function.task.rng
-    # A call costs about 0.1 ms, and one of another process more.
-    f.seconds = 2e-3 if function.payload is None else 10e-3
+    # A call costs about 0.1 ms. One of another process costs more, and much of its time it waits:
+    # for the call before it, and for a processor where others want them.
+    f.seconds = 2e-3 if function.payload is None else 40e-3
     fn = lib.mr_fn_rows(f)
     if fn == ffi.NULL:
         raise MemoryError("a function")
