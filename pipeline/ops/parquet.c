@@ -299,6 +299,8 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     mr_code rc = mr_iter_file_path(it, path, &whole, st);
     if (rc == MR_OK)
         rc = mr__parquet_open(&s->file, whole, &o, st);
+    if (rc == MR_OK)
+        rc = mr__file_source_check_mark(&s->source, whole, st);
     mr_free(whole);
     if (rc != MR_OK)
         mr_iter_fail_open(it, rc, st);
@@ -313,6 +315,7 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     if (rc == MR_OK) {
         mr__parquet_seek(s->file, row);
         s->source.has_resume = false;
+        s->source.resume_mark = 0;
     } else
         close_file(s);
     mr_status_at(st, path, -1, -1);
@@ -341,6 +344,7 @@ static void leave_file(struct state *s)
 {
     close_file(s);
     s->source.has_resume = false;
+    s->source.resume_mark = 0;
     s->source.file++;
 }
 
@@ -418,6 +422,7 @@ static mr_code seek(mr_iter *it, uint64_t to, mr_status *st)
     s->source.file = file;
     s->source.resume = (mr_file_position){.record = row};
     s->source.has_resume = true;
+    s->source.resume_mark = 0;
     return MR_OK;
 }
 

@@ -81,6 +81,11 @@ mr_code mr__object_remember(const char *url, int64_t size, const char *etag,
                             mr_status *st) MR_NODISCARD;
 /* Forgets it: the object is another one now, or gone. */
 void mr__object_forget(const char *url);
+/* Notes what was found when an object that no listing had was opened. */
+void mr__object_note_opened(const char *url, const mr__object_info *info);
+/* A hash of ETag, or else time, and size of what was opened last under this name. 0: not known, a
+ * listed object, or a path. */
+uint64_t mr__object_mark(const char *url);
 /* What a listing said of the object. */
 bool mr__object_recall(const char *url, mr__object_info *out);
 #endif

@@ -240,4 +240,31 @@ for name, url in (("a_stalled_transfer", server.address + "/slow"), ("a_retry", 
         process.kill()
         process.communicate()
     result(f"interrupting_{name}", process.returncode == 130, f"status {process.returncode}")
+
+# ---- positions in objects that no listing had
+server.always.clear()
+made = os.path.join(kit.directory.name, "made")
+for form, ending in (("tfrecord", "tfrecord"), ("parquet", "parquet"), ("npy", "npy")):
+    kit.Run(["write", "--out", f"{made}-{form}", "--format", form, "--expr", "range(3000)" if form == "npy" else 'range(3000).map(i => {"a": i})'])
+    with open(f"{made}-{form}-00000-of-00001.{ending}", "rb") as f:
+        server.put(f"/p.{form}", f.read())
+server.put("/p.text_line", TEXT)
+state = os.path.join(kit.directory.name, "place")
+AT = {"text_line": 'text_line("{}")', "computed": 'from_tensor_slices(["{}"]).flat_map(f => text_line(f))', "tfrecord": 'tfrecord("{}")',
+      "parquet": 'parquet("{}")', "npy": 'npy("{}")'}
+for name, text in AT.items():
+    path = f"/p.{'text_line' if name == 'computed' else name}"
+    expression = text.format(server.put(path, server.files[path]))
+    whole, begun = show(expression), show(expression, "--save-after", "700", "--state", state)
+    rest = show(expression, "--restore", state)
+    server.put(path, server.files[path], '"2"')
+    other = show(expression, "--restore", state)
+    result(f"a_place_in_{name}", begun.status == 0 and begun.lines + rest.lines == whole.lines and other.status == 1 and not other.lines and
+           "failed precondition" in other.stderr and "replaced since the position" in other.stderr, f"{whole}\n{begun}\n{rest}\n{other}")
+server.always["/p.text_line"] = fault(etag="")
+expression = AT["text_line"].format(server.address + "/p.text_line")
+show(expression, "--save-after", "700", "--state", state)
+server.always["/p.text_line"] = fault(etag="", modified="Sat, 01 Jan 2022 00:00:01 GMT")
+other = show(expression, "--restore", state)
+result("a_place_in_a_file_with_a_time_alone", other.status == 1 and "replaced since the position" in other.stderr, str(other))
 kit.end()

@@ -6,6 +6,7 @@
 #include "pipeline/engine/op_source.h"
 #include "pipeline/files/read_ahead.h"
 #include "pipeline/log.h"
+#include "pipeline/remote/remote_object.h"
 
 /* If records are read straight to their final place, a block has all records of a file's chunk:
  * they are hardly processed afterwards, so the L2 cache matters little, and sending a block has
@@ -135,6 +136,18 @@ static size_t chunk_of(const mr_iter *it)
     return bytes > LEAST_CHUNK ? bytes : LEAST_CHUNK;
 }
 
+mr_code mr__file_source_check_mark(const mr__file_source *s, const char *path, mr_status *st)
+{
+    uint64_t now = s->resume_mark ? mr__object_mark(path) : 0;
+    if (!now || now == s->resume_mark)
+        return MR_OK;
+    mr_fail(st, MR_FAILED_PRECONDITION,
+            "the object has been replaced since the position was saved; start over to read the "
+            "new one");
+    mr_status_of_no_element(st);
+    return MR_FAILED_PRECONDITION;
+}
+
 static mr_code open_file(mr_iter *it, mr_status *st)
 {
     mr__file_source *s = it->state;
@@ -159,15 +172,18 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     mr_code rc = mr_iter_file_path(it, path, &whole, st);
     if (rc == MR_OK)
         rc = mr_reader_open(&s->reader, kind->format, whole, &o, st);
+    if (rc == MR_OK)
+        rc = mr__file_source_check_mark(s, whole, st);
     if (rc == MR_OK && s->has_resume)
         rc = mr_reader_seek(s->reader, &s->resume, st);
     if (rc != MR_OK)
         mr_iter_fail_open(it, rc, st);
     mr_status_at(st, path, -1, -1);
     mr_free(whole);
-    if (rc == MR_OK)
+    if (rc == MR_OK) {
         s->has_resume = false;
-    else
+        s->resume_mark = 0;
+    } else
         close_file(s);
     return rc;
 }
@@ -203,6 +219,7 @@ static void leave_file(mr__file_source *s)
 {
     close_file(s);
     s->has_resume = false;
+    s->resume_mark = 0;
     s->file++;
 }
 
@@ -510,6 +527,7 @@ static mr_code seek_record(mr_iter *it, uint64_t to, mr_status *st)
     s->file = file;
     s->resume = at;
     s->has_resume = true;
+    s->resume_mark = 0;
     return MR_OK;
 }
 
@@ -537,7 +555,17 @@ int64_t mr__file_source_counted(const mr_dataset *self, const void *params, cons
     return total;
 }
 
-/* ---- position: file, 0; or file, 1, offset, record, ended ---- */
+/* ---- position: file, 0; or file, 1, offset, record, ended ----
+ * Added to the second number: 2, the file failed; 4, resume_mark follows. */
+
+static mr_code mark_of(mr_iter *it, size_t file, uint64_t *out, mr_status *st)
+{
+    char *whole = NULL;
+    MR_TRY(mr_iter_file_path(it, mr__file_source_path(it->state, file), &whole, st));
+    *out = mr__object_mark(whole);
+    mr_free(whole);
+    return MR_OK;
+}
 
 mr_code mr__file_source_save_at(mr_iter *it, const mr_file_position *from, size_t file,
                                 mr_state_w *w, mr_status *st)
@@ -547,10 +575,17 @@ mr_code mr__file_source_save_at(mr_iter *it, const mr_file_position *from, size_
     if (s->reader && !from)
         mr_reader_position(s->reader, &at);
     bool inside = from || s->reader || s->has_resume;
+    uint64_t mark = 0;
+    if (from || s->reader)
+        MR_TRY(mark_of(it, from ? file : s->file, &mark, st));
+    else if (inside)
+        mark = s->resume_mark;
     MR_TRY(mr_state_put_u64(w, from ? file : s->file, st));
-    MR_TRY(mr_state_put_u64(w, inside | (uint64_t)s->failed << 1, st));
+    MR_TRY(mr_state_put_u64(w, inside | (uint64_t)s->failed << 1 | (mark ? 4 : 0), st));
     if (!inside)
         return MR_OK;
+    if (mark)
+        MR_TRY(mr_state_put_u64(w, mark, st));
     MR_TRY(mr_state_put_i64(w, at.offset, st));
     MR_TRY(mr_state_put_i64(w, at.record, st));
     return mr_state_put_u64(w, at.ended, st);
@@ -581,13 +616,16 @@ mr_code mr__file_source_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     size_t n = s->list ? s->list->n : s->patterns ? 0 : s->names->n;
     MR_TRY(mr_state_get_u64(r, &file, st));
     MR_TRY(mr_state_get_u64(r, &flags, st));
-    if (file > n || flags > 3)
+    if (file > n || flags > 7 || (flags & 5) == 4)
         return damaged(st);
     s->file = (size_t)file;
     s->failed = flags & 2;
     s->has_resume = flags & 1;
+    s->resume_mark = 0;
     if (!s->has_resume)
         return MR_OK;
+    if (flags & 4)
+        MR_TRY(mr_state_get_u64(r, &s->resume_mark, st));
     MR_TRY(mr_state_get_i64(r, &s->resume.offset, st));
     MR_TRY(mr_state_get_i64(r, &s->resume.record, st));
     MR_TRY(mr_state_get_u64(r, &ended, st));
