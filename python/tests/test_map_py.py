@@ -631,13 +631,16 @@ class Scarcity(unittest.TestCase):
 class Interrupts(unittest.TestCase):
     # The first elements do not wait: those that are next in line may get the worker first.
     def run_program(self, setup: str) -> None:
+        self.run_loop("it = iter(ds)\nassert next(it) == 0\n", "it", setup)
+        # Nothing waits for the function where the loop alone has the iterator.
+        self.run_loop("", "ds", setup)
+
+    def run_loop(self, begin: str, loop: str, setup: str) -> None:
         program = (
             "import faulthandler, millrace as mr, os, signal, threading, time\n"
             "faulthandler.dump_traceback_later(100, exit=True)\n"  # where it hangs
             "over = threading.Event()\n"
-            f"{setup}\n"
-            "it = iter(ds)\n"
-            "assert next(it) == 0\n"
+            f"{setup}\n{begin}"
             "def interrupt():\n"
             "    global sent\n"
             "    time.sleep(0.5)\n"
@@ -645,7 +648,7 @@ class Interrupts(unittest.TestCase):
             "    os.kill(os.getpid(), signal.SIGINT)\n"
             "try:\n"
             "    threading.Thread(target=interrupt).start()\n"
-            "    for _ in it: pass\n"
+            f"    for _ in {loop}: pass\n"
             "except KeyboardInterrupt:\n"
             "    print(f'{time.monotonic() - sent:.3f}')\n"
             "over.set()\n"
