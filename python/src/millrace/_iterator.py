@@ -146,6 +146,18 @@ class Engine:
             self.close()
 
 
+def _close_soon(engine: Any) -> None:
+    """Closes it after an interrupt, which does not wait for its functions of Python: a thread that runs
+    one ends only when it returns."""
+    closer = threading.Thread(target=engine.close, name="millrace-close", daemon=True)
+    try:
+        closer.start()
+    except RuntimeError:  # there can be no more threads
+        engine.close()
+    else:
+        closer.join(0.05)
+
+
 DONE, WOKEN, AGAIN = range(3)
 
 
@@ -530,7 +542,12 @@ class Iterator(_fast.Iterator):
         if getattr(self, "_engine", None) is None or self._foreign:
             return
         self._closed = True
-        self._hand_back()
+        if self._interrupted and not _ended:
+            engine, self._engine = self._engine, None
+            self._detach()
+            _close_soon(engine)
+        else:
+            self._hand_back()
 
     def __reduce__(self) -> Any:
         raise TypeError("iterators cannot be pickled; pickle the dataset and the iterator's state_dict()")
