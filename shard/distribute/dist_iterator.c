@@ -632,6 +632,44 @@ static mr_code check_seed(const mr_dist_dataset *dd, const int64_t *theirs, mr_s
                          "the position is of a job without a seed; leave out the seed");
 }
 
+static mr_code alone(void *ctx, int64_t mine, int64_t *sum, mr_status *st)
+{
+    (void)ctx;
+    (void)st;
+    *sum = mine;
+    return MR_OK;
+}
+
+/* The position of an elastic job with other numbers of streams or rows restores in the job that it
+ * is of: this one, but for these numbers. Of that job one stream is opened here. */
+static mr_code check_numbers(const mr_dist_iterator *it, const void *state, size_t size,
+                             mr_status *st)
+{
+    const mr_dist_dataset *dd = it->dd;
+    int64_t streams, batch;
+    MR_TRY(mr__elastic_numbers(state, size, &streams, &batch, st));
+    if (streams == dd->elastic.streams && batch == dd->elastic.batch)
+        return MR_OK;
+    const mr_distribute_opts opts = {.num_workers = streams,
+                                     .elastic_streams = streams,
+                                     .has_seed = dd->seed_given,
+                                     .seed = dd->seed};
+    const mr_dist_iterator_opts how = {.run = it->run, .agree = alone};
+    mr_dataset *ds = NULL;
+    mr_dist_dataset *theirs = NULL;
+    mr_dist_iterator *own = NULL;
+    MR_TRY(mr__elastic_renumber(&dd->elastic, dd->original, streams, batch, &ds, st));
+    mr_code rc = mr_distribute_dataset(ds, &opts, &theirs, st);
+    if (rc == MR_OK)
+        rc = mr_dist_iterator_open(&own, theirs, &how, st);
+    if (rc == MR_OK)
+        rc = mr_dist_iterator_restore(own, state, size, st);
+    mr_dist_iterator_close(own);
+    mr_dist_dataset_free(theirs);
+    mr_dataset_unref(ds);
+    return rc;
+}
+
 mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t size,
                                  mr_status *st)
 {
@@ -646,8 +684,9 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
                            "the position is of a job that is not elastic; leave out the number of "
                            "elastic streams (--elastic, elastic_streams)");
         it->done = false;
-        return mr__elastic_restore(it->dd, &it->host, &it->run, it->streams[0].it, state, size,
-                                   &it->step, &it->pass, st);
+        MR_TRY(check_numbers(it, state, size, st));
+        return mr__elastic_restore(it->dd, &it->host, it->streams[0].it, state, size, &it->step,
+                                   &it->pass, st);
     }
     if (mr_is_job_position(state, size))
         return mr_fail(st, MR_FAILED_PRECONDITION,

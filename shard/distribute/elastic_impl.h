@@ -208,11 +208,14 @@ mr_code mr__elastic_deal(const mr__elastic_host *h, int64_t first_replica, int64
 mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
                          int64_t delivered, int64_t pass, void **bytes, size_t *size,
                          mr_status *st) MR_NODISCARD;
-/* From a whole position. run: the options of the iterator. *delivered and *pass: as they are, and
- * after success as they were. */
-mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h,
-                            const mr_iterator_opts *run, mr_iterator *steps, const void *bytes,
-                            size_t size, int64_t *delivered, int64_t *pass,
+/* The numbers of streams and of a step's rows of the job that a position is of. */
+mr_code mr__elastic_numbers(const void *bytes, size_t size, int64_t *streams, int64_t *batch,
+                            mr_status *st) MR_NODISCARD;
+/* From a whole position. If its numbers are others than this job's, it is known to restore in a job
+ * that differs from this one in them alone. *delivered and *pass: as they are, and after success as
+ * they were. */
+mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
+                            const void *bytes, size_t size, int64_t *delivered, int64_t *pass,
                             mr_status *st) MR_NODISCARD;
 mr_code mr__elastic_rest(mr__elastic_host *h, mr_status *st) MR_NODISCARD;
 /* After a cancellation: what was gathered stays. */

@@ -183,39 +183,6 @@ static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
     return rc;
 }
 
-static mr_code alone(void *ctx, int64_t mine, int64_t *sum, mr_status *st)
-{
-    (void)ctx;
-    (void)st;
-    *sum = mine;
-    return MR_OK;
-}
-
-/* The position restores in the job that it is of: this one, but for the numbers of streams and
- * rows. Of that job one stream is opened here. */
-static mr_code check_start(const mr_dist_dataset *dd, const mr_iterator_opts *run,
-                           const mr__job_position *p, const void *bytes, size_t size, mr_status *st)
-{
-    const mr_distribute_opts opts = {.num_workers = p->streams,
-                                     .elastic_streams = p->streams,
-                                     .has_seed = dd->seed_given,
-                                     .seed = dd->seed};
-    const mr_dist_iterator_opts how = {.run = *run, .agree = alone};
-    mr_dataset *ds = NULL;
-    mr_dist_dataset *theirs = NULL;
-    mr_dist_iterator *it = NULL;
-    MR_TRY(mr__elastic_renumber(&dd->elastic, dd->original, p->streams, p->batch, &ds, st));
-    mr_code rc = mr_distribute_dataset(ds, &opts, &theirs, st);
-    if (rc == MR_OK)
-        rc = mr_dist_iterator_open(&it, theirs, &how, st);
-    if (rc == MR_OK)
-        rc = mr_dist_iterator_restore(it, bytes, size, st);
-    mr_dist_iterator_close(it);
-    mr_dist_dataset_free(theirs);
-    mr_dataset_unref(ds);
-    return rc;
-}
-
 /* All streams have ended, and the processes know it. */
 static bool has_ended(const mr__job_position *p)
 {
@@ -279,9 +246,20 @@ static mr_code restore_streams(mr__elastic_host *h, mr__job_position *p, bool ot
     return rc;
 }
 
-mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h,
-                            const mr_iterator_opts *run, mr_iterator *steps, const void *bytes,
-                            size_t size, int64_t *delivered, int64_t *pass, mr_status *st)
+mr_code mr__elastic_numbers(const void *bytes, size_t size, int64_t *streams, int64_t *batch,
+                            mr_status *st)
+{
+    mr__job_position p;
+    MR_TRY(mr__job_position_read(&p, bytes, size, st));
+    *streams = p.streams;
+    *batch = p.batch;
+    mr__job_position_reset(&p);
+    return MR_OK;
+}
+
+mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
+                            const void *bytes, size_t size, int64_t *delivered, int64_t *pass,
+                            mr_status *st)
 {
     mr__job_position p;
     MR_TRY(mr__job_position_read(&p, bytes, size, st));
@@ -292,9 +270,7 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h,
     if (rc == MR_OK)
         rc = mr__job_position_is_whole(&p, st);
     if (rc == MR_OK && !same) {
-        rc = check_start(dd, run, &p, bytes, size, st);
-        if (rc == MR_OK)
-            rc = restore_start(h, steps, *pass, p.pass, ended, st);
+        rc = restore_start(h, steps, *pass, p.pass, ended, st);
     } else if (rc == MR_OK) {
         h->restoring = true;
         rc = mr_iterator_restore(steps, p.steps, p.steps_size, st);

@@ -123,17 +123,6 @@ class Engine:
         with self.lock:
             self._close()
 
-    def close_soon(self) -> None:
-        """Closes it after an interrupt, which does not wait for its functions of Python: a thread that runs
-        one ends only when it returns."""
-        closer = threading.Thread(target=self.close, name="millrace-close", daemon=True)
-        try:
-            closer.start()
-        except RuntimeError:  # there can be no more threads
-            self.close()
-        else:
-            closer.join(0.05)
-
     def _close(self) -> None:
         ledger, self.ledger = self.ledger, None
         self._free()
@@ -412,11 +401,6 @@ class Iterator(_fast.Iterator):
         """Returns the engine to the dataset, for the next epoch."""
         engine, self._engine = self._engine, None
         if engine is None:
-            return
-        if self._interrupted and not keep_position and not _ended:
-            self._last_stats = since(stats_of(engine.pipeline), self._before)
-            self._detach()
-            engine.close_soon()
             return
         with engine.lock:  # at_exit may close it, if this iterator is being dropped
             self._put_back(engine, keep_position)
