@@ -175,7 +175,7 @@ static mr_code check_above(const mr_dataset *ds, mr_status *st)
                        "an elastic job is cut below its global batch, but there is no batch op; "
                        "batch the dataset by the global batch size");
     mr_fail(st, MR_FAILED_PRECONDITION,
-            "%s stands above the global batch of an elastic job, where each replica has only its "
+            "%s is above the global batch of an elastic job, where each replica has only its "
             "rows; there may be take, skip, repeat, enumerate, prefetch, with_options, and a map "
             "whose function treats the rows of a batch separately, by arithmetic, comparisons and "
             "casts; move it below the batch",
@@ -230,7 +230,7 @@ static mr_code begin_steps(mr__elastic *x, mr_dataset *batch, mr_status *st)
     return mr_dataset_check(x->steps, st);
 }
 
-/* Puts the op of ds, which stands above the batch, on x->steps. */
+/* Puts the op of ds, which is above the batch, on x->steps. */
 static mr_code add_above(mr__elastic *x, mr_dataset *ds, mr_status *st)
 {
     if (mr_dataset_op(ds)->props & MR_OP_READS_AHEAD)

@@ -50,8 +50,9 @@ static mr_code check_node(const mr_dataset *ds, const mr_parts *k, mr_status *st
     if (file_of(ds, &p)) {
         if (!(op->props & MR_OP_KEEPS_SHARDS))
             return refuse(ds, op,
-                          " would have each of them write the same file; put it above "
-                          "distribute, or run it once alone, with one stream and one worker",
+                          " would have each of them write the same file; write it in a separate "
+                          "run with one worker and one stream, or, with a data service, put it "
+                          "above distribute",
                           k, st);
         if (k->n == 0)
             return refuse(ds, op,
@@ -63,7 +64,7 @@ static mr_code check_node(const mr_dataset *ds, const mr_parts *k, mr_status *st
     MR_TRY(mr_dataset_functions_keep_files(ds, &inner, st));
     return inner ? refuse(ds, inner,
                           " in a function would have each of them write the same file; put it "
-                          "above distribute, or outside of the function",
+                          "outside of the function, or, with a data service, above distribute",
                           k, st)
                  : MR_OK;
 }

@@ -2,9 +2,11 @@
 #include "pipeline/formats/ledger/job_ledger_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <time.h>
 
@@ -92,6 +94,16 @@ static mr_code copy(const char *path, mr_ledger_reader *r, const char *job, int6
     return mr__ledger_sync(to, st);
 }
 
+static mr_code check_unused(const char *path, mr_status *st)
+{
+    int fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0)
+        return mr_fail_errno(st, errno, "%s: cannot open the ledger", path);
+    mr_code rc = mr__ledger_lock(path, fd, LOCK_SH, st);
+    mr__sys->close(fd);
+    return rc;
+}
+
 /* The directory of path, with its last slash; room for strlen(path) + 3 bytes. */
 static void directory_of(const char *path, char *out)
 {
@@ -115,7 +127,9 @@ MR_API mr_code mr__ledger_continue_job(const char *path, const char *job, int64_
     mr_ledger_reader *r = NULL;
     mr_ledger *to = NULL;
     mr_status ignored;
-    mr_code rc = mr_ledger_open(path, &r, st);
+    mr_code rc = check_unused(path, st);
+    if (rc == MR_OK)
+        rc = mr_ledger_open(path, &r, st);
     if (rc == MR_NOT_FOUND)
         return too_short(path, 0, entries, st);
     MR_TRY(rc);

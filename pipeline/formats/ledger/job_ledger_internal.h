@@ -16,9 +16,12 @@ mr_code mr__ledger_create_job(const char *path, char job[MR__LEDGER_JOB], mr_led
                               mr_status *st) MR_NODISCARD;
 /* Replaces the ledger of this job by a copy that ends after `entries` entries, to be continued.
  * errors   as open(2); MR_FAILED_PRECONDITION: there is no ledger, or that of another job, or a
- *          shorter one; it is left as it is */
+ *          shorter one; MR_UNAVAILABLE: another run is writing it. It is left as it is */
 mr_code mr__ledger_continue_job(const char *path, const char *job, int64_t entries, mr_ledger **out,
                                 mr_status *st) MR_NODISCARD;
+/* Locks the open ledger until it is closed, if its file system has locks. kind: of flock(2).
+ * errors   MR_UNAVAILABLE: another run is writing it */
+mr_code mr__ledger_lock(const char *path, int fd, int kind, mr_status *st) MR_NODISCARD;
 /* Makes everything that was added durable. */
 mr_code mr__ledger_sync(mr_ledger *l, mr_status *st) MR_NODISCARD;
 #endif

@@ -27,7 +27,8 @@ extern "C" {
 typedef struct mr_ledger mr_ledger;
 
 /* Creates a ledger and replaces a file of this name. steps: its entries are steps, not elements.
- * errors   as open(2), with the file */
+ * errors   as open(2), with the file; MR_UNAVAILABLE: another run, or another ledger of this
+ *          process, is writing it */
 MR_API mr_code mr_ledger_create(const char *path, bool steps, mr_ledger **out,
                                 mr_status *st) MR_NODISCARD;
 MR_API bool mr_ledger_takes_steps(const mr_ledger *l);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/file.h>
 
 #include "pipeline/bytes.h"
 #include "pipeline/crc32c.h"
@@ -149,13 +150,33 @@ static void release(mr_ledger *l)
     mr_free(l);
 }
 
+mr_code mr__ledger_lock(const char *path, int fd, int kind, mr_status *st)
+{
+    int rc;
+    do
+        rc = mr__sys->flock(fd, kind | LOCK_NB);
+    while (rc != 0 && errno == EINTR);
+    /* Some file systems have no locks. */
+    return rc == 0 || errno != EWOULDBLOCK
+               ? MR_OK
+               : mr_fail(st, MR_UNAVAILABLE,
+                         "%s: another run is writing this ledger; end it, or name another file",
+                         path);
+}
+
 static mr_code begin(mr_ledger *l)
 {
     unsigned char header[MR__LEDGER_HEADER] = {[8] = MR__LEDGER_VERSION, [9] = l->steps};
     memcpy(header, MR__LEDGER_MAGIC, 8);
-    l->fd = mr__sys->open(l->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (l->fd < 0)
+    struct stat is;
+    l->fd = mr__sys->open(l->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (l->fd < 0 || mr__sys->fstat(l->fd, &is) != 0)
         return mr_fail_errno(&l->error, errno, "%s: cannot create the ledger", l->path);
+    if (S_ISREG(is.st_mode)) {
+        MR_TRY(mr__ledger_lock(l->path, l->fd, LOCK_EX, &l->error));
+        if (mr__sys->ftruncate(l->fd, 0) != 0)
+            return mr_fail_errno(&l->error, errno, "%s: cannot replace the ledger", l->path);
+    }
     return write_all(l, header, sizeof header);
 }
 

@@ -381,6 +381,31 @@ MR_TEST(another_ledger_is_not_continued)
     mr_has_str(st.message, "step 3");
 }
 
+MR_TEST(a_ledger_has_one_writer)
+{
+    unsigned char bytes[8192], after[8192];
+    mr_ledger *l = NULL, *other = NULL;
+    mr_status st;
+    mr_ok(mr__ledger_create_job(file_name(), job, &l, &st), &st);
+    mr_ok(add_entries(l, 0, 5, &st), &st);
+    mr_ok(mr__ledger_sync(l, &st), &st);
+    size_t n = read_all(bytes, sizeof bytes);
+    mr_code_is(mr_ledger_create(file_name(), true, &other, &st), MR_UNAVAILABLE, &st);
+    mr_has_str(st.message, "another run is writing this ledger");
+    mr_code_is(mr__ledger_continue_job(file_name(), job, 3, &other, &st), MR_UNAVAILABLE, &st);
+    mr_check(read_all(after, sizeof after) == n && memcmp(bytes, after, n) == 0);
+    mr_ok(mr_ledger_close(l, &st), &st);
+    mr_ok(mr__ledger_continue_job(file_name(), job, 3, &l, &st), &st);
+    mr_code_is(mr_ledger_create(file_name(), true, &other, &st), MR_UNAVAILABLE, &st);
+    mr_ok(mr_ledger_close(l, &st), &st);
+    mr_ok(mr_ledger_create(file_name(), true, &other, &st), &st);
+    mr_ok(mr_ledger_close(other, &st), &st);
+    mr_ok(mr_ledger_create("/dev/null", true, &l, &st), &st); /* any number of them */
+    mr_ok(mr_ledger_create("/dev/null", true, &other, &st), &st);
+    mr_ok(mr_ledger_close(l, &st), &st);
+    mr_ok(mr_ledger_close(other, &st), &st);
+}
+
 MR_TEST(names_are_kept_without_a_file)
 {
     const mr_identity of = {.source = 1, .file = 2};
