@@ -377,8 +377,8 @@ d.stop()
 
 # ---- jobs that belong to names
 sentence("With `--jobs-of-name-only` a job belongs to the name of the client that began it, which its token or "
-         "certificate says: clients of other names cannot join, cancel, list or ask about it, and workers refuse them its "
-         "blocks, even where they know its number.")
+         "certificate determines. Clients with other names cannot join, cancel, list or query it, and workers refuse them "
+         "its blocks, even if they know its number.")
 EVER = "range(1000000000000)"
 secrets = {name: f"the-secret-of-{name}-in-the-test-of-rights" for name in ("worker", "alice", "bob")}
 put("names", "# names\n# workers and operators first\n" + "".join(f"{n} {s}\n" for n, s in secrets.items()))
@@ -544,7 +544,7 @@ check("her_client_learns_it_by_tls", client.wait(kit.PATIENCE) == 1 and "was can
 w.stop()
 d.stop()
 
-sentence("Then only a name of `--operators` may be a worker, see or drain workers, move streams, see the state of the "
+sentence("With this option, only a name of `--operators` may be a worker, see or drain workers, move streams, see the state of the "
          "service, and see and cancel the jobs of others.")
 alice, bob, operator = by_token("alice"), by_token("bob"), by_token("worker")
 d = kit.Dispatcher(*tied, name="operated")
