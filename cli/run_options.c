@@ -46,8 +46,9 @@ void cli_run_flags(cli_run *r, cli_flag *table, bool with_file)
          .what = "N",
          .min = 1,
          .max = MR_REMOTE_CONNECTIONS,
-         .help = "maximum number of connections to each host of URLs, and of ranges of a file read "
-                 "at once; default: chosen while reading, up to 64"},
+         .help =
+             "connections to each host of URLs, and ranges of a file read at once (at most 64); "
+             "default: up to 64 connections and 16 ranges, chosen while reading"},
         {.name = "read-ahead",
          .kind = CLI_SIZE,
          .value = &r->opts.remote_read_ahead,
@@ -112,8 +113,8 @@ void cli_cache_flags(cli_run *r, cli_flag *table)
          .value = &r->cache_limit,
          .what = "SIZE",
          .help =
-             "maximum size of DIR, stored there for later processes; default: a fifth of the free "
-             "space when DIR is created"},
+             "maximum size of DIR; it is remembered in DIR for later processes; default: a fifth "
+             "of the free space when DIR is created"},
         {.name = "offline",
          .kind = CLI_SWITCH,
          .value = &r->offline,

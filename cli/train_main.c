@@ -663,8 +663,8 @@ static int train(int argc, char **argv)
         {.name = "restart-epoch",
          .kind = CLI_SWITCH,
          .value = &o.restart_epoch,
-         .help = "restart the epoch of the backup from its first step: if other processes, "
-                 "replicas, data or seeds cannot continue within it"},
+         .help = "restart the interrupted epoch from its first step; needed if other processes, "
+                 "replicas, data or seeds cannot continue it"},
         {.name = "restore-by-name",
          .kind = CLI_SWITCH,
          .value = &o.by_name,

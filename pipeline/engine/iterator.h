@@ -95,11 +95,11 @@ typedef struct mr_iterator_opts {
     void *on_read_ctx;
 
     /* ---- URLs; each overrides with_options of the graph. since 0.2 ---- */
-    int64_t remote_connections; /* maximum number of connections to a host, and of ranges of a
-                                   file read at once: 1 to MR_REMOTE_CONNECTIONS. The connections
-                                   are shared by all iterators of the process; the one that last
-                                   set a number decides. 0: up to 64 connections, and more ranges
-                                   while that speeds up reading */
+    int64_t remote_connections; /* maximum number of connections to a host, and number of ranges
+                                   of a file read at once (at most 64): 1 to MR_REMOTE_CONNECTIONS.
+                                   All iterators of the process share the connections; the one that
+                                   last set a number decides. 0: up to 64 connections and 16 ranges,
+                                   chosen while reading */
     int64_t remote_read_ahead;  /* bytes of a file that are requested before they are needed, at
                                    least 64 KiB; less under a memory limit. 0: chosen while
                                    reading */

@@ -321,13 +321,13 @@ mr_code mr__stored_dataset_reads(const mr_dataset *ds, const mr_dataset *runs,
         return MR_OK;
     const char *what = w.op ? w.op->name : "in a function";
     return runs ? mr_fail(st, MR_PERMISSION_DENIED,
-                          "a stored element is a dataset that reads files or other programs (%s), "
+                          "a stored element is a dataset that reads what is outside of it (%s), "
                           "which the graph itself does not do; it was not made by this graph, and "
                           "is not run",
                           what)
                 : mr_fail(st, MR_PERMISSION_DENIED,
-                          "an element from another process is a dataset that reads files or other "
-                          "programs (%s), and is not run; send the names of the files, and read "
+                          "an element from another process is a dataset that reads what is outside "
+                          "of it (%s), and is not run; send the names of the files, and read "
                           "them in a function (flat_map) of this graph",
                           what);
 }

@@ -44,8 +44,8 @@ static const mr_param table[] = {
         struct params, features, MR_P_POSITIONAL | MR_P_EXPRESSION,
         .doc = "{\"name\": feature, ...}: the values to read from each object. A feature is a "
                "dtype, with a shape after it ([3, 4]; [] for any length), or "
-               "feature(dtype, shape=[..], default=v) where it may be missing; json is "
-               "the text of a value. {\"name\": feature, ...} is a record, and "
+               "feature(dtype, shape=[..], default=v) where it may be missing; the type json "
+               "is the text of a value. {\"name\": feature, ...} is a record, and "
                "[{\"name\": feature, ...}] a list of records, each feature of which is a "
                "list."),
     MR_OPT(struct params, compression, .names = mr__compression_names,

@@ -38,9 +38,9 @@ static const mr_param table[] = {
            .doc = "Directory where pieces of remote files are kept; default: "
                   "MILLRACE_CACHE_DIR."),
     MR_OPT(struct params, remote_connections, .max.i = MR_REMOTE_CONNECTIONS,
-           .doc = "Maximum number of connections to each host of URLs, and of ranges of a file "
-                  "read at once; 0: up to 64 connections, and more ranges while that speeds up "
-                  "reading."),
+           .doc = "Maximum number of connections to each host of URLs, and number of ranges of a "
+                  "file read at once (at most 64); 0: up to 64 connections and 16 ranges, chosen "
+                  "while reading."),
     MR_OPT(struct params, remote_read_ahead, .max.i = INT64_MAX,
            .doc = "Bytes of the file of a URL that are requested before they are needed; 0: "
                   "chosen while reading."),

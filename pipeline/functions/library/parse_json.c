@@ -427,8 +427,9 @@ static const mr_param table[] = {
      .doc =
          "{\"name\": feature, ...} or name=feature, ... A feature is a dtype, with a shape after "
          "it ([3, 4]; [] for any length), or feature(dtype, shape=[..], default=v) where the key "
-         "may be missing; json is the text of a value. {\"name\": feature, ...} is a record, "
-         "and [{\"name\": feature, ...}] a list of records, each feature of which is a list.",
+         "may be missing; the type json is the text of a value. {\"name\": feature, ...} is a "
+         "record, and [{\"name\": feature, ...}] a list of records, each feature of which is a "
+         "list.",
      .type = MR_PT_OWN,
      .kind = &mr_option_exprs,
      .flags = MR_P_POSITIONAL | MR_P_VARIADIC,

@@ -132,8 +132,8 @@ static const mr_param table[] = {
 const mr_function mr_function_to_number = {
     .abi = MR_ABI_VERSION,
     .name = "to_number",
-    .doc = "The decimal numbers in the strings. Fails for a string that is not a number, and for "
-           "one that does not fit; \"inf\" and \"nan\" are floats.",
+    .doc = "The decimal numbers in the strings. Fails for a string that is not a number or is too "
+           "large for the dtype; floats may be \"inf\" and \"nan\".",
     .example = "from_tensor_slices([\"1.5\", \"-2e3\"]).map(x => to_number(x, \"float32\"))",
     .params = table,
     .params_size = sizeof(struct params),

@@ -999,9 +999,9 @@ class Methods:
                 may share; 0: the job is not elastic.
             cache_dir: Directory where pieces of remote files are kept; default:
                 MILLRACE_CACHE_DIR.
-            remote_connections: Maximum number of connections to each host of URLs, and of
-                ranges of a file read at once; 0: up to 64 connections, and more ranges while
-                that speeds up reading.
+            remote_connections: Maximum number of connections to each host of URLs, and number
+                of ranges of a file read at once (at most 64); 0: up to 64 connections and 16
+                ranges, chosen while reading.
             remote_read_ahead: Bytes of the file of a URL that are requested before they are
                 needed; 0: chosen while reading.
 
@@ -1268,9 +1268,9 @@ def jsonl(
         files: Paths, or patterns; several are read in the order given.
         features: {"name": feature, ...}: the values to read from each object. A feature is
             a dtype, with a shape after it ([3, 4]; [] for any length), or feature(dtype,
-            shape=[..], default=v) where it may be missing; json is the text of a value.
-            {"name": feature, ...} is a record, and [{"name": feature, ...}] a list of
-            records, each feature of which is a list.
+            shape=[..], default=v) where it may be missing; the type json is the text of a
+            value. {"name": feature, ...} is a record, and [{"name": feature, ...}] a list
+            of records, each feature of which is a list.
         compression: Compression of the files as a whole; empty: detected by their first
             bytes. One of "", "GZIP", "ZLIB", "ZSTD".
 

@@ -407,7 +407,7 @@ class Methods:
 
     @_recorded
     def to_number(self, dtype: TypeLike = "float32") -> Expr:
-        r"""`mr.fn.to_number` of this value. The decimal numbers in the strings. Fails for a string that is not a number, and for one that does not fit; "inf" and "nan" are floats."""
+        r"""`mr.fn.to_number` of this value. The decimal numbers in the strings. Fails for a string that is not a number or is too large for the dtype; floats may be "inf" and "nan"."""
 
     @_recorded
     def topk(self, k: Tensor) -> Expr:

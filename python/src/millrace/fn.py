@@ -774,8 +774,8 @@ def parse_json(x: Tensor, *features: Any) -> Expr:
         x: A JSON object, or a vector of them.
         features: {"name": feature, ...} or name=feature, ... A feature is a dtype, with a shape
             after it ([3, 4]; [] for any length), or feature(dtype, shape=[..], default=v) where the
-            key may be missing; json is the text of a value. {"name": feature, ...} is a record, and
-            [{"name": feature, ...}] a list of records, each feature of which is a list.
+            key may be missing; the type json is the text of a value. {"name": feature, ...} is a
+            record, and [{"name": feature, ...}] a list of records, each feature of which is a list.
     """
 
 
@@ -1203,8 +1203,8 @@ def text_vectorization(x: Tensor, vocabulary: Any, output_sequence_length: int) 
 
 @_recorded
 def to_number(x: Tensor, dtype: TypeLike = "float32") -> Expr:
-    r"""The decimal numbers in the strings. Fails for a string that is not a number, and for one that
-    does not fit; "inf" and "nan" are floats.
+    r"""The decimal numbers in the strings. Fails for a string that is not a number or is too large for
+    the dtype; floats may be "inf" and "nan".
 
         mr.from_tensor_slices(["1.5", "-2e3"]).map(lambda x: mr.fn.to_number(x, "float32"))
 

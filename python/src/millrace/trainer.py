@@ -482,8 +482,9 @@ class Model:
                 replicas up to that. None: what the graph's `with_options(elastic_streams=...)` says,
                 else the job is not elastic.
             resume_changed: "backup_and_restore(...)" continues a backup of a run with another seed, or
-                other settings of the model, the loss or the optimizer, and logs them; else it is refused.
-            restart_epoch: it begins the interrupted epoch again, with the weights of the backup: needed
+                other settings of the model, the loss or the optimizer, and logs the differences; otherwise
+                the backup is refused.
+            restart_epoch: begin the interrupted epoch again, with the weights of the backup: needed
                 where the rest of the epoch cannot be read in its order.
 
         Raises what the data or callbacks raise, and InvalidArgument for shapes and types that do not
