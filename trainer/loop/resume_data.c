@@ -341,10 +341,13 @@ static mr_code resume_remote(const mr_train_event *e, const mr__train_state *s, 
                            "it has no positions of the streams. Continue from another checkpoint, "
                            "%s",
                            or_again);
+        if (!again && d->known)
+            MR_TRY(check_next_epoch(e, d, st));
         return x->stepper->restore(x, NULL, 0, d->at.pass, st);
     }
     char now[POLICY_NAME];
-    if (s->pass_over && s->epoch_over && strcmp(d->policy, policy_now(&x->feed, now)) != 0) {
+    if (d->known && s->pass_over && s->epoch_over &&
+        strcmp(d->policy, policy_now(&x->feed, now)) != 0) {
         MR_TRY(check_next_epoch(e, d, st));
         return x->stepper->restore(x, NULL, 0, d->at.pass, st);
     }

@@ -371,7 +371,10 @@ MR_TEST(what_a_killed_run_left_is_removed_by_the_one_that_resumes_it)
         }
         j.stop_at = j.fail_at = 0;
         j.last_epoch = killed ? 0 : 1;
+        mr_check(mkdir("ck/.c_8.old", 0777) == 0 && mkdir("ck/c_8", 0777) == 0);
         mr_ok(train(&j, NULL, NULL), &st);
+        mr_check(access("ck/c_9/model.txt", F_OK) == 0); /* which was not replaced yet */
+        mr_check(access("ck/.c_8.old", F_OK) != 0 && access("ck/c_8", F_OK) == 0);
         for (size_t i = 0; i < ALL; i++) {
             mr_test_context("%s", i < LEFT ? left[i] : others[i - LEFT]);
             mr_check((access(i < LEFT ? left[i] : others[i - LEFT], F_OK) == 0) == (i >= LEFT));

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Saves checkpoints: each under a separate name, or all under one. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/retry.h"
 #include "trainer/loop/callback_impl.h"
 #include "trainer/loop/checkpoint.h"
 #include "trainer/exchange/saved_model_impl.h"
@@ -194,30 +196,39 @@ static void remember(const void *ctx, mr_callback_memory *out)
 
 /* ---- what a killed run left ---- */
 
-/* ".NAME.partial" or ".NAME.old" of a checkpoint: one that it was writing or removing. */
+static bool ends_with(const char *name, size_t n, const char *ending)
+{
+    size_t end = strlen(ending);
+    return n > end + 1 && strcmp(name + n - end, ending) == 0;
+}
+
+/* ".NAME.old" is the only whole checkpoint if NAME was not replaced yet: it gets its name back. */
+static mr_code end_replacing(const char *hidden, const char *visible, mr_status *st)
+{
+    if (mr__is_there(visible))
+        return mr__remove_saved(hidden, st);
+    return mr__rename_again(hidden, visible) == 0
+               ? MR_OK
+               : mr_fail_errno(st, errno, "cannot rename %s to %s", hidden, visible);
+}
+
+/* ".NAME.partial" or ".NAME.old" of a checkpoint: it was writing, removing or replacing it. */
 static mr_code remove_hidden(void *ctx, const char *name, mr_status *st)
 {
-    static const char *const endings[] = {".partial", ".old"};
     const keeping *k = ctx;
     size_t n = strlen(name);
-    bool is_ours = false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings && !is_ours && *name == '.'; i++) {
-        size_t end = strlen(endings[i]);
-        if (n <= end + 1 || strcmp(name + n - end, endings[i]) != 0)
-            continue;
-        char *visible = mr_strndup(name + 1, n - end - 1);
-        if (!visible)
-            return mr_fail_memory(st, n, "a file name");
-        is_ours = is_of_pattern(mr__name_in_path(k->params->path), visible);
-        mr_free(visible);
-    }
-    if (!is_ours)
+    bool is_old = ends_with(name, n, ".old");
+    if (*name != '.' || (!is_old && !ends_with(name, n, ".partial")))
         return MR_OK;
-    char *path = mr__path_in(k->directory, name);
-    if (!path)
-        return mr_fail_memory(st, n, "a file name");
-    mr_code rc = mr__remove_saved(path, st);
-    mr_free(path);
+    char *own = mr_strndup(name + 1, n - 1 - strlen(is_old ? ".old" : ".partial"));
+    char *hidden = mr__path_in(k->directory, name);
+    char *visible = own ? mr__path_in(k->directory, own) : NULL;
+    mr_code rc = hidden && visible ? MR_OK : mr_fail_memory(st, n, "a file name");
+    if (rc == MR_OK && is_of_pattern(mr__name_in_path(k->params->path), own))
+        rc = is_old ? end_replacing(hidden, visible, st) : mr__remove_saved(hidden, st);
+    mr_free(visible);
+    mr_free(hidden);
+    mr_free(own);
     return rc;
 }
 
