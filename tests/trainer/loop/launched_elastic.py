@@ -122,17 +122,22 @@ def by_mpi(tasks, replicas, at, killed, communication):
     with open("err-mpirun", "w") as err:
         p = subprocess.Popen([os.environ.get("MPIRUN", "mpirun"), "--oversubscribe", "-n", str(tasks), "bash", "-c", KEPT, "-", *BACKED_UP,
                               "--replicas", str(replicas), "--communication", communication], stdin=subprocess.DEVNULL, stderr=err, env=env)
-    lines, hit, ended = [], not at, False
-    while not ended:
-        ended = p.poll() is not None
-        if os.path.exists("out-0"):
-            with open("out-0") as out:
-                lines = [json.loads(x) for x in out.read().split("\n")[:-1]]
-        if not hit and any(x.get("step", 0) >= at for x in lines):
-            hit = True
-            with open(f"pid-{killed}") as f:
-                os.kill(int(f.read()), signal.SIGKILL)
-        time.sleep(0.01)
+    lines, hit, ended, end = [], not at, False, time.monotonic() + 300
+    try:
+        while not ended and time.monotonic() < end:
+            ended = p.poll() is not None
+            if os.path.exists("out-0"):
+                with open("out-0") as out:
+                    lines = [json.loads(x) for x in out.read().split("\n")[:-1]]
+            if not hit and not ended and any(x.get("step", 0) >= at for x in lines):
+                hit = True
+                with open(f"pid-{killed}") as f:
+                    os.kill(int(f.read()), signal.SIGKILL)
+            time.sleep(0.002)
+    finally:
+        if p.poll() is None:
+            p.kill()
+        p.wait()
     assert hit, "it ended before the rank was killed"
     return p.returncode == 0, lines
 
