@@ -210,10 +210,12 @@ static mr_code check_format(mr__account *a, bool *is_new, mr_status *st)
 }
 
 /* Graphs may have secrets, and SQLite makes files that everyone may read; its other files get the
- * mode of this one. What fails here fails again in SQLite, which says why. */
+ * mode of this one. A file that exists is not opened, since closing it would end the locks that
+ * another account of this process has on it. What fails here fails again in SQLite, which says
+ * why. */
 static void make_file(const char *path)
 {
-    int fd = mr__sys->open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = mr__sys->open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0)
         mr__sys->close(fd);
 }

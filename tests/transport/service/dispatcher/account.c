@@ -271,6 +271,21 @@ MR_TEST(its_files_are_the_users_alone)
     end(&b);
 }
 
+/* Whether this process holds SQLite's lock, as a process sees it that shares no memory with it. */
+static bool is_locked(const char *path)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        struct flock l = {
+            .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0x40000000, .l_len = 512};
+        int fd = open(path, O_RDWR);
+        _exit(fd < 0 || fcntl(fd, F_GETLK, &l) != 0 ? 2 : l.l_type != F_UNLCK);
+    }
+    int status;
+    mr_check(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) < 2);
+    return WEXITSTATUS(status) == 1;
+}
+
 MR_TEST(one_dispatcher_a_directory)
 {
     book a, b;
@@ -285,7 +300,9 @@ MR_TEST(one_dispatcher_a_directory)
     }
     int status;
     mr_check(waitpid(child, &status, 0) == child && status == 0);
+    mr_check(is_locked(mr_test_path("account.db")));
     end(&a);
+    mr_check(!is_locked(mr_test_path("account.db")));
     begin(&b, mr_test_dir());
     end(&b);
 }
