@@ -36,6 +36,7 @@ typedef struct peer {
     mr__address to;
     int64_t dial_at_ns, delay_ns;
     char error[400]; /* reason of the last failed attempt */
+    bool answered;   /* that attempt, by something else than a peer */
     mr__hello hello;
     unsigned char *hello_bytes; /* owned */
     connection *control;
@@ -776,6 +777,7 @@ static mr_code lost_dialed(rendezvous *m, connection *t, const mr_status *why, m
         mr_log(MR_LOG_WARNING, "%s is not a peer; still waiting for the peer: %s",
                name_of(m, t->rank).text, why->message);
     memcpy(k->error, error, sizeof error);
+    k->answered = why->code != MR_UNAVAILABLE;
     try_later(m, k);
     return MR_OK;
 }
@@ -824,7 +826,7 @@ static mr_code serve(rendezvous *m, connection *t, short events, mr_status *st)
             return lost(m, t, &why, st);
         }
         t->connecting = false;
-        if (t->role != MR__ROLE_SELF)
+        if (t->role != MR__ROLE_SELF && !m->peers[t->rank].answered)
             snprintf(m->peers[t->rank].error, sizeof m->peers[t->rank].error, NO_WORD);
     }
     if (mr__rank_connection_wants(t) && !mr__rank_connection_send(t, &why))
