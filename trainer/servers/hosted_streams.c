@@ -194,7 +194,13 @@ mr_code mr__hosted_streams_report(mr__hosted_streams *x, json_t *to, mr_status *
     if (!x->position) /* no batch was taken in this call */
         MR_TRY(save(x, st));
     look(v);
-    if (x->position_size + x->noted_size > MOST_BYTES)
+    if (x->position_size <= MOST_BYTES && x->position_size + x->noted_size > MOST_BYTES)
+        return mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                       "stream %td has a position of %zu bytes and %zu bytes of records for the "
+                       "ledger, and a worker of parameter servers returns at most %d with a step; "
+                       "use smaller batches, or no ledger",
+                       v - x->v, x->position_size, x->noted_size, (int)MOST_BYTES);
+    if (x->position_size > MOST_BYTES)
         return mr_fail(st, MR_RESOURCE_EXHAUSTED,
                        "stream %td has a position of %zu bytes, and a worker of parameter servers "
                        "returns at most %d with a step; hold fewer elements in ops like window, "
