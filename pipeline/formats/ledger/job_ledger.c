@@ -127,15 +127,15 @@ MR_API mr_code mr__ledger_continue_job(const char *path, const char *job, int64_
     mr_ledger_reader *r = NULL;
     mr_ledger *to = NULL;
     mr_status ignored;
-    mr_code rc = check_unused(path, st);
-    if (rc == MR_OK)
-        rc = mr_ledger_open(path, &r, st);
+    mr_code rc = mr_ledger_open(path, &r, st);
     if (rc == MR_NOT_FOUND)
         return too_short(path, 0, entries, st);
     MR_TRY(rc);
     char *partial = mr_strf("%s.partial", path), *directory = mr_malloc(strlen(path) + 3);
     rc = partial && directory ? create(partial, job, &to, st)
                               : mr_fail_memory(st, strlen(path), "a file name");
+    if (rc == MR_OK) /* no other run continues it from now on */
+        rc = check_unused(path, st);
     if (rc == MR_OK)
         rc = copy(path, r, job, entries, to, st);
     if (rc == MR_OK)
