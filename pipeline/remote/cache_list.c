@@ -47,7 +47,7 @@ static mr_code read_list(mr__cache *c, const char *name, char **out, size_t *siz
     mr_code rc = MR_OK;
     *out = NULL;
     mr__cache_path(c, name, false, path);
-    MR__RETRY(fd, mr__sys->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW, 0));
+    MR__RETRY(fd, mr__sys->open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0));
     if (fd < 0)
         return MR_OK;
     if (mr__sys->fstat(fd, &is) == 0 && is.st_size > HEAD && is.st_size < MOST &&

@@ -354,12 +354,18 @@ static void begin_again(mr__transfer *t)
     mr__try_begin(t);
 }
 
+static bool was_connected(const mr__transfer *t)
+{
+    long port = 0;
+    return mr__curl.curl_easy_getinfo(t->easy, CURLINFO_LOCAL_PORT, &port) == CURLE_OK && port > 0;
+}
+
 void mr__try_end(mr__transfer *t, CURLcode rc)
 {
     long status = mr__try_status(t);
     bool good = mr__try_is_good(t, status);
-    if (rc == CURLE_UNSUPPORTED_PROTOCOL && status / 100 != 3) /* of the answer: it is not HTTP */
-        rc = CURLE_WEIRD_SERVER_REPLY;
+    if (rc == CURLE_UNSUPPORTED_PROTOCOL && status / 100 != 3 && was_connected(t))
+        rc = CURLE_WEIRD_SERVER_REPLY; /* of the answer: it is not HTTP */
     t->answer.status = (int)status;
     t->answer.length = t->length;
     snprintf(t->answer.etag, sizeof t->answer.etag, "%s", t->info.etag);
