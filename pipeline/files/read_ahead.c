@@ -126,6 +126,8 @@ static mr_code open_url(mr__read_ahead *r, int64_t start, const mr__read_opts *o
 {
     MR_TRY(mr__object_stream_open(&r->remote, r->path, start, !opts->no_ahead, opts->cancel, st));
     r->size = mr__object_stream_size(r->remote);
+    if (opts->mark)
+        *opts->mark = mr__object_stream_mark(r->remote);
     r->seekable = r->sync_only = true;
     r->no_slots = opts->no_ahead;
     r->offset = start;

@@ -32,7 +32,8 @@ typedef struct mr__read_opts {
     mr_cancel *cancel; /* ends every wait except that of close; borrowed until close; or NULL */
     void (*on_read)(void *ctx, size_t bytes); /* called for every piece returned; or NULL */
     void *on_read_ctx;
-    bool no_ahead; /* no reads in flight, and no memory for slots */
+    bool no_ahead;  /* no reads in flight, and no memory for slots */
+    uint64_t *mark; /* as in mr_file_opts; or NULL */
 } mr__read_opts;
 
 /* Opens path for reading from byte `start` on (a pipe: from its current position). opts NULL: all

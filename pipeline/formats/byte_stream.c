@@ -189,8 +189,8 @@ mr_code mr__byte_stream_open(mr__byte_stream *s, const char *path, const mr_file
     s->slots = opts ? opts->read_slots : NULL;
     s->least = opts && opts->chunk ? opts->chunk : CHUNK;
     if (opts)
-        read = (mr__read_opts){opts->direct,  opts->no_uring,    opts->cancel,
-                               opts->on_read, opts->on_read_ctx, opts->no_ahead};
+        read = (mr__read_opts){opts->direct,      opts->no_uring, opts->cancel, opts->on_read,
+                               opts->on_read_ctx, opts->no_ahead, opts->mark};
     mr_code rc = mr__read_ahead_open(&s->source, path, 0, &read, st);
     if (rc == MR_OK && s->compression >= MR_COMPRESSION_DETECT)
         rc = detect(s, st);

@@ -76,6 +76,9 @@ typedef struct mr_file_opts {
     /* Memory for bytes read from the page cache and for decoded bytes; NULL: the pool. Borrowed
      * until the reader is closed. */
     const mr_read_slots *read_slots;
+    /* Set while the file is opened: tells versions of a remote object apart. Unchanged if nothing
+     * is known, and for local files and listed objects; NULL: not needed. */
+    uint64_t *mark;
 } mr_file_opts;
 
 /* Position of a reader in a file. */

@@ -292,7 +292,9 @@ static mr_code open_file(mr_iter *it, mr_status *st)
 {
     struct state *s = it->state;
     const char *path = mr__file_source_path(&s->source, s->source.file);
-    const mr_file_opts o = {.cancel = mr_iter_cancel(it),
+    uint64_t mark = 0;
+    const mr_file_opts o = {.mark = &mark,
+                            .cancel = mr_iter_cancel(it),
                             .on_read = mr_iter_opts(it)->on_read,
                             .on_read_ctx = mr_iter_opts(it)->on_read_ctx};
     char *whole = NULL;
@@ -300,7 +302,7 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     if (rc == MR_OK)
         rc = mr__parquet_open(&s->file, whole, &o, st);
     if (rc == MR_OK)
-        rc = mr__file_source_check_mark(&s->source, whole, st);
+        rc = mr__file_source_set_mark(&s->source, mark, st);
     mr_free(whole);
     if (rc != MR_OK)
         mr_iter_fail_open(it, rc, st);
@@ -315,7 +317,6 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     if (rc == MR_OK) {
         mr__parquet_seek(s->file, row);
         s->source.has_resume = false;
-        s->source.resume_mark = 0;
     } else
         close_file(s);
     mr_status_at(st, path, -1, -1);
@@ -344,7 +345,7 @@ static void leave_file(struct state *s)
 {
     close_file(s);
     s->source.has_resume = false;
-    s->source.resume_mark = 0;
+    s->source.mark = 0;
     s->source.file++;
 }
 
@@ -422,7 +423,7 @@ static mr_code seek(mr_iter *it, uint64_t to, mr_status *st)
     s->source.file = file;
     s->source.resume = (mr_file_position){.record = row};
     s->source.has_resume = true;
-    s->source.resume_mark = 0;
+    s->source.mark = 0;
     return MR_OK;
 }
 

@@ -190,8 +190,7 @@ static mr_code set_known(void *ctx, const char *url, const mr__object_info *info
     mr__object *o = ctx;
     (void)url, (void)st;
     o->info = *info;
-    mr__object_note_opened(o->url, info);
-    atomic_store_explicit(&o->known, true, memory_order_release);
+    mr__object_set_known(o);
     return MR_OK;
 }
 

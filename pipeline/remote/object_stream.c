@@ -231,6 +231,11 @@ void mr__object_stream_close(mr__object_stream *s)
     mr_free(s);
 }
 
+uint64_t mr__object_stream_mark(const mr__object_stream *s)
+{
+    return mr__object_mark(s->object);
+}
+
 int64_t mr__object_stream_size(const mr__object_stream *s)
 {
     return is_known(s) ? s->object->info.size : -1;

@@ -20,8 +20,9 @@ typedef struct mr__object_stream mr__object_stream;
  * errors   those of mr__object_open and of mr__transfer_take */
 mr_code mr__object_stream_open(mr__object_stream **out, const char *url, int64_t start, bool ahead,
                                mr_cancel *cancel, mr_status *st) MR_NODISCARD;
-void mr__object_stream_close(mr__object_stream *s);         /* NULL: no-op */
-int64_t mr__object_stream_size(const mr__object_stream *s); /* -1: unknown */
+void mr__object_stream_close(mr__object_stream *s);          /* NULL: no-op */
+int64_t mr__object_stream_size(const mr__object_stream *s);  /* -1: unknown */
+uint64_t mr__object_stream_mark(const mr__object_stream *s); /* mr__object_mark */
 /* Continues at byte `offset`. A server without ranges sends the object again from its start. */
 void mr__object_stream_seek(mr__object_stream *s, int64_t offset);
 /* Reads up to n of the next bytes into `data`, if they are in the cache and that saves a copy.

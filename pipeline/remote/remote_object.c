@@ -209,51 +209,17 @@ void mr__object_forget(const char *url)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- opened objects ---- */
-
-typedef struct opened {
-    char *url;
-    uint64_t mark;
-} opened;
-
-static mr__hash_index opened_places;
-static opened *all_opened;
-static size_t n_opened, opened_room;
-
-static bool is_opened(const void *keys, size_t place, const void *url)
+void mr__object_set_known(mr__object *o)
 {
-    return strcmp(((const opened *)keys)[place].url, url) == 0;
-}
-
-void mr__object_note_opened(const char *url, const mr__object_info *info)
-{
-    static const char what[] = "opened objects";
-    const char *said = info->etag[0] ? info->etag : info->modified;
+    const char *said = o->info.etag[0] ? o->info.etag : o->info.modified;
     uint64_t mark = mr__fnv1a(MR__FNV_BASIS, said, strlen(said));
-    mark = *said ? mr__fnv1a(mark, &info->size, sizeof info->size) : 0;
-    pthread_mutex_lock(&lock);
-    size_t at = mr__hash_find(&opened_places, hash_of(url), is_opened, all_opened, url);
-    if (at != MR__NO_PLACE)
-        all_opened[at].mark = mark;
-    /* Without memory for it, a position says nothing of the object. */
-    char *name = at == MR__NO_PLACE ? mr_strdup(url) : NULL;
-    if (name && MR_GROW(all_opened, opened_room, n_opened + 1, MOST_LISTED, what, NULL) == MR_OK &&
-        mr__hash_add(&opened_places, hash_of(url), n_opened, what, NULL) == MR_OK)
-        all_opened[n_opened++] = (opened){name, mark};
-    else
-        mr_free(name);
-    pthread_mutex_unlock(&lock);
+    o->mark = *said ? mr__fnv1a(mark, &o->info.size, sizeof o->info.size) : 0;
+    atomic_store_explicit(&o->known, true, memory_order_release);
 }
 
-uint64_t mr__object_mark(const char *url)
+uint64_t mr__object_mark(const mr__object *o)
 {
-    if (!mr__is_url(url))
-        return 0;
-    pthread_mutex_lock(&lock);
-    size_t at = mr__hash_find(&opened_places, hash_of(url), is_opened, all_opened, url);
-    uint64_t mark = at != MR__NO_PLACE ? all_opened[at].mark : 0;
-    pthread_mutex_unlock(&lock);
-    return mark;
+    return atomic_load_explicit(&o->known, memory_order_acquire) ? o->mark : 0;
 }
 
 bool mr__object_recall(const char *url, mr__object_info *out)

@@ -51,6 +51,7 @@ typedef struct mr__object {
     mr__object_target target;
     atomic_bool known;
     mr__object_info info;
+    uint64_t mark; /* mr__object_mark */
 } mr__object;
 
 /* The store is not asked, but credentials and, with a hub, the revision may be. Returns owned.
@@ -81,11 +82,11 @@ mr_code mr__object_remember(const char *url, int64_t size, const char *etag,
                             mr_status *st) MR_NODISCARD;
 /* Forgets it: the object is another one now, or gone. */
 void mr__object_forget(const char *url);
-/* Notes what was found when an object that no listing had was opened. */
-void mr__object_note_opened(const char *url, const mr__object_info *info);
-/* A hash of ETag, or else time, and size of what was opened last under this name. 0: not known, a
- * listed object, or a path. */
-uint64_t mr__object_mark(const char *url);
+/* For an object that no listing had: its info, which was set, is known from now on. */
+void mr__object_set_known(mr__object *o);
+/* A hash of its ETag, or else time, and size. 0: not known, or a listed object, whose listing is
+ * compared instead. */
+uint64_t mr__object_mark(const mr__object *o);
 /* What a listing said of the object. */
 bool mr__object_recall(const char *url, mr__object_info *out);
 #endif

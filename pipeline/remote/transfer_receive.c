@@ -76,8 +76,7 @@ bool mr__try_judge_object(mr__transfer *t)
             mr__warn_once("%s: the server sends neither ETag nor Last-Modified, so that a "
                           "replacement of the file while it is read cannot be noticed",
                           o->url);
-        mr__object_note_opened(o->url, &o->info);
-        atomic_store_explicit(&o->known, true, memory_order_release);
+        mr__object_set_known(o);
         mr__try_notify(t);
         return true;
     }

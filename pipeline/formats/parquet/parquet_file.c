@@ -123,6 +123,8 @@ static mr_code open_url(mr__parquet *f, const char *url, mr_status *st)
     MR_TRY(mr__object_open(&f->object, url, st));
     MR_TRY(mr__object_need_ranges(f->object, f->opts.cancel, st));
     f->size = f->object->info.size;
+    if (f->opts.mark)
+        *f->opts.mark = mr__object_mark(f->object);
     return MR_OK;
 }
 

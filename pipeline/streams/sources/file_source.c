@@ -6,7 +6,6 @@
 #include "pipeline/engine/op_source.h"
 #include "pipeline/files/read_ahead.h"
 #include "pipeline/log.h"
-#include "pipeline/remote/remote_object.h"
 
 /* If records are read straight to their final place, a block has all records of a file's chunk:
  * they are hardly processed afterwards, so the L2 cache matters little, and sending a block has
@@ -136,11 +135,12 @@ static size_t chunk_of(const mr_iter *it)
     return bytes > LEAST_CHUNK ? bytes : LEAST_CHUNK;
 }
 
-mr_code mr__file_source_check_mark(const mr__file_source *s, const char *path, mr_status *st)
+mr_code mr__file_source_set_mark(mr__file_source *s, uint64_t mark, mr_status *st)
 {
-    uint64_t now = s->resume_mark ? mr__object_mark(path) : 0;
-    if (!now || now == s->resume_mark)
+    if (!mark || !s->mark || mark == s->mark) {
+        s->mark = mark ? mark : s->mark;
         return MR_OK;
+    }
     mr_fail(st, MR_FAILED_PRECONDITION,
             "the object has been replaced since the position was saved; start over to read the "
             "new one");
@@ -154,7 +154,9 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     const mr__file_kind *kind = it->op->kind;
     const char *params = it->params;
     const char *path = mr__file_source_path(s, s->file);
-    mr_file_opts o = {.own = s->own         ? s->own
+    uint64_t mark = 0;
+    mr_file_opts o = {.mark = &mark,
+                      .own = s->own         ? s->own
                              : kind->own_at ? params + kind->own_at
                                             : NULL,
                       .no_uring = mr_iter_no_uring(it),
@@ -173,17 +175,16 @@ static mr_code open_file(mr_iter *it, mr_status *st)
     if (rc == MR_OK)
         rc = mr_reader_open(&s->reader, kind->format, whole, &o, st);
     if (rc == MR_OK)
-        rc = mr__file_source_check_mark(s, whole, st);
+        rc = mr__file_source_set_mark(s, mark, st);
     if (rc == MR_OK && s->has_resume)
         rc = mr_reader_seek(s->reader, &s->resume, st);
     if (rc != MR_OK)
         mr_iter_fail_open(it, rc, st);
     mr_status_at(st, path, -1, -1);
     mr_free(whole);
-    if (rc == MR_OK) {
+    if (rc == MR_OK)
         s->has_resume = false;
-        s->resume_mark = 0;
-    } else
+    else
         close_file(s);
     return rc;
 }
@@ -219,7 +220,7 @@ static void leave_file(mr__file_source *s)
 {
     close_file(s);
     s->has_resume = false;
-    s->resume_mark = 0;
+    s->mark = 0;
     s->file++;
 }
 
@@ -527,7 +528,7 @@ static mr_code seek_record(mr_iter *it, uint64_t to, mr_status *st)
     s->file = file;
     s->resume = at;
     s->has_resume = true;
-    s->resume_mark = 0;
+    s->mark = 0;
     return MR_OK;
 }
 
@@ -556,16 +557,7 @@ int64_t mr__file_source_counted(const mr_dataset *self, const void *params, cons
 }
 
 /* ---- position: file, 0; or file, 1, offset, record, ended ----
- * Added to the second number: 2, the file failed; 4, resume_mark follows. */
-
-static mr_code mark_of(mr_iter *it, size_t file, uint64_t *out, mr_status *st)
-{
-    char *whole = NULL;
-    MR_TRY(mr_iter_file_path(it, mr__file_source_path(it->state, file), &whole, st));
-    *out = mr__object_mark(whole);
-    mr_free(whole);
-    return MR_OK;
-}
+ * Added to the second number: 2, the file failed; 4, its mark follows. */
 
 mr_code mr__file_source_save_at(mr_iter *it, const mr_file_position *from, size_t file,
                                 mr_state_w *w, mr_status *st)
@@ -575,11 +567,7 @@ mr_code mr__file_source_save_at(mr_iter *it, const mr_file_position *from, size_
     if (s->reader && !from)
         mr_reader_position(s->reader, &at);
     bool inside = from || s->reader || s->has_resume;
-    uint64_t mark = 0;
-    if (from || s->reader)
-        MR_TRY(mark_of(it, from ? file : s->file, &mark, st));
-    else if (inside)
-        mark = s->resume_mark;
+    uint64_t mark = inside ? s->mark : 0;
     MR_TRY(mr_state_put_u64(w, from ? file : s->file, st));
     MR_TRY(mr_state_put_u64(w, inside | (uint64_t)s->failed << 1 | (mark ? 4 : 0), st));
     if (!inside)
@@ -621,11 +609,11 @@ mr_code mr__file_source_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     s->file = (size_t)file;
     s->failed = flags & 2;
     s->has_resume = flags & 1;
-    s->resume_mark = 0;
+    s->mark = 0;
     if (!s->has_resume)
         return MR_OK;
     if (flags & 4)
-        MR_TRY(mr_state_get_u64(r, &s->resume_mark, st));
+        MR_TRY(mr_state_get_u64(r, &s->mark, st));
     MR_TRY(mr_state_get_i64(r, &s->resume.offset, st));
     MR_TRY(mr_state_get_i64(r, &s->resume.record, st));
     MR_TRY(mr_state_get_u64(r, &ended, st));

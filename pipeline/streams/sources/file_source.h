@@ -39,7 +39,7 @@ typedef struct mr__file_source {
                                 it differs from that of the position before the read */
     mr_file_position resume; /* with has_resume: where to resume in the file when it is opened */
     bool has_resume;
-    uint64_t resume_mark;    /* mr__object_mark of what it is a place in; 0: not known */
+    uint64_t mark;           /* of the file, as in mr_file_opts; 0: not known */
     const void *own;         /* the format's own options, instead of those of the kind; or NULL */
     mr__record_set *records; /* NULL: not opened yet */
     uint64_t begin, end;     /* with a range: of those records */
@@ -55,9 +55,9 @@ mr_code mr__file_source_next(mr_iter *it, size_t want, mr_block *out, mr_status 
 void mr__file_source_close(mr_iter *it);
 mr_code mr__file_source_save(mr_iter *it, mr_state_w *w, mr_status *st);
 mr_code mr__file_source_restore(mr_iter *it, mr_state_r *r, mr_status *st);
-/* MR_OK unless the source is to resume in another object than the one that has been opened.
- * errors   MR_FAILED_PRECONDITION, of no element */
-mr_code mr__file_source_check_mark(const mr__file_source *s, const char *path, mr_status *st);
+/* The file was opened, with this mark (0: not known).
+ * errors   MR_FAILED_PRECONDITION, of no element: the source is to resume in another object */
+mr_code mr__file_source_set_mark(mr__file_source *s, uint64_t mark, mr_status *st);
 /* Skips records by means of the files' indexes, up to the first file without one. */
 mr_code mr__file_source_skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st);
 /* The number of records from the indexes of all files; unknown if a file has no index. */
