@@ -654,7 +654,8 @@ static mr_code check_numbers(const mr_dist_iterator *it, const void *state, size
                                      .elastic_streams = streams,
                                      .has_seed = dd->seed_given,
                                      .seed = dd->seed};
-    const mr_dist_iterator_opts how = {.run = it->run, .agree = alone};
+    mr_dist_iterator_opts how = {.run = it->run, .agree = alone};
+    how.run.memory_limit = 0; /* a stream of the other job may hold more than one of this job */
     mr_dataset *ds = NULL;
     mr_dist_dataset *theirs = NULL;
     mr_dist_iterator *own = NULL;
