@@ -13,10 +13,11 @@ suites='collective/collective collective/collective_times exchange/saved_model l
 on_named='collective/nccl device/device_streams device/math_ids device/math_images device/math_layers device/math_losses
     device/math_norms device/math_sums device/math_table'
 # Those that have nothing to do with a GPU: statistics of datasets (adapt); files, and names of components (layout, onnx,
-# registry, safetensors); devices of the processor and made-up ones (collective_processes, device, device_modules,
-# timeline, of which there is a part in `training` of double.sh).
-without='collective/collective_processes device/device device/device_modules device/timeline files/safetensors loop/adapt
-    model/onnx registry servers/layout'
+# registry, safetensors); settings of runs that do not train (run_settings); messages of processes that meet
+# (rank_connection); devices of the processor and made-up ones (collective_processes, device, device_modules, timeline, of
+# which there is a part in `training` of double.sh).
+without='collective/collective_processes collective/rank_connection device/device device/device_modules device/timeline
+    files/safetensors loop/adapt loop/run_settings model/onnx registry servers/layout'
 
 # The commands' tests that train, and those that do so only on processors (devices, ring), by MPI, or to see what other
 # programs read (readers).

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import threading
+import time
 import urllib.parse
 
 import kit
@@ -34,6 +35,7 @@ class Store:
     def __init__(self):
         store = self
         self.lock = threading.Lock()
+        self.active = 0  # requests
         self.at_request = lambda n, done: None
         self.takes_parts_of_bodies = False
         self.clear()
@@ -46,6 +48,15 @@ class Store:
                 pass
 
             def handle_any(self):
+                with store.lock:
+                    store.active += 1
+                try:
+                    self.answer()
+                finally:
+                    with store.lock:
+                        store.active -= 1
+
+            def answer(self):
                 wanted = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(wanted)
                 if len(body) < wanted and not store.takes_parts_of_bodies:
@@ -79,6 +90,13 @@ class Store:
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
         os.environ.update({"AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.http.server_port}", "AWS_ACCESS_KEY_ID": "k",
                            "AWS_SECRET_ACCESS_KEY": "s"})
+
+    def settle(self):
+        """Waits for the requests of a process that has ended."""
+        for _ in range(3000):
+            if not self.active:
+                return
+            time.sleep(0.01)
 
     def clear(self):
         with self.lock:
@@ -197,12 +215,16 @@ for name, arguments in WRITES.items():
                 if (number, done) == (n, after):
                     started.wait(300)
                     process.kill()
+                    process.wait()
+                    if not done:
+                        raise ConnectionAbortedError  # without its effect
 
             store.at_request = kill
             process = subprocess.Popen([kit.millrace, "write", "--out", "s3://bucket/x", *arguments], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)
             started.set()
             process.communicate(timeout=300)
+            store.settle()
             store.at_request = lambda number, done: None
             whole += min(wanted[name]) in store.objects
             listed += len(store.uploads) > 0
