@@ -431,7 +431,7 @@ class Iterator(_fast.Iterator):
         position: bytes = self._locked(self._position, READ)
         return {
             "version": VERSION,
-            "graph": str(self.dataset),
+            "graph": without_secrets(str(self.dataset)),
             "position": f"{self._epoch}:{base64.b64encode(position).decode()}",
         }
 
