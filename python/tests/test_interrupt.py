@@ -490,6 +490,37 @@ class Programs(unittest.TestCase):
 
 
 class Dropped(unittest.TestCase):
+    def test_what_is_cached_lasts(self) -> None:
+        """An interrupted iterator hands its engine back, however it ends."""
+
+        def loop(ds: Any) -> None:
+            for x in ds:
+                seen.append(show(x))
+                timers.append(interrupt_soon())
+
+        def block(ds: Any) -> None:
+            with ds.iterator() as it:
+                loop(it)
+
+        text = 'text_line("a").cache().concatenate(text_line("f")).batch(1)'
+        for name, ds in (("plain", mr.from_text(text)), ("distributed", mr.distribute_dataset(mr.from_text(text), 1, {}))):
+            for end in (loop, block):
+                with self.subTest(name, end=end.__name__), folder():
+                    os.mkfifo("f")
+                    keep = os.open("f", os.O_RDWR)
+                    for line in (b"first", b"second"):
+                        with open("a", "wb") as f:
+                            f.write(line + b"\n")
+                        seen, timers = list[str](), list[threading.Timer]()
+                        with self.assertRaises(KeyboardInterrupt):
+                            end(ds)
+                        for timer in timers:
+                            timer.join()
+                        self.assertEqual(len(seen), 1)
+                        self.assertIn("first", seen[0])
+                    os.close(keep)
+                    ds._shared = None
+
     def test_an_interrupt_while_an_iterator_is_dropped_is_not_lost(self) -> None:
         """Python prints and forgets what a `__del__` raises."""
 
