@@ -591,10 +591,10 @@ def at_exit() -> None:
     """No thread may be left when the interpreter ends."""
     global _ended
     _ended = True
-    for iterator in list(_iterators):
+    left: list[Iterator | Engine] = [*_iterators, *_engines]
+    for x in left:
         try:
-            iterator.close()  # daemon threads may be in next
+            x.close()  # daemon threads may be in next, and functions of Python may not return
         except (Error, RuntimeError, KeyboardInterrupt):
             pass
-    for engine in list(_engines):
-        engine.close()
+    _engines.clear()  # those whose closing was interrupted are waited for once

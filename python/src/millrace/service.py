@@ -320,10 +320,15 @@ _servers: weakref.WeakSet[_Server] = weakref.WeakSet()
 
 def _at_exit() -> None:
     """No thread may be left when the interpreter ends: first clients, then workers."""
-    _iterator.at_exit()
-    for kind in (Worker, Dispatcher):
-        for server in [s for s in _servers if isinstance(s, kind)]:
-            server._close_quietly()
+    try:
+        _iterator.at_exit()
+    finally:
+        for kind in (Worker, Dispatcher):
+            for server in [s for s in _servers if isinstance(s, kind)]:
+                try:
+                    server._close_quietly()
+                except KeyboardInterrupt:
+                    pass
 
 
 atexit.register(_at_exit)
