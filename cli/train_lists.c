@@ -8,8 +8,6 @@
 #include "train.h"
 #include <millrace/pipeline/memory/alloc.h>
 
-enum { MAX_CLASSES = 1 << 16 };
-
 /* The first comma outside brackets and quotes, or NULL. */
 static char *find_comma(char *word)
 {
@@ -73,15 +71,15 @@ static mr_code bad_weights(const char *text, mr_status *st)
                    "'%.100s' are not weights of classes: 1.0,5.0 are those of the classes 0 and 1, "
                    "1:5.0,3:2.0 those of the classes 1 and 3; a weight is a number from 0, and a "
                    "class below %d",
-                   text, MAX_CLASSES);
+                   text, MR_MAX_CLASS_WEIGHTS);
 }
 
 mr_code train_read_class_weights(const char *text, double **weights, size_t *n, mr_status *st)
 {
     const char *at = text + strspn(text, " [{");
     bool named = strchr(at, ':') != NULL;
-    double *all = mr_calloc(MAX_CLASSES, sizeof *all);
-    bool *given = mr_calloc(MAX_CLASSES, sizeof *given), well = true;
+    double *all = mr_calloc(MR_MAX_CLASS_WEIGHTS, sizeof *all);
+    bool *given = mr_calloc(MR_MAX_CLASS_WEIGHTS, sizeof *given), well = true;
     size_t most = 0;
     for (size_t next = 0; all && given && well; next++) {
         char *end;
@@ -92,7 +90,8 @@ mr_code train_read_class_weights(const char *text, double **weights, size_t *n, 
             at = well ? end + 1 : at;
         }
         double v = strtod(at, &end);
-        well = well && end != at && k >= 0 && k < MAX_CLASSES && isfinite((float)v) && v >= 0;
+        well =
+            well && end != at && k >= 0 && k < MR_MAX_CLASS_WEIGHTS && isfinite((float)v) && v >= 0;
         well = well && !given[k];
         if (!well)
             break;
@@ -107,7 +106,7 @@ mr_code train_read_class_weights(const char *text, double **weights, size_t *n, 
     if (!all || !given) {
         mr_free(all);
         mr_free(given);
-        return mr_fail_memory(st, MAX_CLASSES * sizeof *all, "class weights");
+        return mr_fail_memory(st, MR_MAX_CLASS_WEIGHTS * sizeof *all, "class weights");
     }
     for (size_t k = 0; k < most; k++)
         all[k] = given[k] ? all[k] : 1;

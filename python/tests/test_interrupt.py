@@ -490,6 +490,80 @@ class Programs(unittest.TestCase):
 
 
 class Dropped(unittest.TestCase):
+    def test_what_is_cached_lasts(self) -> None:
+        """An interrupted iterator hands its engine back, however it ends."""
+
+        def loop(ds: Any) -> None:
+            for x in ds:
+                seen.append(show(x))
+                timers.append(interrupt_soon())
+
+        def block(ds: Any) -> None:
+            with ds.iterator() as it:
+                loop(it)
+
+        text = 'text_line("a").cache().concatenate(text_line("f")).batch(1)'
+        for name, ds in (("plain", mr.from_text(text)), ("distributed", mr.distribute_dataset(mr.from_text(text), 1, {}))):
+            for end in (loop, block):
+                with self.subTest(name, end=end.__name__), folder():
+                    os.mkfifo("f")
+                    keep = os.open("f", os.O_RDWR)
+                    for line in (b"first", b"second"):
+                        with open("a", "wb") as f:
+                            f.write(line + b"\n")
+                        seen, timers = list[str](), list[threading.Timer]()
+                        with self.assertRaises(KeyboardInterrupt):
+                            end(ds)
+                        for timer in timers:
+                            timer.join()
+                        self.assertEqual(len(seen), 1)
+                        self.assertIn("first", seen[0])
+                    os.close(keep)
+                    ds._shared = None
+
+    def test_another_interrupt_at_exit_ends_all_the_same(self) -> None:
+        """The first one leaves a function that does not return."""
+        program = textwrap.dedent(
+            """\
+            import atexit, faulthandler, os, signal, threading, time
+            faulthandler.dump_traceback_later(100, exit=True)
+            done = []
+            atexit.register(lambda: print(done, d._owned))  # the last one
+            import millrace as mr
+            from millrace.service import Dispatcher
+            d = Dispatcher()
+            mr._log.stop = lambda stop=mr._log.stop: done.append(stop())
+            def press():
+                began.wait()
+                os.kill(os.getpid(), signal.SIGINT)
+                while not mr._iterator._ended:
+                    time.sleep(0.01)
+                time.sleep(0.5)
+                os.kill(os.getpid(), signal.SIGINT)
+            began = threading.Event()
+            threading.Thread(target=press, daemon=True).start()
+            it = iter(mr.range(9).map_py(lambda x: (began.set(), time.sleep(600), x)[2], output=mr.int64, num_workers=1))
+            try:
+                next(it)
+            except KeyboardInterrupt:
+                pass
+            if KEEP:
+                kept = it
+            del it
+            """
+        )
+        for keep in (False, True):
+            with self.subTest(keep=keep):
+                child = subprocess.run(
+                    [sys.executable, "-c", program.replace("KEEP", str(keep))],
+                    capture_output=True,
+                    text=True,
+                    env=kit.python_environment(),
+                    timeout=120,
+                    check=False,
+                )
+                self.assertEqual((child.returncode, child.stdout), (0, "[None] None\n"), child.stderr)
+
     def test_an_interrupt_while_an_iterator_is_dropped_is_not_lost(self) -> None:
         """Python prints and forgets what a `__del__` raises."""
 

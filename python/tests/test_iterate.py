@@ -18,6 +18,7 @@ import numpy as np
 
 import kit
 import millrace as mr
+from millrace._trail import Trail  # the positions of loaders
 
 
 class Elements(unittest.TestCase):
@@ -521,7 +522,9 @@ class Errors(unittest.TestCase):
         note = "".join(getattr(caught.exception, "__notes__", []))
         self.assertIn("^", note)
         explained = ds.explain()
-        for shown in (repr(ds), repr(it), note, str(caught.exception), str(explained), explained._repr_html_(),
+        distributed = iter(mr.distribute_dataset(ds.batch(1), 1, {}))
+        states = [repr(s) for s in (it.state_dict(), distributed.state_dict(), Trail(iter(ds), 1).state_at(0))]
+        for shown in (repr(ds), repr(it), *states, note, str(caught.exception), str(explained), explained._repr_html_(),
                       *(o.op for o in explained.ops)):
             self.assertNotIn("5ec2e7", shown)
             self.assertTrue("https" not in shown or "://host/a" in shown or "://..." in shown, shown)

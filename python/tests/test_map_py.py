@@ -635,7 +635,15 @@ class Interrupts(unittest.TestCase):
         # Nothing waits for the function where the loop alone has the iterator.
         self.run_loop("", "ds", setup)
 
-    def run_loop(self, begin: str, loop: str, setup: str) -> None:
+    def run_all(self, setup: str) -> None:
+        """Nor what ends the iterator."""
+        self.run_program(setup)
+        self.run_loop("it = ds.iterator()\n", "it", setup, "it.close()")
+        distributed = "dd = mr.distribute_dataset(ds.batch(1), 1, {})\n"
+        self.run_loop(distributed, "dd", setup)
+        self.run_loop(distributed + "it = iter(dd)\n", "it", setup, "it.close()")
+
+    def run_loop(self, begin: str, loop: str, setup: str, end: str = "pass") -> None:
         program = (
             "import faulthandler, millrace as mr, os, signal, threading, time\n"
             "faulthandler.dump_traceback_later(100, exit=True)\n"  # where it hangs
@@ -650,6 +658,7 @@ class Interrupts(unittest.TestCase):
             "    threading.Thread(target=interrupt).start()\n"
             f"    for _ in {loop}: pass\n"
             "except KeyboardInterrupt:\n"
+            f"    {end}\n"
             "    print(f'{time.monotonic() - sent:.3f}')\n"
             "over.set()\n"
         )
@@ -661,7 +670,13 @@ class Interrupts(unittest.TestCase):
         self.run_program("ds = mr.range(9).map_py(lambda x: (x > 3 and over.wait(60), x)[1], parallel='inline')")
 
     def test_thread(self) -> None:
-        self.run_program("ds = mr.range(9).map_py(lambda x: (x > 3 and over.wait(60), x)[1], num_workers=1)")
+        self.run_all("ds = mr.range(9).map_py(lambda x: (x > 3 and over.wait(60), x)[1], num_workers=1)")
+
+    def test_registered(self) -> None:
+        self.run_loop(
+            "", "ds", "@mr.register('slow', output=mr.int64)\ndef slow(x):\n    over.wait(60)\n    return x\n"
+            "ds = mr.range(9).map_py(slow, num_workers=2)\nassert 'callback' not in str(ds)"
+        )
 
     @needs_cloudpickle
     def test_process(self) -> None:
@@ -670,7 +685,7 @@ class Interrupts(unittest.TestCase):
         )
 
     def test_generator(self) -> None:
-        self.run_program(
+        self.run_all(
             "def make():\n    yield 0\n    over.wait(60)\n    yield 1\nds = mr.from_generator(make, mr.int64)"
         )
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 import unittest
 import urllib.request
 from collections.abc import Iterator
@@ -289,6 +290,37 @@ class Ends(unittest.TestCase):
                 os._exit(7)
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
             self.assertEqual(numbers(mr.range(10).batch(2).distribute(d.address)), list(range(10)))
+
+    def test_a_child_keeps_the_limits(self) -> None:
+        """It can neither write where its parent's clients could, nor read what they could not."""
+
+        def child(d: str) -> None:
+            others: list[dict[str, Any]] = [{}, {"root": outside}, {"allow_writes": outside}]
+            for other in others:
+                with self.assertRaisesRegex(mr.FailedPrecondition, "another root"):
+                    Worker(d, **other)
+            for _ in range(2):  # also after its own last worker
+                Worker(d, root=inside, allow_writes=inside).close()
+                with self.assertRaises(mr.PermissionDenied):
+                    list(mr.text_line(os.path.join(outside, "a.txt")))
+            self.assertEqual(list(mr.text_line(os.path.join(inside, "a.txt"))), [b"line"])
+
+        with tempfile.TemporaryDirectory() as inside, tempfile.TemporaryDirectory() as outside, Dispatcher() as d:
+            for folder in (inside, outside):
+                with open(os.path.join(folder, "a.txt"), "w") as f:
+                    f.write("line\n")
+            with Worker(d, root=inside, allow_writes=inside):
+                pid = os.fork()
+                if pid == 0:
+                    signal.alarm(60)
+                    try:
+                        child(d.address)
+                        os._exit(7)
+                    except BaseException:
+                        traceback.print_exc()
+                        os._exit(1)
+                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
+            self.assertEqual(list(mr.text_line(os.path.join(outside, "a.txt"))), [b"line"])
 
     def test_ctrl_c_ends_a_client(self) -> None:
         code = """

@@ -186,7 +186,7 @@ typedef struct mr_fit_opts {
     /* ---- loss and metrics ---- */
     /* A weight for each class, by which the losses of its examples are multiplied, in addition to
      * sample weights in the data; labels are class numbers, and those from n_class_weights on count
-     * 1. NULL: all 1. Not used in validation. */
+     * 1. At most MR_MAX_CLASS_WEIGHTS, each a float32 from 0. NULL: all 1. Not in validation. */
     const double *class_weights;
     size_t n_class_weights;
     const char *const *metrics; /* names, as mr_metric_parse reads them; "weighted(accuracy)" uses

@@ -8,8 +8,9 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/ops/apply.h"
 #include "pipeline/params/spec.h"
+#include "trainer/objectives/loss.h"
 
-enum { NUMBER = 32, MAX_CLASSES = 1 << 16 };
+enum { NUMBER = 32 };
 
 static mr_code make_text(const double *weights, size_t n_weights, bool weighted, char **out,
                          mr_status *st)
@@ -37,12 +38,12 @@ mr_code mr__weigh_classes(mr_dataset *ds, const double *weights, size_t n, mr_da
         *out = mr_dataset_ref(ds);
         return MR_OK;
     }
-    if (n > MAX_CLASSES)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "at most %d class weights", MAX_CLASSES);
+    if (n > MR_MAX_CLASS_WEIGHTS)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "at most %d class weights", MR_MAX_CLASS_WEIGHTS);
     for (size_t i = 0; i < n; i++)
-        if (!isfinite(weights[i]) || weights[i] < 0)
+        if (!isfinite((float)weights[i]) || weights[i] < 0)
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "the weight of class %zu is %g, expected a number from 0", i,
+                           "the weight of class %zu is %g, expected a float32 from 0", i,
                            weights[i]);
     MR_TRY(mr_dataset_check(ds, st));
     const mr_spec *spec = mr_dataset_spec(ds);

@@ -14,6 +14,8 @@ extern "C" {
 
 #define MR_MAX_OUTPUTS 16 /* per model; at most one loss for each */
 
+#define MR_MAX_CLASS_WEIGHTS 65536 /* per run */
+
 typedef struct mr_loss mr_loss;
 
 /* A loss from text: "mse", "sparse_categorical_crossentropy(from_logits=true)". from_logits

@@ -62,6 +62,7 @@ int64_t mr_optimizer_iterations(const mr_optimizer *o);
 
 /* ---- fit ---- */
 #define MR_MAX_METRICS ...
+#define MR_MAX_CLASS_WEIGHTS ...
 typedef struct mr_output_losses { size_t n; const char *names[...]; float values[...]; ...; } mr_output_losses;
 typedef struct mr_fit_result { int64_t steps, epochs, rows; float loss; mr_output_losses outputs; double metrics[...];
     double seconds, waited_seconds; bool stopped; ...; } mr_fit_result;

@@ -8,7 +8,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static size_t users;
 
-/* A child has none of its parent's servers, but their limits. */
 static void hold(void)
 {
     pthread_mutex_lock(&lock);
@@ -19,9 +18,11 @@ static void release(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* A child has none of its parent's servers, but their limits: what its parent protected, its own
+ * servers cannot open. One user, who never leaves, stands for all of the parent's. */
 static void begin_child(void)
 {
-    users = 0;
+    users = users > 0;
     release();
 }
 

@@ -21,7 +21,8 @@ typedef struct mrpy_limits {
     size_t n_read, n_write;
 } mrpy_limits;
 
-/* How many servers have a part in the limits of this process. */
+/* How many servers have a part in the limits of this process. Those of the process that forked it
+ * count as one, which stays. */
 size_t mrpy_limits_users(void);
 /* Gives the server a part in the limits of this process, which are these from the first user to the
  * last one. If one fails, both are removed.

@@ -129,8 +129,10 @@ _log.start()
 
 
 def _at_exit() -> None:
-    _iterator.at_exit()
-    _log.stop()
+    try:
+        _iterator.at_exit()
+    finally:
+        _log.stop()
 
 
 _atexit.register(_at_exit)

@@ -18,7 +18,6 @@ from ._errors import Cancelled, InvalidArgument, check, text_of, without_secrets
 from ._ffi import ffi, lib
 from ._formats import arrow_maker
 from ._iterator import (
-    CANCEL,
     CHANGE,
     Iterator,
     Ledger,
@@ -488,6 +487,7 @@ class _Engine:
         self.generation = _fast.generation()
         self.epochs = 0
         self.cut = False  # a wait was ended: it must be resumed
+        self.interrupted = False  # by what the handler of a signal raised
         self.lock = threading.RLock()
         check_end()
         _engines.add(cast(Any, self))
@@ -526,13 +526,16 @@ class _Engine:
         """The `mr_step *`; None: the end."""
         if self.cut:
             self._guarded(lambda st: lib.mr_dist_iterator_resume(self.it, st))
-        self.cut = True
+        self.cut, self.interrupted = True, False
         try:
             code = self._guarded(lambda st: lib.mr_dist_iterator_next(self.it, ffi.NULL, self.step, st))
         except Cancelled:
             raise
         except Exception:
             self.cut = False
+            raise
+        except BaseException:
+            self.interrupted = True
             raise
         self.cut = False
         return None if code == lib.MR_END else self.step
@@ -557,7 +560,7 @@ class _Engine:
     def rest(self) -> None:
         st = ffi.new("mr_status *")
         check(lib.mr_dist_iterator_rest(self.it, st), st)
-        self.cut = False
+        self.cut = self.interrupted = False
 
     @property
     def pipeline(self) -> Any:
@@ -627,12 +630,13 @@ class DistributedIterator(Iterator):
         arrow = None if self._arrow is None else arrow_maker(spec, self._str)
         self._attach(0, plan_of(spec), ragged, self._convert, self._str, arrow, self._arrow == "all")
 
-    def close(self) -> None:
-        """Ends its threads and closes its files. A `next` that waits in another thread ends."""
-        if self._closed or self._foreign:
-            return
-        self._closed = True
+    def _cancel(self) -> None:
         engine = self._engine
         if engine is not None and engine.it != ffi.NULL:
             lib.mr_dist_iterator_cancel(engine.it)
-        self._locked(self._hand_back, CANCEL)
+
+    def _was_interrupted(self) -> bool:
+        return self._engine is not None and cast(_Engine, self._engine).interrupted
+
+    def _graph(self) -> Dataset:
+        return cast(DistributedDataset, self.dataset).graph

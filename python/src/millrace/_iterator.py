@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import _thread
 import base64
 import binascii
 import os
@@ -15,6 +16,7 @@ from . import _fast
 from ._callbacks import finalizer
 from ._errors import Error, FailedPrecondition, InvalidArgument, add_caret, check, error_at, without_secrets
 from ._ffi import ffi, lib
+from ._python import runs_python
 from ._report import Stats, since, stats_of, write_trace
 from ._types import plan_of
 
@@ -136,15 +138,23 @@ class Engine:
 
 
 def _close_soon(engine: Any) -> None:
-    """Closes it after an interrupt, which does not wait for its functions of Python: a thread that runs
-    one ends only when it returns."""
-    closer = threading.Thread(target=engine.close, name="millrace-close", daemon=True)
+    """Closes it in a thread, and waits for that a moment only. A finalizer may call it anywhere, also
+    within a lock of the module threading."""
+    closed = _thread.allocate_lock()
+    closed.acquire()
+
+    def close() -> None:
+        try:
+            engine.close()
+        finally:
+            closed.release()
+
     try:
-        closer.start()
+        _thread.start_new_thread(close, ())
     except RuntimeError:  # there can be no more threads
         engine.close()
     else:
-        closer.join(0.05)
+        closed.acquire(timeout=0.05)
 
 
 DONE, WOKEN, AGAIN = range(3)
@@ -423,6 +433,24 @@ class Iterator(_fast.Iterator):
         for e in old:
             e.close()
 
+    def _let_go(self, interrupted: bool) -> None:
+        """Has no engine afterwards. After an interrupt it does not wait for functions of Python: a thread
+        that runs one ends only when it returns. Then the engine is lost, with what it has cached."""
+        engine = self._engine
+        if engine is not None and interrupted and runs_python(self._graph()):
+            self._engine = None
+            self._detach()
+            _close_soon(engine)
+        else:
+            self._hand_back()
+
+    def _was_interrupted(self) -> bool:
+        """Whether an interrupt has ended its last `next`."""
+        return self._interrupted
+
+    def _graph(self) -> Dataset:
+        return self.dataset
+
     # ---- for users
 
     def state_dict(self) -> dict[str, Any]:
@@ -431,7 +459,7 @@ class Iterator(_fast.Iterator):
         position: bytes = self._locked(self._position, READ)
         return {
             "version": VERSION,
-            "graph": str(self.dataset),
+            "graph": without_secrets(str(self.dataset)),
             "position": f"{self._epoch}:{base64.b64encode(position).decode()}",
         }
 
@@ -512,8 +540,13 @@ class Iterator(_fast.Iterator):
         """Ends its threads and closes its files. A `next` that waits in another thread ends."""
         if self._closed or self._foreign:
             return
+        interrupted = self._was_interrupted()
         self._closed = True  # before the lock is free, so that the `next` that ends does not wait again
-        self._locked(self._hand_back, CANCEL)
+        self._cancel()
+        self._locked(lambda: self._let_go(interrupted), CANCEL)
+
+    def _cancel(self) -> None:
+        """Ends a wait that _fast does not know."""
 
     def __enter__(self) -> Iterator:
         return self
@@ -526,12 +559,7 @@ class Iterator(_fast.Iterator):
         if getattr(self, "_engine", None) is None or self._foreign:
             return
         self._closed = True
-        if self._interrupted and not _ended:
-            engine, self._engine = self._engine, None
-            self._detach()
-            _close_soon(engine)
-        else:
-            self._hand_back()
+        self._let_go(self._was_interrupted())
 
     def __reduce__(self) -> Any:
         raise TypeError("iterators cannot be pickled; pickle the dataset and the iterator's state_dict()")
@@ -563,10 +591,10 @@ def at_exit() -> None:
     """No thread may be left when the interpreter ends."""
     global _ended
     _ended = True
-    for iterator in list(_iterators):
+    left: list[Iterator | Engine] = [*_iterators, *_engines]
+    for x in left:
         try:
-            iterator.close()  # daemon threads may be in next
+            x.close()  # daemon threads may be in next, and functions of Python may not return
         except (Error, RuntimeError, KeyboardInterrupt):
             pass
-    for engine in list(_engines):
-        engine.close()
+    _engines.clear()  # those whose closing was interrupted are waited for once

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import inspect
 import json
+import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -645,6 +646,13 @@ class _Entry(Function):
 
 
 _registered: dict[str, _Entry] = {}
+
+
+def runs_python(ds: Dataset) -> bool:
+    """Whether its graph calls functions of Python: those without a name, or words of its text that are
+    names of registered ones."""
+    text = ds._canonical()
+    return text is None or 'callback("' in text or any(re.search(rf"\b{name}\b", text) for name in _registered)
 
 
 def _task_of(name: str, function: Callable[..., Any], spec: Spec, plan: Any) -> Task:

@@ -245,7 +245,8 @@ class Worker(_Server):
 
     Raises InvalidArgument for a bad option, AlreadyExists if the address is in use, FailedPrecondition
     if other machines can connect and there is no root, or if another worker of this process has
-    another root or allow_writes.
+    another root or allow_writes. Those of the workers that a process had when it was forked last in
+    the child until it ends.
     """
 
     _kind = "worker"
@@ -300,8 +301,8 @@ def _restrict(owned: Any, limits: tuple[tuple[bytes, ...], ...]) -> None:
         # A worker without limits may share those that another one reads by, but not its right to write.
         if lib.mrpy_limits_users() and _restricted != limits and (any(limits) or _restricted[1]):
             raise FailedPrecondition(
-                "another worker of this process has another root or allow_writes, and all of a process "
-                "have the same; start the other worker as a program: millrace worker --root"
+                "another worker of this process, or of the one that forked it, has another root or allow_writes, and "
+                "all of a process have the same; start the other worker as a program: millrace worker --root"
             )
         if not any(limits):
             return
@@ -320,10 +321,15 @@ _servers: weakref.WeakSet[_Server] = weakref.WeakSet()
 
 def _at_exit() -> None:
     """No thread may be left when the interpreter ends: first clients, then workers."""
-    _iterator.at_exit()
-    for kind in (Worker, Dispatcher):
-        for server in [s for s in _servers if isinstance(s, kind)]:
-            server._close_quietly()
+    try:
+        _iterator.at_exit()
+    finally:
+        for kind in (Worker, Dispatcher):
+            for server in [s for s in _servers if isinstance(s, kind)]:
+                try:
+                    server._close_quietly()
+                except KeyboardInterrupt:
+                    pass
 
 
 atexit.register(_at_exit)

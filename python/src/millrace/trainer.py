@@ -711,9 +711,6 @@ class Model:
         return f"<millrace.trainer.Model {self.text}: {text_of(lib.mr_strategy_name(self._strategy))}, {n} replicas>"
 
 
-_MOST_CLASSES = 1 << 24
-
-
 def _class_weights(x: Mapping[int, float] | Sequence[float] | None) -> Any:
     if x is None:
         return None
@@ -721,8 +718,8 @@ def _class_weights(x: Mapping[int, float] | Sequence[float] | None) -> Any:
         raise TypeError(f"class_weight is a dict of weights by class, or a list of them, not {x!r:.80}")
     given = x if isinstance(x, Mapping) else dict(enumerate(x))
     for k in given:
-        if _number("a class", k, 0) >= _MOST_CLASSES:
-            raise InvalidArgument(f"a class is below {_MOST_CLASSES}, not {k}")
+        if _number("a class", k, 0) >= lib.MR_MAX_CLASS_WEIGHTS:
+            raise InvalidArgument(f"a class is below {lib.MR_MAX_CLASS_WEIGHTS}, not {k}")
     values = [1.0] * (max(given, default=-1) + 1)
     for k, v in given.items():
         values[k] = float(v)

@@ -324,11 +324,19 @@ MR_TEST(class_weights_are_sample_weights_of_the_labels)
 
 MR_TEST(class_weights_need_labels_that_are_classes)
 {
-    static const double bad[] = {1, -1}, two[] = {1, 1};
+    static const double bad[][2] = {{1, -1}, {1, NAN}, {1, INFINITY}, {1, 1e39}}, two[] = {1, 1};
+    static const double many[MR_MAX_CLASS_WEIGHTS + 1] = {1};
     parts p = make(classes), q = make("range(4).map(i => [1.0]).batch(2)");
-    mr_code_is(fit(&p, &(mr_fit_opts){.class_weights = bad, .n_class_weights = 2}, NULL),
-               MR_INVALID_ARGUMENT, &st);
-    mr_has_str(st.message, "class 1");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        mr_code_is(fit(&p, &(mr_fit_opts){.class_weights = bad[i], .n_class_weights = 2}, NULL),
+                   MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, "class 1");
+    }
+    mr_code_is(
+        fit(&p, &(mr_fit_opts){.class_weights = many, .n_class_weights = MR_MAX_CLASS_WEIGHTS + 1},
+            NULL),
+        MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "at most 65536 class weights");
     parts f = make("range(4).map(i => ([1.0], [cast(i, \"float32\")])).batch(2)");
     mr_code_is(fit(&f, &(mr_fit_opts){.class_weights = two, .n_class_weights = 2}, NULL),
                MR_INVALID_ARGUMENT, &st);
