@@ -59,6 +59,23 @@ static mr_code split(const char *text, char *host, size_t size, const char **por
     return MR_OK;
 }
 
+/* An address in figures. getaddrinfo has locks, and a process that was forked while another thread
+ * held them waits for them without end. */
+static bool read_figures(const char *host, const char *port, mr__address *out)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    v4.sin_port = v6.sin6_port = htons((uint16_t)strtol(port, NULL, 10));
+    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1)
+        mr__address_of((const struct sockaddr *)&v4, sizeof v4, out);
+    else if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1)
+        mr__address_of((const struct sockaddr *)&v6, sizeof v6, out);
+    else
+        return false;
+    memcpy(out->host, host, strlen(host) + 1);
+    return true;
+}
+
 mr_code mr__address_resolve(const char *text, mr__address *out, mr_status *st)
 {
     char host[256];
@@ -70,6 +87,8 @@ mr_code mr__address_resolve(const char *text, mr__address *out, mr_status *st)
         return MR_OK;
     }
     MR_TRY(split(text, host, sizeof host, &port, st));
+    if (read_figures(host, port, out))
+        return MR_OK;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
     struct addrinfo *list = NULL;
     int rc = getaddrinfo(host, port, &hints, &list);

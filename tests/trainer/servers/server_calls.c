@@ -598,6 +598,9 @@ MR_TEST(a_slow_name_holds_up_no_loop)
     mr__connection_close(&s.lines.v[0].c, NULL);
     while (s.lines.v[0].state == MR__SERVER_READY)
         mr_ok(mr__server_connections_turn(&s.lines, &st), &st);
+    char name[300]; /* that only the C library's look-up reads */
+    snprintf(name, sizeof name, "127.1%s", strrchr(s.address, ':'));
+    mr_ok(mr__server_connection_name(&s.lines.v[0], "server", 0, name, &st), &st);
     watched = pthread_self();
     connect_again(&s);
     mr_eq_i64(here, 0);
@@ -606,7 +609,7 @@ MR_TEST(a_slow_name_holds_up_no_loop)
     /* Lines may be closed while a name is looked up. */
     mr__server_connections others = {.role = MR__WIRE__ROLE__TRAINER};
     mr_ok(mr__server_connections_open(&others, 1, &st), &st);
-    mr_ok(mr__server_connection_name(&others.v[0], "server", 0, s.address, &st), &st);
+    mr_ok(mr__server_connection_name(&others.v[0], "server", 0, name, &st), &st);
     mr_ok(mr__server_connections_dial(&others, 0, 1, &st), &st);
     mr_eq_i64(others.v[0].state, MR__SERVER_DIALING);
     mr__server_connections_close(&others, true);
