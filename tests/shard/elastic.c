@@ -367,7 +367,7 @@ typedef struct canceller {
     atomic_bool reads, stop;
 } canceller;
 
-/* Once for each call, after a time that varies, so that some calls come to their end. */
+/* Once for each call, after a time that varies, so that some calls complete. */
 static void *cancel_often(void *ctx)
 {
     canceller *c = ctx;

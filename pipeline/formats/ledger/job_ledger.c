@@ -96,7 +96,7 @@ static mr_code copy(const char *path, mr_ledger_reader *r, const char *job, int6
 
 static mr_code check_unused(const char *path, mr_status *st)
 {
-    int fd = mr__sys->open(path, O_RDONLY | O_CLOEXEC, 0);
+    int fd = mr__open_again(path, O_RDONLY);
     if (fd < 0)
         return mr_fail_errno(st, errno, "%s: cannot open the ledger", path);
     mr_code rc = mr__ledger_lock(path, fd, LOCK_SH, st);

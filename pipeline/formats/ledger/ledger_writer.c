@@ -153,9 +153,7 @@ static void release(mr_ledger *l)
 mr_code mr__ledger_lock(const char *path, int fd, int kind, mr_status *st)
 {
     int rc;
-    do
-        rc = mr__sys->flock(fd, kind | LOCK_NB);
-    while (rc != 0 && errno == EINTR);
+    MR__RETRY(rc, mr__sys->flock(fd, kind | LOCK_NB));
     /* Some file systems have no locks. */
     return rc == 0 || errno != EWOULDBLOCK
                ? MR_OK
