@@ -16,7 +16,9 @@
  *     slab  [data, 1 MiB | data, 1 MiB | one page, as slack after the last]
  *
  * The kernel then finds, counts and copies from one page instead of 256: receiving from such memory
- * takes two thirds of the time. A slab is freed when all buffers cut from it are free. */
+ * takes two thirds of the time. A slab is freed when all buffers cut from it are free. Under a
+ * limit there are no slabs: their huge pages are resident as a whole, also the parts that are
+ * free. */
 #include "pipeline/memory/buffer.h"
 
 #include <assert.h>
@@ -322,12 +324,18 @@ static mr_buffer *new_slab(unsigned c, unsigned here)
     return b;
 }
 
+static bool may_cut(unsigned c)
+{
+    return c != NO_CLASS && class_bytes(c) >= SLAB_FROM && mr__allocator_is_plain() &&
+           atomic_load_explicit(&limits, memory_order_relaxed) == 0; /* relaxed: best effort */
+}
+
 mr_code mr_buffer_alloc(mr_buffer **out, size_t bytes, mr_status *st)
 {
     unsigned c = class_of(bytes);
     unsigned here = c == NO_CLASS ? 0 : home();
     mr_buffer *b = c == NO_CLASS ? NULL : pool_pop(c, 1, here);
-    if (!b && c != NO_CLASS && class_bytes(c) >= SLAB_FROM && mr__allocator_is_plain())
+    if (!b && may_cut(c))
         b = new_slab(c, here);
     if (!b)
         b = new_buffer(c, bytes);

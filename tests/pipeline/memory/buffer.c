@@ -316,6 +316,23 @@ MR_TEST(not_all_of_very_many_buffers_lie_in_huge_pages)
     mr__system_set(NULL);
 }
 
+/* A slab in huge pages is resident as a whole, also the part that nobody uses. */
+MR_TEST(under_a_limit_large_buffers_are_not_cut_from_huge_pages)
+{
+    mr__system t = *mr__system_real();
+    t.madvise = madvise_counts;
+    mr__system_set(&t);
+    mr_buffer_pool_trim();
+    asked_huge = 0;
+    mr__buffer_pool_limit(1, 0);
+    mr_buffer *a = make(1 << 20), *b = make(3 << 19);
+    mr_eq_u64(asked_huge, 0);
+    mr_buffer_unref(b);
+    mr_buffer_unref(a);
+    mr__buffer_pool_limit(-1, 0);
+    mr__system_set(NULL);
+}
+
 MR_TEST(what_is_forsaken_is_not_written_to)
 {
     mr_buffer *b = make(100000);
