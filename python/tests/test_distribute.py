@@ -442,6 +442,7 @@ except KeyboardInterrupt:
     def test_a_forked_child_is_refused(self) -> None:
         it = iter(mr.distribute_dataset(mr.range(8).batch(4), 2, job(2, 0), policy="data"))
         next(it)
+        kit.settle()
         pid = os.fork()
         if pid == 0:
             signal.alarm(30)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import inspect
 import multiprocessing
 import os
 import random
@@ -272,7 +273,7 @@ class Dropped(InFolder):
 
 def in_child(script: str, *, env: dict[str, str] | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Runs a program that imports millrace as mr, in a separate session."""
-    head = "import gc, os, signal, sys, threading, time\nimport millrace as mr\n"
+    head = f"import gc, os, signal, sys, threading, time\nimport millrace as mr\n{inspect.getsource(kit.settle)}\n"
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", head + textwrap.dedent(script)],
         capture_output=True,
@@ -286,6 +287,7 @@ def in_child(script: str, *, env: dict[str, str] | None = None, timeout: float =
 class Forks(InFolder):
     def child(self, f: Any) -> int:
         """The exit status of f() in a forked child, which must not hang."""
+        kit.settle()
         pid = os.fork()
         if pid == 0:
             status = 99
@@ -387,6 +389,7 @@ class Forks(InFolder):
             ds = mr.from_text("range(1000).map(x => x, num_parallel_calls=2).prefetch(2)")
             it = iter(ds); next(it)
             stream = ds.__arrow_c_stream__()
+            settle()
             pid = os.fork()
             if pid == 0:
                 try:
@@ -418,6 +421,7 @@ class Forks(InFolder):
             return -1
 
         context = multiprocessing.get_context("fork")
+        kit.settle()
         with context.Pool(2) as pool:
             found = pool.map(work, range(6), chunksize=1)
             pool.close()
