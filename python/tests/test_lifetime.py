@@ -135,6 +135,18 @@ class Dropped(InFolder):
         del shared
         left.check(self)
 
+    def test_a_dataset_between_two_epochs_has_no_threads(self) -> None:
+        for text in GRAPHS[:3]:
+            ds = mr.from_text(text)
+            before = kit.threads()
+            it = iter(ds)
+            next(it)
+            self.assertGreater(kit.threads(), before)
+            del it
+            self.assertEqual(kit.wait_for_threads(before), before)
+            list(ds)
+            self.assertEqual(kit.wait_for_threads(before), before)
+
     def test_exceptions_in_loops_leave_nothing(self) -> None:
         left = Left()
         for i in range(60):

@@ -121,6 +121,7 @@ class Generators(unittest.TestCase):
     def test_positions_are_exact_with_states(self) -> None:
         for build in (lambda: mr.from_generator(lambda: Counter(40)),
                       lambda: mr.from_generator(lambda: Counter(40)).prefetch(5),
+                      lambda: mr.from_generator(lambda: Counter(40)).map(lambda *e: e, num_parallel_calls=2),
                       lambda: mr.from_generator(lambda: Counter(40)).shuffle(7, seed=2)):  # fmt: skip
             whole = events(iter(build()))
             self.assertEqual(len(whole), 40)
