@@ -79,3 +79,20 @@ void mr_iter_set_no_replay(mr_iter *it)
     for (; it; it = it->priv->parent)
         atomic_store_explicit(&it->priv->no_replay, true, memory_order_relaxed);
 }
+
+void mr__iter_set_no_position(mr_iter *it, const char *message)
+{
+    const char *old = atomic_load(&it->priv->no_position);
+    for (; it; it = it->priv->place == SIZE_MAX ? NULL : it->priv->parent) {
+        const char *same = old; /* of several inputs, the last one counts until it is closed */
+        if (message)
+            atomic_store(&it->priv->no_position, message);
+        else
+            atomic_compare_exchange_strong(&it->priv->no_position, &same, NULL);
+    }
+}
+
+const char *mr__iter_no_position(const mr_iter *it)
+{
+    return atomic_load(&it->priv->no_position);
+}

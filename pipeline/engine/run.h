@@ -104,9 +104,10 @@ struct mr_iter_private {
     mr__op_counters *counters; /* NULL: the allocation failed */
     atomic_bool no_replay;     /* set by mr_iter_set_no_replay */
     atomic_bool may_block;     /* it or one below it does: set by mr_iter_set_may_block */
-    bool elsewhere;            /* tasks pull it, not the thread that pulls the op above */
-    mr_iter *next_waiting;     /* in run->waiting */
-    bool waits, settled;       /* it is in run->waiting; it was pulled for its end */
+    _Atomic(const char *) no_position; /* set by mr__iter_set_no_position */
+    bool elsewhere;                    /* tasks pull it, not the thread that pulls the op above */
+    mr_iter *next_waiting;             /* in run->waiting */
+    bool waits, settled;               /* it is in run->waiting; it was pulled for its end */
     bool ended;
     bool goes_on;    /* mr__iter_set_goes_on */
     bool counted;    /* for access by number */

@@ -16,6 +16,7 @@
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/engine/executor.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/graph/fn.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/streams/sources/arrow_stream.h"
@@ -130,6 +131,12 @@ static mr_code open_pass(struct state *s, mr_status *st)
     return MR_OK;
 }
 
+/* Saving a position fails. */
+static bool no_position(const struct state *s)
+{
+    return s->g->no_position && !(s->g->save && s->g->restore);
+}
+
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
@@ -140,6 +147,8 @@ static mr_code open(mr_iter *it, mr_status *st)
         mr_iter_set_no_replay(it);
     if (s->g->may_block)
         s->executor = mr_iter_executor(it);
+    if (no_position(s))
+        mr__iter_set_no_position(it, s->g->no_position);
     return open_pass(s, st);
 }
 
@@ -163,6 +172,7 @@ static void close(mr_iter *it)
     }
     if (s->opened && s->g->close)
         s->g->close(s->g->ctx, s->pass);
+    mr__iter_set_no_position(it, NULL);
     mr_block_reset(&s->ready);
 }
 
@@ -172,7 +182,7 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
 {
     struct state *s = it->state;
     bool positioned = s->g->save && s->g->restore;
-    if (!positioned && s->g->no_position)
+    if (no_position(s))
         return mr_fail(st, MR_FAILED_PRECONDITION, "%s", s->g->no_position);
     MR_TRY(mr_state_put_u64(w, s->count, st));
     MR_TRY(mr_state_put_u64(w, positioned, st));

@@ -204,12 +204,13 @@ static size_t rows_of_fill(const mr__queue *q)
 
 /* The input waits for an outside producer, which may take any time to produce the rows of the next
  * call. Some inputs know it from their first pull on. If a position is taken after each block and
- * the input cannot repeat its rows, the position would wait for the fill. */
+ * the input cannot repeat its rows, the position would wait for the fill, unless saving fails. */
 static bool may_fill(const mr__parallel_calls *c)
 {
     const mr_iter *input = c->queue.input;
     return mr__iter_may_block(input) && !mr__memory_limited(c->it) &&
-           (!mr_iter_opts(c->it)->positions || mr_iter_replays(input));
+           (!mr_iter_opts(c->it)->positions || mr_iter_replays(input) ||
+            mr__iter_no_position(input));
 }
 
 /* From now on the fill pulls the input. */

@@ -789,6 +789,9 @@ static mr_buffer *position_of_pull(mr__queue *q)
 mr_code mr__queue_save(mr__queue *q, size_t taken, mr_state_w *w, mr_status *st)
 {
     bool filling = mr__queue_filling(q);
+    const char *none = mr__iter_no_position(q->input);
+    if (none)
+        return mr_fail(st, MR_FAILED_PRECONDITION, "%s", none);
     mr_buffer *pulling = peek(q) ? NULL : position_of_pull(q);
     if (pulling) {
         mr_code rc = save_at(q, pulling, taken, w, st);

@@ -321,7 +321,10 @@ class Jobs(unittest.TestCase):
         first, second = (iter(mr.distribute_dataset(ds, 1, job(2, i), elastic=4)) for i in range(2))
         next(first)
         states = [first.state_dict(), second.state_dict()]
-        for bad, message in ((states, "step"), (states[:1], "no stream 2 of 4"), ([], "no states")):
+        later = {**states[0], "position": states[0]["position"].replace("0:", "1:", 1)}
+        for bad, message in (
+            (states, "step"), (states[:1], "no stream 2 of 4"), ([], "no states"), ([states[0], later], r"epochs, \[0, 1\]"),
+        ):  # fmt: skip
             with self.subTest(message=message), self.assertRaisesRegex(mr.InvalidArgument, message):
                 mr.join_states(bad)
         plain = iter(mr.distribute_dataset(ds, 1, ALONE))
@@ -442,6 +445,7 @@ except KeyboardInterrupt:
     def test_a_forked_child_is_refused(self) -> None:
         it = iter(mr.distribute_dataset(mr.range(8).batch(4), 2, job(2, 0), policy="data"))
         next(it)
+        kit.settle()
         pid = os.fork()
         if pid == 0:
             signal.alarm(30)

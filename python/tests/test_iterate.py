@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import pathlib
 import pickle
 import subprocess
 import tempfile
@@ -424,6 +425,18 @@ class Progress(unittest.TestCase):
 
 
 class Arguments(unittest.TestCase):
+    def test_a_path_is_one_file_and_a_str_a_pattern(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path, other = pathlib.Path(folder, "a[1]"), pathlib.Path(folder, "a1")
+            other.write_text("a1")
+            for names in (path, [path]):
+                with self.assertRaises(mr.NotFound):
+                    list(mr.text_line(names))
+            self.assertEqual(list(mr.text_line(str(path))), [b"a1"])
+            path.write_text("a[1]")
+            for names in (path, [path]):
+                self.assertEqual(list(mr.text_line(names)), [b"a[1]"])
+
     def test_masked_values_are_refused_everywhere(self) -> None:
         masked = np.ma.array([1, 2], mask=[False, True])
         whole = np.ma.array([1, 2])

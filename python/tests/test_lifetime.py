@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import inspect
 import multiprocessing
 import os
 import random
@@ -133,6 +134,18 @@ class Dropped(InFolder):
         left.check(self)
         del shared
         left.check(self)
+
+    def test_a_dataset_between_two_epochs_has_no_threads(self) -> None:
+        for text in GRAPHS[:3]:
+            ds = mr.from_text(text)
+            before = kit.threads()
+            it = iter(ds)
+            next(it)
+            self.assertGreater(kit.threads(), before)
+            del it
+            self.assertEqual(kit.wait_for_threads(before), before)
+            list(ds)
+            self.assertEqual(kit.wait_for_threads(before), before)
 
     def test_exceptions_in_loops_leave_nothing(self) -> None:
         left = Left()
@@ -272,7 +285,7 @@ class Dropped(InFolder):
 
 def in_child(script: str, *, env: dict[str, str] | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Runs a program that imports millrace as mr, in a separate session."""
-    head = "import gc, os, signal, sys, threading, time\nimport millrace as mr\n"
+    head = f"import gc, os, signal, sys, threading, time\nimport millrace as mr\n{inspect.getsource(kit.settle)}\n"
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", head + textwrap.dedent(script)],
         capture_output=True,
@@ -286,6 +299,7 @@ def in_child(script: str, *, env: dict[str, str] | None = None, timeout: float =
 class Forks(InFolder):
     def child(self, f: Any) -> int:
         """The exit status of f() in a forked child, which must not hang."""
+        kit.settle()
         pid = os.fork()
         if pid == 0:
             status = 99
@@ -387,6 +401,7 @@ class Forks(InFolder):
             ds = mr.from_text("range(1000).map(x => x, num_parallel_calls=2).prefetch(2)")
             it = iter(ds); next(it)
             stream = ds.__arrow_c_stream__()
+            settle()
             pid = os.fork()
             if pid == 0:
                 try:
@@ -418,6 +433,7 @@ class Forks(InFolder):
             return -1
 
         context = multiprocessing.get_context("fork")
+        kit.settle()
         with context.Pool(2) as pool:
             found = pool.map(work, range(6), chunksize=1)
             pool.close()

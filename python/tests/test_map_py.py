@@ -639,19 +639,20 @@ class Interrupts(unittest.TestCase):
         """Nor what ends the iterator."""
         self.run_program(setup)
         self.run_loop("it = ds.iterator()\n", "it", setup, "it.close()")
+        self.run_loop("folder = tempfile.mkdtemp()\n", "[mr.write(ds, folder + '/x')]", setup, "os.rmdir(folder)")
         distributed = "dd = mr.distribute_dataset(ds.batch(1), 1, {})\n"
         self.run_loop(distributed, "dd", setup)
         self.run_loop(distributed + "it = iter(dd)\n", "it", setup, "it.close()")
 
     def run_loop(self, begin: str, loop: str, setup: str, end: str = "pass") -> None:
         program = (
-            "import faulthandler, millrace as mr, os, signal, threading, time\n"
+            "import faulthandler, millrace as mr, os, signal, tempfile, threading, time\n"
             "faulthandler.dump_traceback_later(100, exit=True)\n"  # where it hangs
             "over = threading.Event()\n"
             f"{setup}\n{begin}"
             "def interrupt():\n"
             "    global sent\n"
-            "    time.sleep(0.5)\n"
+            "    time.sleep(0.2)\n"
             "    sent = time.monotonic()\n"
             "    os.kill(os.getpid(), signal.SIGINT)\n"
             "try:\n"
@@ -670,13 +671,20 @@ class Interrupts(unittest.TestCase):
         self.run_program("ds = mr.range(9).map_py(lambda x: (x > 3 and over.wait(60), x)[1], parallel='inline')")
 
     def test_thread(self) -> None:
-        self.run_all("ds = mr.range(9).map_py(lambda x: (x > 3 and over.wait(60), x)[1], num_workers=1)")
+        ds = "ds = mr.range(9).map_py(lambda x: (x > 3 and over.wait(60), x)[1], num_workers=1)"
+        self.run_all(ds)
+        begin = "it = ds.iterator()\nassert next(it) == 0\nstate = it.state_dict()\n"
+        self.run_loop(begin, "it", ds, "it.load_state_dict(state); assert next(it) == 1")
 
     def test_registered(self) -> None:
-        self.run_loop(
-            "", "ds", "@mr.register('slow', output=mr.int64)\ndef slow(x):\n    over.wait(60)\n    return x\n"
-            "ds = mr.range(9).map_py(slow, num_workers=2)\nassert 'callback' not in str(ds)"
-        )
+        function = "@mr.register('slow', output=mr.int64)\ndef slow(x):\n    over.wait(60)\n    return x\n"
+        self.run_loop("", "ds", function + "ds = mr.range(9).map_py(slow, num_workers=2)\nassert 'callback' not in str(ds)")
+        for text in (
+            "range(9).map(slow, num_parallel_calls=2)",
+            "range(9).filter(x => slow(x) > 1, num_parallel_calls=2)",
+            "range(9).interleave(x => range(2).map(slow), cycle_length=2, num_parallel_calls=2)",
+        ):
+            self.run_loop("", "ds", function + f"ds = mr.from_text({text!r})")
 
     @needs_cloudpickle
     def test_process(self) -> None:
@@ -688,6 +696,11 @@ class Interrupts(unittest.TestCase):
         self.run_all(
             "def make():\n    yield 0\n    over.wait(60)\n    yield 1\nds = mr.from_generator(make, mr.int64)"
         )
+
+    def test_elements_that_are_written(self) -> None:
+        for made in ("iter(Stuck())", "Stuck()"):
+            stuck = "class Stuck:\n    def __iter__(self):\n        yield 0\n        over.wait(60)\n        yield 1\n"
+            self.run_loop("", f"[mr.write({made}, folder + '/x')]", stuck + "folder = tempfile.mkdtemp()", "os.rmdir(folder)")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 
 import kit
 import millrace as mr
+from millrace import service
 from millrace.service import Dispatcher, Worker
 
 
@@ -282,6 +283,7 @@ class Ends(unittest.TestCase):
 
     def test_a_child_leaves_the_servers_alone(self) -> None:
         with Dispatcher() as d, Worker(d.address) as w:
+            kit.settle()
             pid = os.fork()
             if pid == 0:
                 signal.alarm(60)
@@ -290,6 +292,31 @@ class Ends(unittest.TestCase):
                 os._exit(7)
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
             self.assertEqual(numbers(mr.range(10).batch(2).distribute(d.address)), list(range(10)))
+
+    def test_a_child_has_none_of_the_locks(self) -> None:
+        """Of a thread that was within a constructor or close() at the fork."""
+        held, over = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with service._limiting, service._closing:
+                held.set()
+                over.wait(120)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait(60)
+        with tempfile.TemporaryDirectory() as folder:
+            kit.settle()
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(60)
+                Worker("127.0.0.1:1", root=folder).close()
+                os._exit(7)
+            try:
+                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 7)
+            finally:
+                over.set()
+                holder.join()
 
     def test_a_child_keeps_the_limits(self) -> None:
         """It can neither write where its parent's clients could, nor read what they could not."""
@@ -310,6 +337,7 @@ class Ends(unittest.TestCase):
                 with open(os.path.join(folder, "a.txt"), "w") as f:
                     f.write("line\n")
             with Worker(d, root=inside, allow_writes=inside):
+                kit.settle()
                 pid = os.fork()
                 if pid == 0:
                     signal.alarm(60)

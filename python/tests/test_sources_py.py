@@ -121,6 +121,7 @@ class Generators(unittest.TestCase):
     def test_positions_are_exact_with_states(self) -> None:
         for build in (lambda: mr.from_generator(lambda: Counter(40)),
                       lambda: mr.from_generator(lambda: Counter(40)).prefetch(5),
+                      lambda: mr.from_generator(lambda: Counter(40)).map(lambda *e: e, num_parallel_calls=2),
                       lambda: mr.from_generator(lambda: Counter(40)).shuffle(7, seed=2)):  # fmt: skip
             whole = events(iter(build()))
             self.assertEqual(len(whole), 40)
@@ -145,9 +146,18 @@ class Generators(unittest.TestCase):
                 self.assertTrue(i < 2 or got[i - 1].wait(60))
                 yield i
 
-        for ds in (mr.from_generator(live, mr.int64), mr.from_generator(live, mr.int64).map_py(int, output=mr.int64, num_workers=1)):
-            for i, x in enumerate(ds):
+        made = mr.from_generator(live, mr.int64)
+        for ds in (
+            made,
+            made.map_py(int, output=mr.int64, num_workers=1),
+            made.map_py(int, output=mr.int64, num_workers=4),
+            made.map(lambda x: x + 0, num_parallel_calls=4).prefetch(2),
+        ):
+            it = iter(ds)
+            for i, x in enumerate(it):
                 self.assertEqual(x, i)
+                with self.assertRaisesRegex(mr.FailedPrecondition, "state_dict"):
+                    it.state_dict()
                 got[i].set()
             for event in got:
                 event.clear()

@@ -359,6 +359,7 @@ class Errors(Case):
     def test_a_forked_child_is_refused(self) -> None:
         model = line_model(replicas=2)
         fit(model)
+        kit.settle()
         pid = os.fork()
         if pid == 0:
             signal.alarm(60)
@@ -370,6 +371,42 @@ class Errors(Case):
             os._exit(4)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 3)
         fit(model)
+
+    def test_interrupts_at_exit_leave_no_model(self) -> None:
+        code = """
+import atexit, os, signal, time
+threads = lambda: len(os.listdir('/proc/self/task'))
+def last():  # registered first: runs last
+    for _ in range(100):
+        if threads() == 1:
+            break
+        time.sleep(0.02)
+    print(threads(), repr(models[0]))
+atexit.register(last)
+import millrace as mr
+from millrace import trainer
+data = mr.from_tensor_slices(([[1.0], [2.0]], [[2.0], [4.0]])).batch(2)
+models = [trainer.Model("input(1).dense(1)", replicas=2) for _ in range(3)]
+for m in models:
+    m.fit(data, loss="mse", optimizer="sgd(0.0)", verbose=0)
+assert threads() > 1
+def close(self, closed=trainer.Model.close):
+    global left
+    left -= 1
+    if left > 2:
+        signal.raise_signal(signal.SIGINT)
+    closed(self)
+    if left >= 0:
+        signal.raise_signal(signal.SIGINT)
+left = 5
+trainer.Model.close = close
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+        )
+        self.assertEqual(
+            (done.returncode, done.stdout, done.stderr), (0, "1 <closed millrace.trainer.Model>\n", "")
+        )
 
     def test_ctrl_c_ends_fit(self) -> None:
         code = """

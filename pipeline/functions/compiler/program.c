@@ -320,9 +320,20 @@ int64_t mr__program_dataset_count(const mr_program *p)
     return mr__dataset_body_count(p->code->tree->body);
 }
 
+static bool may_block(const char *name)
+{
+    if (mr_function_find(name))
+        return false;
+    mr_fn *fn = mr__fn_registered(name);
+    bool found = fn && fn->may_block;
+    mr_fn_unref(fn);
+    return found;
+}
+
 bool mr_program_may_block(const mr_program *p)
 {
-    return p->fn->may_block;
+    const mr_fn *fn = p->fn;
+    return fn->may_block || (fn->expr && mr__expr_calls(fn->expr, may_block));
 }
 
 /* ---- running callbacks ---- */

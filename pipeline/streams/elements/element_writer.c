@@ -117,18 +117,15 @@ mr_code mr_write_elements_check(const mr_dataset *ds, mr_shard_format format, mr
     return rc;
 }
 
-mr_code mr_write_elements(mr_dataset *ds, mr_shard_writer *w, const mr_iterator_opts *opts,
+mr_code mr_write_iterator(mr_iterator *it, mr_shard_writer *w, const mr_iterator_opts *opts,
                           mr_status *st)
 {
     static const mr_iterator_opts defaults;
-    mr_iterator *it = NULL;
-    encoder e = {.format = mr_shard_writer_format(w), .opts = opts ? opts : &defaults};
+    encoder e = {.format = mr_shard_writer_format(w),
+                 .spec = mr_iterator_spec(it),
+                 .opts = opts ? opts : &defaults};
     mr_block b = MR_BLOCK_EMPTY;
-    mr_code rc = mr_iterator_open(&it, ds, e.opts, st);
-    if (rc == MR_OK) {
-        e.spec = mr_iterator_spec(it);
-        rc = encoder_open(&e, st);
-    }
+    mr_code rc = encoder_open(&e, st);
     while (rc == MR_OK && (rc = mr_iterator_next(it, WANT, &b, st)) == MR_OK) {
         rc = begin(&e, &b, w, st);
         for (size_t i = 0; i < b.rows && rc == MR_OK; i++)
@@ -138,6 +135,16 @@ mr_code mr_write_elements(mr_dataset *ds, mr_shard_writer *w, const mr_iterator_
         rc = begin(&e, NULL, w, st);
     mr_block_reset(&b);
     encoder_close(&e);
+    return rc;
+}
+
+mr_code mr_write_elements(mr_dataset *ds, mr_shard_writer *w, const mr_iterator_opts *opts,
+                          mr_status *st)
+{
+    mr_iterator *it = NULL;
+    mr_code rc = mr_iterator_open(&it, ds, opts, st);
+    if (rc == MR_OK)
+        rc = mr_write_iterator(it, w, opts, st);
     mr_iterator_close(it);
     return rc;
 }

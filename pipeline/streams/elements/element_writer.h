@@ -28,6 +28,10 @@ MR_API mr_code mr_write_elements_check(const mr_dataset *ds, mr_shard_format for
  *          (element_example.h, element_npy.h, element_json.h) and of writing */
 MR_API mr_code mr_write_elements(mr_dataset *ds, mr_shard_writer *w, const mr_iterator_opts *opts,
                                  mr_status *st) MR_NODISCARD;
+/* The same for the elements that are left of an iterator, which stays the caller's. opts: for the
+ * datasets that elements hold; those with which it was opened. */
+MR_API mr_code mr_write_iterator(mr_iterator *it, mr_shard_writer *w, const mr_iterator_opts *opts,
+                                 mr_status *st) MR_NODISCARD;
 
 #ifdef __cplusplus
 }

@@ -192,7 +192,7 @@ int64_t mr_shard_writer_records(const mr_shard_writer *w);
 mr_code mr_shard_writer_close(mr_shard_writer *w, mr_status *st);
 void mr_shard_writer_abort(mr_shard_writer *w);
 mr_code mr_write_elements_check(const mr_dataset *ds, mr_shard_format format, mr_status *st);
-mr_code mr_write_elements(mr_dataset *ds, mr_shard_writer *w, const mr_iterator_opts *opts, mr_status *st);
+mr_code mr_write_iterator(mr_iterator *it, mr_shard_writer *w, const mr_iterator_opts *opts, mr_status *st);
 char *mr_glob_quote(const char *path);
 
 /* ---- sharding ---- */

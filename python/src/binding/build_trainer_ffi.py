@@ -45,6 +45,9 @@ size_t mr_variable_size(const mr_variable *v);
 mr_code mr_variable_assign(mr_variable *v, const float *values, mr_status *st);
 mr_code mr_variable_read(const mr_variable *v, float *out, mr_status *st);
 
+typedef struct mrpy_model { mr_model *model; mr_strategy *strategy; int process; } mrpy_model;
+static void mrpy_model_free(mrpy_model *m);
+
 /* ---- objectives ---- */
 typedef struct mr_loss mr_loss;
 typedef struct mr_metric mr_metric;
@@ -127,9 +130,31 @@ extern "Python" mr_code mrpy_predicted(void *ctx, const mr_array *predictions, m
 extern "Python" void mrpy_print(void *ctx, const char *text, const char *json);
 """
 
+SOURCE = """
+#include "binding.h"
+#include <unistd.h>
+#include <millrace/millrace-trainer.h>
+
+/* What a Model owns. Python has it, with its destructor, before anything is made, so that the handler
+ * of a signal, which can raise between any two instructions, leaves nothing without an owner. */
+typedef struct mrpy_model {
+    mr_model *model;
+    mr_strategy *strategy;
+    int process; /* that made them: their threads are in no other */
+} mrpy_model;
+
+static void mrpy_model_free(mrpy_model *m)
+{
+    if (m->process != getpid())
+        return;
+    mr_model_free(m->model);
+    mr_strategy_free(m->strategy);
+}
+"""
+
 ffi = cffi.FFI()
 ffi.include(base)
-ffi.set_source("millrace._trainer_ffi", '#include "binding.h"\n#include <millrace/millrace-trainer.h>\n')
+ffi.set_source("millrace._trainer_ffi", SOURCE)
 ffi.cdef(CDEF)
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import functools
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -65,3 +65,19 @@ def finalizer(function: _F) -> _F:
             _fast.raise_later(e.with_traceback(None))  # its frames hold the object
 
     return drop  # type: ignore[return-value]
+
+
+_T = TypeVar("_T")
+
+
+def close_all(things: Iterable[_T], close: Callable[[_T], None]) -> None:
+    """Closes them as the interpreter ends, where an interrupt must not leave the others. `close` can be
+    called again, and waits for no functions of Python, which may never return."""
+    left = list(things)
+    while left:
+        try:
+            while left:
+                close(left[-1])
+                left.pop()
+        except KeyboardInterrupt:
+            pass

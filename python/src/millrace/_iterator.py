@@ -225,6 +225,8 @@ def bytes_of(limit: int | str | None) -> int:
 class Options:
     """How a dataset is run; iterators with equal options can share an engine."""
 
+    positions = True  # may be saved
+
     def __init__(
         self,
         seed: int | None,
@@ -246,7 +248,7 @@ class Options:
 
     def fill(self, opts: Any) -> None:
         seed, threads, limit, on_mismatch = self.key
-        opts.positions = True
+        opts.positions = self.positions
         if seed is not None:
             opts.has_seed, opts.seed = True, seed & 0xFFFFFFFFFFFFFFFF
         if threads is not None:
@@ -492,6 +494,8 @@ class Iterator(_fast.Iterator):
                 previous = self._engine.save(self._undelivered)
             except Error:
                 previous = None
+        if self._was_interrupted():
+            self._let_go(interrupted=True)
         engine, self._engine = self._engine, None
         self._detach()
         try:

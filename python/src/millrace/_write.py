@@ -13,8 +13,8 @@ from . import _fast
 from ._dataset import Dataset
 from ._errors import InvalidArgument, check, text_of
 from ._ffi import ffi, lib
-from ._iterator import _address
-from ._python import from_generator, spec_of_result
+from ._iterator import Engine, Options, _address, _close_soon
+from ._python import from_generator, runs_python, spec_of_result
 from ._types import Spec, TensorSpec, as_spec
 from ._worker import Mismatch
 
@@ -134,16 +134,27 @@ def _compress(opts: Any, format: str, compression: str | None) -> None:
     opts.compression = found[0]
 
 
-def _guarded(cancel: Any, call: Callable[[], None]) -> None:
+def _guarded(cancel: Any, call: Callable[[], None], engine: Engine | None = None) -> None:
     """Calls it; Ctrl-C ends it."""
-    _fast.guarded(0, _address(cancel), call)
+    _fast.guarded(0 if engine is None else _address(engine.it), _address(cancel), call)
 
 
 def _elements(ds: Dataset, writer: Any, cancel: Any) -> None:
     st = ffi.new("mr_status *")
     opts = ffi.new("mr_iterator_opts *")
     opts.cancel = cancel
-    _guarded(cancel, lambda: check(lib.mr_write_elements(ds._pointer(), writer, opts, st), st))
+    options = Options(None, None, None)
+    options.positions = False
+    engine = Engine(ds, options, None)
+    try:
+        _guarded(cancel, lambda: check(lib.mr_write_iterator(engine.it, writer, opts, st), st), engine)
+    except Exception:
+        engine.close()
+        raise
+    except BaseException:  # an interrupt, after which a function of Python is not waited for
+        (_close_soon if runs_python(ds) else Engine.close)(engine)
+        raise
+    engine.close()
 
 
 def _dataset_of(x: Any, schema: Any, raised: list[BaseException]) -> Dataset:

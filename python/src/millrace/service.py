@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar, Union
 
 from . import _fast, _iterator, _service
-from ._callbacks import finalizer
+from ._callbacks import close_all, finalizer
 from ._errors import Error, FailedPrecondition, check, text_of
 
 _Path = Union[str, "os.PathLike[str]"]
@@ -315,6 +315,15 @@ def _restrict(owned: Any, limits: tuple[tuple[bytes, ...], ...]) -> None:
 
 
 _closing, _limiting = threading.RLock(), threading.RLock()
+
+
+def _forked() -> None:
+    """In the child: the threads that may have had the locks are not there."""
+    global _closing, _limiting
+    _closing, _limiting = threading.RLock(), threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
 _restricted: tuple[tuple[bytes, ...], ...] = ((), ())  # of the workers that mrpy_limits_users counts
 _servers: weakref.WeakSet[_Server] = weakref.WeakSet()
 
@@ -325,11 +334,7 @@ def _at_exit() -> None:
         _iterator.at_exit()
     finally:
         for kind in (Worker, Dispatcher):
-            for server in [s for s in _servers if isinstance(s, kind)]:
-                try:
-                    server._close_quietly()
-                except KeyboardInterrupt:
-                    pass
+            close_all([s for s in _servers if isinstance(s, kind)], _Server._close_quietly)
 
 
 atexit.register(_at_exit)

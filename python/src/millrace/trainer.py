@@ -24,7 +24,7 @@ from typing import Any, Union
 import numpy as np
 
 from . import _fast
-from ._callbacks import callback, finalizer
+from ._callbacks import callback, close_all, finalizer
 from ._dataset import Dataset
 from ._errors import FailedPrecondition, ForkError, InvalidArgument, check, text_of
 from ._ffi import lib as core
@@ -338,7 +338,8 @@ class Model:
         devices: str | Sequence[str] | None = None,
         seed: int | None = None,
     ) -> None:
-        self._model = self._strategy = None
+        self._owned: Any = ffi.gc(ffi.new("mrpy_model *"), lib.mrpy_model_free)  # None: closed
+        self._owned.process = os.getpid()
         self._generation = _fast.generation()
         self._running = False
         self._loss: str | None = None
@@ -349,10 +350,8 @@ class Model:
         self.text = _text("model", text)
         self.seed = None if seed is None else _number("seed", seed, -(1 << 63))
         st = ffi.new("mr_status *")
-        out = ffi.new("mr_model **")
-        check(lib.mr_model_parse(out, _chars(text), st), st)
-        self._model = out[0]
         _models.add(self)
+        check(lib.mr_model_parse(ffi.addressof(self._owned, "model"), _chars(text), st), st)
         self._open(strategy, replicas, devices)
         rank, shape = ffi.new("int *"), ffi.new("const int64_t **")
         lib.mr_model_input_shape(self._model, rank, shape)
@@ -384,12 +383,11 @@ class Model:
         cancel = ffi.gc(made[0], core.mr_cancel_unref)
         workers = ffi.new("mr_workers_opts *")
         workers.cluster, workers.facts, workers.n_facts, workers.cancel = cluster, facts, 2, cancel
-        out = ffi.new("mr_strategy **")
+        out = ffi.addressof(self._owned, "strategy")
         name = _chars(_text("strategy", strategy))
         _fast.guarded(
             0, _address(cancel), lambda: check(lib.mr_strategy_by_name(out, name, opts, workers, st), st)
         )
-        self._strategy = out[0]
 
     @classmethod
     def load(
@@ -418,8 +416,16 @@ class Model:
         model._metrics = tuple(text_of(lib.mr_saved_metric(saved, i)) for i in range(lib.mr_saved_n_metrics(saved)))
         return model
 
+    @property
+    def _model(self) -> Any:
+        return self._owned.model
+
+    @property
+    def _strategy(self) -> Any:
+        return self._owned.strategy
+
     def _pointer(self) -> Any:
-        if self._model is None:
+        if self._owned is None:
             raise FailedPrecondition("the model is closed")
         if self._generation != _fast.generation():
             raise ForkError(
@@ -681,14 +687,9 @@ class Model:
 
     def close(self) -> None:
         """Ends its threads and frees its memory, as dropping it does."""
-        model, self._model = self._model, None
-        strategy, self._strategy = self._strategy, None
-        if self._generation != _fast.generation():
-            return  # the parent's
-        if model is not None:
-            lib.mr_model_free(model)
-        if strategy is not None:
-            lib.mr_strategy_free(strategy)
+        owned, self._owned = self._owned, None
+        if owned is not None:
+            ffi.release(owned)
 
     def __enter__(self) -> Model:
         return self
@@ -698,14 +699,14 @@ class Model:
 
     @finalizer
     def __del__(self) -> None:
-        if getattr(self, "_model", None) is not None:
+        if getattr(self, "_owned", None) is not None:
             self.close()
 
     def __reduce__(self) -> Any:
         raise TypeError("models cannot be pickled; save the model, or pickle its text and weights")
 
     def __repr__(self) -> str:
-        if self._model is None or self._strategy is None:
+        if self._owned is None or self._strategy == ffi.NULL:
             return "<closed millrace.trainer.Model>"
         n = lib.mr_strategy_num_replicas_in_sync(self._strategy)
         return f"<millrace.trainer.Model {self.text}: {text_of(lib.mr_strategy_name(self._strategy))}, {n} replicas>"
@@ -738,8 +739,7 @@ def _history_of(h: Any, result: Any) -> History:
 
 
 def _at_exit() -> None:
-    for model in list(_models):
-        model.close()
+    close_all(_models, Model.close)
 
 
 _models: weakref.WeakSet[Model] = weakref.WeakSet()

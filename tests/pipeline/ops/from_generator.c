@@ -136,22 +136,31 @@ static mr_code answer(void *ctx, void *pass, size_t want, mr_block *out, mr_stat
     return MR_OK;
 }
 
-static void converse(mr_dataset *(*above)(mr_dataset *), int threads)
+static void converse(mr_dataset *(*above)(mr_dataset *), int threads, bool positions)
 {
     struct conversation c = {0};
-    const mr_generator g = {.ctx = &c, .next = answer, .may_block = true};
+    const mr_generator g = {.ctx = &c,
+                            .next = answer,
+                            .may_block = true,
+                            .no_position = positions ? "it is a conversation" : NULL};
     mr_spec *spec = mr_spec_scalar(MR_INT64);
     mr_dataset *ds = above(mr_from_generator(&g, spec));
-    const mr_iterator_opts opts = {.threads = threads, .has_threads = true};
+    const mr_iterator_opts opts = {.threads = threads, .has_threads = true, .positions = positions};
     mr_iterator *it = NULL;
     mr_block b = MR_BLOCK_EMPTY;
     mr_status st;
-    mr_test_context("with %d threads", threads);
+    void *bytes = NULL;
+    size_t size;
+    mr_test_context("with %d threads%s", threads, positions ? " and positions" : "");
     mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
     for (int64_t i = 0; i < 9; i++) {
         mr_ok(mr_iterator_next(it, 100, &b, &st), &st);
         mr_eq_i64((int64_t)b.rows, 1);
         mr_eq_i64(*(const int64_t *)b.columns[0].data, i);
+        if (positions) {
+            mr_code_is(mr_iterator_save(it, &bytes, &size, &st), MR_FAILED_PRECONDITION, &st);
+            mr_has_str(st.message, "a conversation");
+        }
         atomic_fetch_add(&c.delivered, 1);
     }
     mr_code_is(mr_iterator_next(it, 100, &b, &st), MR_END, &st);
@@ -192,7 +201,8 @@ MR_TEST(no_op_waits_for_the_rows_after_those_it_has)
                                                   flat_mapped, interleaved};
     for (size_t i = 0; i < sizeof above / sizeof *above; i++)
         for (int threads = 0; threads < 4; threads += 1 + threads)
-            converse(above[i], threads);
+            for (int positions = 0; positions < 2; positions++)
+                converse(above[i], threads, positions);
 }
 
 static atomic_bool broken;
