@@ -3,9 +3,9 @@
  *
  *     filter         random int64, half of them kept, batches of 1000, 32 of which the consumer
  *                    holds at a time; the loop packs by a mask, which is the best for x % 2, in one
- *                    pass over values that come from memory. An evaluator of functions makes a pass
- *                    for each operator, over blocks in the second-level cache: so does the other
- *                    loop for x % 2
+ *                    pass over values that come from memory. The filter packs a block after its
+ *                    function was evaluated for all of it; the other loop for x % 2 makes three
+ *                    such passes, over blocks in the second-level cache
  *     map            a division by a constant, batches of 1000
  *     padded_batch   64 rows of 4 to 64 floats, from a cache
  *     cache          replays rows of 784 bytes in batches of 256, reading every byte

@@ -537,7 +537,7 @@ mr_code mr__dataset_body_make(const dataset_body *body, const frame *f, size_t r
             if (used[i])
                 mr_array_slice(&v[i], &f->v[i], f->constant && f->constant[i] ? 0 : row, 1);
         mr_row_sink here = {.outer = f->sink, .base = row, .cancel = f->sink->cancel};
-        frame one = {v, NULL, f->n, 1, &here};
+        frame one = {v, NULL, f->n, 1, &here, NULL};
         builder b = {.s = &body->s, .values = &one, .body = body};
         rc = mr__build_dataset(&b, body->e, out, st);
         for (size_t i = 0; i < f->n; i++)
@@ -621,7 +621,7 @@ static mr_code add_name(surroundings *x, const char *name, const mr_value *v, mr
     x->n_columns += k;
     x->s.names = (const char **)x->names;
     x->s.specs = (const mr_spec **)x->specs;
-    x->f = (frame){x->columns, NULL, x->n_columns, 1, NULL};
+    x->f = (frame){x->columns, NULL, x->n_columns, 1, NULL, NULL};
     return mr__value_columns(v, x->columns + x->s.first[n], st);
 }
 

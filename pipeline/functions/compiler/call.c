@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/functions/compiler/elementwise_loops.h"
 #include "pipeline/functions/compiler/graph_builder.h"
 #include "pipeline/functions/compiler/type_check.h"
 #include "pipeline/params/guess.h"
@@ -269,6 +270,7 @@ static mr_code make_node(inputs *x, void *params, typed **out, mr_status *st)
     t->params = params;
     t->plan = c.plan;
     t->spec = c.spec;
+    t->steps = mr__tile_steps(t);
     *out = t;
     return MR_OK;
 }

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/functions/compiler/typed_tree.h"
+#include "pipeline/functions/compiler/elementwise_loops.h"
 #include "pipeline/memory/object.h"
 
 void mr__columns_free(column_set *c)
@@ -305,7 +305,7 @@ static mr_code eval_some(const typed *t, const frame *f, const uint32_t *index, 
         rows[i] = outer ? outer[index[i]] : index[i];
     if (rc == MR_OK) {
         sink->rows = rows;
-        rc = mr__eval(t, &(frame){v, f->constant, f->n, n, sink}, out, st);
+        rc = mr__eval(t, &(frame){v, f->constant, f->n, n, sink, NULL}, out, st);
         sink->rows = outer;
     }
     if (rc == MR_OK)
@@ -509,6 +509,39 @@ static mr_code eval_column(const typed *t, const frame *f, column_set *out, mr_s
     return MR_OK;
 }
 
+/* A call, in tiles if it and its operands allow that. */
+static mr_code eval_calls(const typed *t, const frame *f, column_set *out, mr_status *st)
+{
+    operands made;
+    made.n = 0;
+    bool done = false;
+    if (t->steps < 2)
+        return eval_call(t, f, out, st);
+    mr_code rc = new_columns(out, 1, st);
+    if (rc == MR_OK)
+        rc = mr__eval_in_tiles(t, f, &made, &out->v[0], &done, st);
+    if (rc == MR_OK && !done) {
+        frame rest = *f;
+        rest.made = &made;
+        mr__columns_free(out);
+        rc = eval_call(t, &rest, out, st);
+    }
+    for (size_t i = 0; i < made.n; i++)
+        mr__columns_free(&made.values[i]);
+    return rc;
+}
+
+static bool take_made(operands *made, const typed *t, column_set *out)
+{
+    for (size_t i = 0; made && i < made->n; i++)
+        if (made->of[i] == t && made->values[i].v) {
+            *out = made->values[i];
+            made->values[i] = (column_set){0};
+            return true;
+        }
+    return false;
+}
+
 static mr_code eval_node(const typed *t, const frame *f, column_set *out, mr_status *st)
 {
     switch (t->kind) {
@@ -526,7 +559,7 @@ static mr_code eval_node(const typed *t, const frame *f, column_set *out, mr_sta
     case TYPED_CHOICE:
         return eval_choice(t, f, out, st);
     case TYPED_CALL:
-        return eval_call(t, f, out, st);
+        return eval_calls(t, f, out, st);
     case TYPED_PROGRAM:
         return eval_program(t, f, out, st);
     case TYPED_DATASET:
@@ -539,7 +572,7 @@ static mr_code eval_node(const typed *t, const frame *f, column_set *out, mr_sta
 static mr_code eval_once(const typed *t, const frame *f, column_set *out, mr_status *st)
 {
     mr_row_sink sink = {.n_rows = 1, .cancel = f->sink->cancel};
-    const frame one = {f->v, f->constant, f->n, 1, &sink};
+    const frame one = {f->v, f->constant, f->n, 1, &sink, NULL};
     mr_code rc = eval_node(t, &one, out, st);
     out->constant = true;
     if (sink.out_of_memory)
@@ -579,6 +612,8 @@ static void note_bytes(const column_set *c, mr_row_sink *sink)
 
 mr_code mr__eval(const typed *t, const frame *f, column_set *out, mr_status *st)
 {
+    if (take_made(f->made, t, out))
+        return MR_OK;
     bool once =
         t->constant && (t->kind == TYPED_GROUP || t->kind == TYPED_CHOICE || t->kind == TYPED_CALL);
     mr_code rc = once ? eval_once(t, f, out, st) : eval_node(t, f, out, st);

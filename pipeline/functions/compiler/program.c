@@ -576,7 +576,7 @@ static mr_code run_code(const mr_program *p, const mr_block *in, const mr_row_si
             v[i] = i < c->n_in ? in->columns[i] : p->captured[i - c->n_in];
             constant[i] = i >= c->n_in;
         }
-        rc = mr__eval(c->tree, &(frame){v, constant, n, in->rows, &sink}, &result, st);
+        rc = mr__eval(c->tree, &(frame){v, constant, n, in->rows, &sink, NULL}, &result, st);
     }
     if (rc == MR_OK)
         rc = mr__columns_expand(&result, in->rows, st);

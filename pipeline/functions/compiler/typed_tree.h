@@ -40,6 +40,7 @@ struct typed {
     const mr_function *function;
     void *params, *plan;
     uint64_t number; /* CALL that draws: see mr_rows */
+    size_t steps;    /* CALL: see mr__tile_steps */
     const mr_program *program;
     struct dataset_body *body;
     size_t n;
@@ -111,12 +112,14 @@ typedef struct column_set {
 } column_set;
 void mr__columns_free(column_set *c);
 
+typedef struct operands operands;
 /* The input of a tree: `rows` rows of columns; constant columns have one. */
 typedef struct frame {
     const mr_array *v;
     const bool *constant; /* NULL: no column is constant */
     size_t n, rows;
     mr_row_sink *sink;
+    operands *made; /* nodes that have their value already; may be NULL */
 } frame;
 mr_code mr__eval(const typed *t, const frame *f, column_set *out, mr_status *st) MR_NODISCARD;
 /* Expands the constant c to `rows` rows. */

@@ -193,7 +193,8 @@ static const mr_param single[] = {MR_INPUT(mr_input_numbers, "x", "Numbers."), {
         .doc = says,                                                                               \
         .example = shown,                                                                          \
         .params = pair,                                                                            \
-        .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_FOLDS | MR_FUNCTION_ELEMENTWISE,              \
+        .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_FOLDS | MR_FUNCTION_ELEMENTWISE |             \
+                 MR__FUNCTION_LOOPS,                                                               \
         .family = &ident##_rule,                                                                   \
         .type = mr__binary_type,                                                                   \
         .run = mr__binary_run,                                                                     \
@@ -218,7 +219,7 @@ const mr_function mr_function_pow = {
     .doc = "The power, as a ** b. An integer to a negative power fails.",
     .example = "range(3).map(x => pow(x, 2))",
     .params = pair,
-    .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_ELEMENTWISE,
+    .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_ELEMENTWISE | MR__FUNCTION_LOOPS,
     .family = &power_rule,
     .type = mr__binary_type,
     .run = mr__binary_run,

@@ -54,7 +54,8 @@ static const mr_param pair[] = {
         .doc = says,                                                                               \
         .example = "range(3).map(x => x " symbol " 1)",                                            \
         .params = pair,                                                                            \
-        .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_FOLDS | MR_FUNCTION_ELEMENTWISE,              \
+        .props = MR_FUNCTION_CONSTANTS | MR_FUNCTION_FOLDS | MR_FUNCTION_ELEMENTWISE |             \
+                 MR__FUNCTION_LOOPS,                                                               \
         .family = &ident,                                                                          \
         .type = mr__binary_type,                                                                   \
         .run = mr__binary_run,                                                                     \

@@ -8,9 +8,8 @@
  *
  * thread   any */
 #include "pipeline/system/clones.h"
-#include "pipeline/functions/compiler/typed_tree.h"
+#include "pipeline/functions/compiler/elementwise_loops.h"
 
-typedef void (*mr__binary_loop)(const void *x, bool xs, const void *y, bool ys, void *z, size_t n);
 typedef void (*mr__unary_loop)(const void *x, void *z, size_t n);
 
 /* Defines NAME: z = EXPR of a and b of type T; z has type R. */
@@ -76,17 +75,6 @@ typedef void (*mr__unary_loop)(const void *x, void *z, size_t n);
     [MR_INT64] = NAME##_i64, [MR_UINT8] = NAME##_u8, [MR_UINT16] = NAME##_u16,                     \
     [MR_UINT32] = NAME##_u32, [MR_UINT64] = NAME##_u64, [MR_FLOAT32] = NAME##_f32,                 \
     [MR_FLOAT64] = NAME##_f64
-
-/* A function of two operands of one dtype: mr_function.family. */
-typedef struct mr__elementwise {
-    mr__binary_loop loops[MR_N_DTYPES]; /* NULL: not supported; half floats use float32 */
-    mr_code (*strings)(const mr_bytes *x, bool xs, const mr_bytes *y, bool ys, mr_array *out,
-                       size_t n, mr_status *st); /* NULL: not supported */
-    bool comparison;                             /* returns bools */
-    bool quotient;                               /* returns float64 for integers */
-    bool (*refuses)(int64_t right, mr_dtype t);  /* invalid integer operands; may be NULL */
-    const char *refusal;
-} mr__elementwise;
 
 /* Types a and b of c as operands of rule. */
 mr_code mr__elementwise_type(mr_call *c, const mr__elementwise *rule, const mr_leaf *a,

@@ -335,6 +335,7 @@ MR_TEST(running_out_of_memory_is_an_error_and_leaks_nothing)
         "x => {\"a\": [x, x + 1], \"b\": \"s\" + \"t\"}",
         "x => 10 // (x - 1) if x > 0 else x",
         "x => sum(ones([x])) + 1",
+        "x => ones([x]) * 2.0 + 1.0",
         "x => concat(one_hot(x, 3), zeros([x]))",
     };
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
