@@ -14,17 +14,22 @@ server = kit.Server()
 
 
 class Together:
-    """Answers are held back until `at_once` requests are there, or all `n` have come. The first is answered at once."""
+    """Answers are held back until `at_once` requests are there, or all `n` have come. The first is answered at once.
 
-    def __init__(self, at_once, n):
-        self.at_once, self.n, self.arrived, self.gave_up = at_once, n, 0, False
-        self.changed, self.ports = threading.Condition(), set()
+    Requests for ranges of `size` bytes are numbered by their place, since those on different connections may arrive
+    in any order: the reader asks for no more ranges while it waits for the one that it needs next."""
+
+    def __init__(self, at_once, n, size=None):
+        self.at_once, self.n, self.size, self.arrived, self.gave_up = at_once, n, size, 0, False
+        self.changed, self.ports, self.numbers = threading.Condition(), set(), set()
 
     def __call__(self, s, h, path):
         with self.changed:
             self.ports.add(h.client_address)
-            number = self.arrived
-            self.arrived += 1
+            number = s.range_of(h, len(s.files[path]))[0] // self.size if self.size else self.arrived
+            self.numbers.add(number)
+            while self.arrived in self.numbers:
+                self.arrived += 1
             self.changed.notify_all()
             last = min(self.n, (number - 1) // self.at_once * self.at_once + self.at_once + 1)
             if number and not self.changed.wait_for(lambda: self.arrived >= last, timeout=60):
@@ -33,7 +38,7 @@ class Together:
 
 
 def asks(name, expression, want, at_once, n, size=None, *arguments, connections=None, path="/a", **environment):
-    hold = server.always[path] = Together(at_once, n)
+    hold = server.always[path] = Together(at_once, n, size)
     server.take()
     run = show(expression, *arguments, **environment)
     seen = [r for r in server.take() if r[0] == path]
