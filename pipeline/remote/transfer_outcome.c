@@ -48,9 +48,7 @@ static bool has_code(const mr__transfer *t, const char *code)
 
 static mr_code fail_changed(mr__transfer *t)
 {
-    return mr_fail(&t->why, MR_FAILED_PRECONDITION,
-                   "the object has been replaced since it was listed or opened; start over to read "
-                   "the new one");
+    return mr_fail(&t->why, MR_FAILED_PRECONDITION, MR__REPLACED_WHILE_OPEN);
 }
 
 /* Replaces a secret of six characters and more, which a server may repeat. */
