@@ -65,6 +65,15 @@ asks("one_connection", expression, lines, 1, 2, 8 * MiB, "--connections", "1", c
 asks("in_the_graph", expression + ".with_options(remote_connections=4, remote_read_ahead=4194304)", lines, 4, 16, MiB, connections=4)
 asks("the_command_wins", expression + ".with_options(remote_connections=9, remote_read_ahead=90000)", lines, 4, 16, MiB,
      "--connections", "4", "--read-ahead", "4M", connections=4)
+# Without ranges a transfer stops while its reader reads the other one, which needs a connection too.
+longer = server.files["/a"] + server.files["/a"][:8 * MiB]
+for path in ("/b", "/c"):
+    server.put(path, longer)
+    server.always[path] = kit.fault(ranges=False)
+both = f'zip(text_line("{server.address}/b"), text_line("{server.address}/c")).skip({len(longer) // 64 - 1})'
+run = Run(["show", both, "--connections", "1"], timeout=120)
+result("a_reader_that_waits_keeps_no_other_from_reading", run.status == 0 and len(run.lines) == 1, str(run))
+
 for name, arguments, words in (
         ("too_many_connections", ["--connections", "257"], "1 to 256"),
         ("too_little_read_ahead", ["--read-ahead", "1K"], "remote_read_ahead must be 0 or at least 65536")):
