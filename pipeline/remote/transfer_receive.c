@@ -132,7 +132,7 @@ size_t mr__try_on_body(char *p, size_t size, size_t count, void *ctx)
         size_t left = sizeof t->document - 1 - t->n_document;
         memcpy(t->document + t->n_document, p, n < left ? n : left);
         t->n_document += n < left ? n : left;
-        return all;
+        return n <= left ? all : 0; /* enough of it, and it may have no end */
     }
     if (!t->judged && !mr__try_judge(t))
         return 0;

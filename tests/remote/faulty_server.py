@@ -146,6 +146,20 @@ fails("not_found", ["not found", "404", "/none"], path="/gone", expression='text
 for code, words in ((401, "permission denied"), (403, "permission denied"), (410, "not found"), (400, "invalid argument")):
     server.always["/s"] = status(code)
     fails(f"status_{code}", [words, str(code), "/s"], path="/s", requests=1)
+
+
+def endless(s, h, path):
+    h.send_response(404)
+    h.end_headers()
+    try:
+        while True:
+            h.wfile.write(b"not here " * 1000)
+    except OSError:
+        h.close_connection = True
+
+
+server.always["/s"] = endless
+fails("an_error_without_an_end", ["not found", "404", "/s"], path="/s", requests=1)
 server.always["/cut"] = lambda s, h, p: s.send(h, p, cut=100 if not h.headers["Range"].startswith("bytes=100-") else 0)
 fails("a_file_that_ends_early_is_lost", ["data loss", "100 bytes"], path="/cut", requests=4, MILLRACE_REMOTE_RETRIES="3")
 server.always["/shift"] = lambda s, h, p: s.send(h, p, shift=5)
