@@ -147,6 +147,11 @@ for code, words in ((401, "permission denied"), (403, "permission denied"), (410
     server.always["/s"] = status(code)
     fails(f"status_{code}", [words, str(code), "/s"], path="/s", requests=1)
 
+server.always["/cut"] = fault(ranges=False, cut=100)
+fails("a_file_without_ranges_that_ends_early_is_lost", ["data loss", "100 bytes"], path="/cut", requests=4, MILLRACE_REMOTE_RETRIES="3")
+server.always["/less"] = lambda s, h, p: s.send(h, p, total=100)
+reads("a_total_smaller_than_the_range", path="/less", requests=2)
+
 
 def endless(s, h, path):
     h.send_response(404)
