@@ -23,6 +23,7 @@ typedef struct open_file {
 
 struct mr__scattered {
     char *const *paths;
+    const uint64_t *marks;
     mr__read_opts opts;
     uint32_t *slots; /* for each file: its index in `open` plus 1; 0 if it is not open */
     open_file open[MOST_OPEN];
@@ -36,7 +37,7 @@ struct mr__scattered {
     size_t n_objects;
 };
 
-mr_code mr__scattered_open(mr__scattered **out, char *const *paths, size_t n,
+mr_code mr__scattered_open(mr__scattered **out, char *const *paths, size_t n, const uint64_t *marks,
                            const mr__read_opts *opts, mr_status *st)
 {
     mr__scattered *s = mr_calloc(1, sizeof *s);
@@ -47,6 +48,7 @@ mr_code mr__scattered_open(mr__scattered **out, char *const *paths, size_t n,
         return mr_fail_memory(st, sizeof *s + n * sizeof *s->slots, "a reader of records");
     }
     s->paths = paths;
+    s->marks = marks;
     for (size_t i = 0; i < n && !s->n_objects; i++)
         s->n_objects = mr__is_url(paths[i]) ? n : 0;
     if (s->n_objects && !(s->objects = mr_calloc(n, sizeof *s->objects))) {
@@ -235,6 +237,12 @@ static mr_code keep_failure(mr__scattered_read *v, const mr_status *why, mr_stat
     return v->why ? MR_OK : mr_fail_memory(st, sizeof *why, "an error");
 }
 
+static bool is_replaced(const mr__scattered *s, size_t file)
+{
+    uint64_t mark = mr__object_mark(s->objects[file]);
+    return s->marks && s->marks[file] && mark && mark != s->marks[file];
+}
+
 /* Performs the reads at URLs, all at once. */
 static mr_code run_remote(mr__scattered *s, mr__scattered_read *v, size_t n, mr_status *st)
 {
@@ -267,6 +275,12 @@ static mr_code run_remote(mr__scattered *s, mr__scattered_read *v, size_t n, mr_
                 v[k].why = parts[i].why;
                 v[k].err = parts[i].why ? EIO : 0;
             }
+    for (size_t k = 0; k < n && rc == MR_OK; k++)
+        if (!v[k].why && mr__is_url(s->paths[v[k].file]) && is_replaced(s, v[k].file)) {
+            mr_fail(&why, MR_FAILED_PRECONDITION, MR__REPLACED_WHILE_OPEN);
+            mr_status_of_no_element(&why);
+            rc = keep_failure(&v[k], &why, st);
+        }
     for (size_t k = 0; k < n && rc != MR_OK; k++) {
         mr_free(v[k].why);
         v[k].why = NULL;

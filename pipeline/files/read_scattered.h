@@ -20,8 +20,9 @@ typedef struct mr__scattered_read {
 } mr__scattered_read;
 
 /* The n paths are borrowed until close. A file is opened when it is read; only a limited number
- * stays open. opts NULL: all zero. */
-mr_code mr__scattered_open(mr__scattered **out, char *const *paths, size_t n,
+ * stays open. opts NULL: all zero. marks: those of the files, as mr_file_opts.mark, 0 where nothing
+ * is known; borrowed; or NULL. Reads of an object with another mark fail. */
+mr_code mr__scattered_open(mr__scattered **out, char *const *paths, size_t n, const uint64_t *marks,
                            const mr__read_opts *opts, mr_status *st) MR_NODISCARD;
 void mr__scattered_close(mr__scattered *s); /* NULL: no-op */
 

@@ -66,6 +66,7 @@ mr_code mr__npy_columns(const mr_reader *r, const mr_array *records, mr_array *c
 
 mr_code mr__npy_file_spec(const mr_format *format, const char *path, const mr_strs *arrays,
                           mr_spec **out, mr_status *st) MR_NODISCARD;
+/* *mark: as mr_file_opts.mark; may be NULL. */
 mr_code mr__npy_file_count(const mr_format *format, const char *path, const mr_strs *arrays,
-                           int64_t *rows, mr_status *st) MR_NODISCARD;
+                           int64_t *rows, uint64_t *mark, mr_status *st) MR_NODISCARD;
 #endif

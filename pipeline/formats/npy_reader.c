@@ -686,10 +686,10 @@ mr_code mr__npy_columns(const mr_reader *r, const mr_array *records, mr_array *c
 /* ---- known before reading ---- */
 
 static mr_code look(const mr_format *format, const char *path, const mr_strs *arrays,
-                    mr_reader **out, mr_status *st)
+                    uint64_t *mark, mr_reader **out, mr_status *st)
 {
     const mr__npy_opts own = {.arrays = arrays, .heads_only = true};
-    const mr_file_opts opts = {.no_ahead = true, .own = &own};
+    const mr_file_opts opts = {.no_ahead = true, .own = &own, .mark = mark};
     return mr_reader_open(out, format, path, &opts, st);
 }
 
@@ -697,17 +697,17 @@ mr_code mr__npy_file_spec(const mr_format *format, const char *path, const mr_st
                           mr_spec **out, mr_status *st)
 {
     mr_reader *r = NULL;
-    MR_TRY(look(format, path, arrays, &r, st));
+    MR_TRY(look(format, path, arrays, NULL, &r, st));
     mr_code rc = mr__npy_type_spec(&of(r)->type, out, st);
     mr_reader_close(r);
     return rc;
 }
 
 mr_code mr__npy_file_count(const mr_format *format, const char *path, const mr_strs *arrays,
-                           int64_t *rows, mr_status *st)
+                           int64_t *rows, uint64_t *mark, mr_status *st)
 {
     mr_reader *r = NULL;
-    MR_TRY(look(format, path, arrays, &r, st));
+    MR_TRY(look(format, path, arrays, mark, &r, st));
     *rows = of(r)->type.count;
     mr_reader_close(r);
     return MR_OK;

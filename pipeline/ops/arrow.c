@@ -15,10 +15,11 @@ struct state {
     mr_array *defaults; /* of the components; NULL: no component has one */
 };
 
-static mr_code count(const void *params, const char *path, int64_t *n, mr_status *st)
+static mr_code count(const void *params, const char *path, int64_t *n, uint64_t *mark,
+                     mr_status *st)
 {
     (void)params;
-    return mr__arrow_file_count(path, n, st);
+    return mr__arrow_file_count(path, n, mark, st);
 }
 
 static const mr__file_kind kind = {.format = &mr__format_arrow,
@@ -128,13 +129,6 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
     return mr__table_infer(self, params, look, out, st);
 }
 
-static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
-{
-    (void)self;
-    (void)in;
-    return mr__table_cardinality(params, mr__arrow_file_count);
-}
-
 static mr_code check(const void *params, mr_status *st)
 {
     return mr__table_check("arrow", params, st);
@@ -157,7 +151,7 @@ const mr_op mr_op_arrow = {
     .kind = &kind,
     .check = check,
     .infer = infer,
-    .cardinality = cardinality,
+    .cardinality = mr__file_source_counted,
     .open = open,
     .next = next,
     .close = close,

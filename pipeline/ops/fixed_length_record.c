@@ -17,10 +17,11 @@ struct state {
 };
 
 /* Opening checks the size. */
-static mr_code count(const void *params, const char *path, int64_t *n, mr_status *st)
+static mr_code count(const void *params, const char *path, int64_t *n, uint64_t *mark,
+                     mr_status *st)
 {
     const mr_fixed_length_opts *own = &((const struct params *)params)->own;
-    const mr_file_opts o = {.own = own, .no_ahead = true};
+    const mr_file_opts o = {.own = own, .no_ahead = true, .mark = mark};
     mr_reader *r = NULL;
     MR_TRY(mr_reader_open(&r, &mr_format_fixed_length, path, &o, st));
     int64_t size = r->in.size;
@@ -52,8 +53,7 @@ static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, m
 {
     struct state *s = it->state;
     if (!s->lookup.files)
-        s->lookup = (mr__record_lookup){
-            .paths = s->source.records->paths, .n_files = s->source.records->n_files, .find = find};
+        s->lookup = (mr__record_lookup){.records = s->source.records, .find = find};
     return mr__record_lookup_at(it, &s->lookup, index, n, out, st);
 }
 

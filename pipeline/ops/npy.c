@@ -3,10 +3,11 @@
 #include "pipeline/ops/sources.h"
 #include "pipeline/streams/sources/npy_source.h"
 
-static mr_code count(const void *params, const char *path, int64_t *n, mr_status *st)
+static mr_code count(const void *params, const char *path, int64_t *n, uint64_t *mark,
+                     mr_status *st)
 {
     (void)params;
-    return mr__npy_file_count(&mr__format_npy, path, NULL, n, st);
+    return mr__npy_file_count(&mr__format_npy, path, NULL, n, mark, st);
 }
 
 static const mr__file_kind kind = {.format = &mr__format_npy,

@@ -21,19 +21,15 @@ struct state {
     mr_array *defaults;     /* of the components; NULL: no component has one */
 };
 
-static mr_code count_rows(const char *path, int64_t *rows, mr_status *st)
+static mr_code count(const void *params, const char *path, int64_t *n, uint64_t *mark,
+                     mr_status *st)
 {
     mr__parquet *file = NULL;
-    MR_TRY(mr__parquet_open(&file, path, NULL, st));
-    *rows = mr__parquet_count(file);
+    (void)params;
+    MR_TRY(mr__parquet_open(&file, path, &(mr_file_opts){.mark = mark}, st));
+    *n = mr__parquet_count(file);
     mr__parquet_close(file);
     return MR_OK;
-}
-
-static mr_code count(const void *params, const char *path, int64_t *n, mr_status *st)
-{
-    (void)params;
-    return count_rows(path, n, st);
 }
 
 static const mr__file_kind kind = {.compression_at = offsetof(mr__table_params, compression),
@@ -487,13 +483,6 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
     return rc;
 }
 
-static int64_t cardinality(const mr_dataset *self, const void *params, const int64_t *in)
-{
-    (void)self;
-    (void)in;
-    return mr__table_cardinality(params, count_rows);
-}
-
 static mr_code check(const void *params, mr_status *st)
 {
     return mr__table_check("parquet", params, st);
@@ -515,7 +504,7 @@ const mr_op mr_op_parquet = {
     .props = MR_OP_LATE_COUNT,
     .kind = &kind,
     .check = check,
-    .cardinality = cardinality,
+    .cardinality = mr__file_source_counted,
     .infer = infer,
     .open = open,
     .next = next,

@@ -234,8 +234,7 @@ static mr_code at(mr_iter *it, const uint64_t *index, size_t n, mr_block *out, m
 {
     struct state *s = it->state;
     if (!s->lookup.files)
-        s->lookup = (mr__record_lookup){.paths = s->source.records->paths,
-                                        .n_files = s->source.records->n_files,
+        s->lookup = (mr__record_lookup){.records = s->source.records,
                                         .find = find,
                                         .check = check_framing,
                                         .frames = s->source.frames};

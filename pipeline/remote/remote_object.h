@@ -87,6 +87,9 @@ void mr__object_set_known(mr__object *o);
 /* A hash of its ETag, or else time, and size. 0: not known, or a listed object, whose listing is
  * compared instead. */
 uint64_t mr__object_mark(const mr__object *o);
+/* The message for an object that has another mark than before. */
+#define MR__REPLACED_WHILE_OPEN                                                                    \
+    "the object has been replaced since it was listed or opened; start over to read the new one"
 /* What a listing said of the object. */
 bool mr__object_recall(const char *url, mr__object_info *out);
 #endif

@@ -27,6 +27,7 @@ static struct {
     mr__transfer *arriving;
     long connections; /* to a host */
     bool connections_changed;
+    long paused; /* the thread's: transfers that wait for their readers */
 } shared = {.connections = CONNECTIONS};
 
 static atomic_int_fast64_t worked; /* nanoseconds, by the thread */
@@ -75,6 +76,46 @@ static void take_out(mr__transfer **all, mr__transfer *t)
         t->next->prev = t->prev;
     mr__try_stop(t);
     release(t);
+}
+
+/* Call with the lock held. A connection whose transfer waits for its reader is one more: the reader
+ * may wait for another transfer, to which libcurl would give no connection. */
+static void limit_connections(void)
+{
+    mr__curl.curl_multi_setopt(shared.multi, CURLMOPT_MAX_HOST_CONNECTIONS,
+                               shared.connections + shared.paused);
+    mr__curl.curl_multi_setopt(shared.multi, CURLMOPT_MAXCONNECTS, 2 * shared.connections);
+    shared.connections_changed = false;
+}
+
+/* libcurl looks whether a transfer can have a connection when one is removed. */
+static bool start_waiting(void)
+{
+    CURL *none = mr__curl.curl_easy_init();
+    bool good = none && mr__curl.curl_multi_add_handle(shared.multi, none) == CURLM_OK;
+    if (good)
+        mr__curl.curl_multi_remove_handle(shared.multi, none);
+    mr__curl.curl_easy_cleanup(none);
+    return good;
+}
+
+static void count_paused(const mr__transfer *all)
+{
+    long n = 0;
+    for (const mr__transfer *t = all; t; t = t->next)
+        n += t->easy && atomic_load(&t->paused);
+    if (n == shared.paused)
+        return;
+    long before = shared.paused;
+    pthread_mutex_lock(&lock);
+    shared.paused = n;
+    limit_connections();
+    pthread_mutex_unlock(&lock);
+    for (; before < n; before++)
+        if (!start_waiting()) {
+            shared.paused = before; /* again at the next look */
+            break;
+        }
 }
 
 /* Starts, resumes and removes transfers. Returns when the next one is to start, or INT64_MAX. */
@@ -134,14 +175,6 @@ static void end_tries(mr__transfer *all)
     }
 }
 
-/* Call with the lock held. */
-static void limit_connections(void)
-{
-    mr__curl.curl_multi_setopt(shared.multi, CURLMOPT_MAX_HOST_CONNECTIONS, shared.connections);
-    mr__curl.curl_multi_setopt(shared.multi, CURLMOPT_MAXCONNECTS, 2 * shared.connections);
-    shared.connections_changed = false;
-}
-
 /* Takes the arriving transfers. Returns false if the thread is to end. */
 static bool take_arriving(mr__transfer **all, int64_t idle_since)
 {
@@ -179,7 +212,9 @@ static void *run(void *ctx)
         end_tries(all);
         if (rc != CURLM_OK)
             end_all_tries(all, mr__curl.curl_multi_strerror(rc));
-        int64_t first = look_at_all(&all), now = mr__clock_ns(CLOCK_MONOTONIC);
+        int64_t first = look_at_all(&all);
+        count_paused(all);
+        int64_t now = mr__clock_ns(CLOCK_MONOTONIC);
         if (all)
             idle_since = now;
         int64_t ms = all ? 1000 : (idle_since + LINGER - now) / 1000000 + 1;
@@ -240,6 +275,7 @@ static mr_code start_thread(mr_status *st)
         return MR_OK;
     if (shared.stops)
         return mr_fail(st, MR_CANCELLED, "the process ends");
+    shared.paused = 0;
     shared.multi = mr__curl.curl_multi_init();
     if (!shared.multi)
         return mr_fail_memory(st, 0, "transfers");

@@ -48,9 +48,7 @@ static bool has_code(const mr__transfer *t, const char *code)
 
 static mr_code fail_changed(mr__transfer *t)
 {
-    return mr_fail(&t->why, MR_FAILED_PRECONDITION,
-                   "the object has been replaced since it was listed or opened; start over to read "
-                   "the new one");
+    return mr_fail(&t->why, MR_FAILED_PRECONDITION, MR__REPLACED_WHILE_OPEN);
 }
 
 /* Replaces a secret of six characters and more, which a server may repeat. */
@@ -366,6 +364,8 @@ void mr__try_end(mr__transfer *t, CURLcode rc)
     bool good = mr__try_is_good(t, status);
     if (rc == CURLE_UNSUPPORTED_PROTOCOL && status / 100 != 3 && was_connected(t))
         rc = CURLE_WEIRD_SERVER_REPLY; /* of the answer: it is not HTTP */
+    if (rc == CURLE_WRITE_ERROR && status && !good)
+        rc = CURLE_OK; /* the rest of the document of an error is not read */
     t->answer.status = (int)status;
     t->answer.length = t->length;
     snprintf(t->answer.etag, sizeof t->answer.etag, "%s", t->info.etag);

@@ -132,7 +132,7 @@ size_t mr__try_on_body(char *p, size_t size, size_t count, void *ctx)
         size_t left = sizeof t->document - 1 - t->n_document;
         memcpy(t->document + t->n_document, p, n < left ? n : left);
         t->n_document += n < left ? n : left;
-        return all;
+        return n <= left ? all : 0; /* enough of it, and it may have no end */
     }
     if (!t->judged && !mr__try_judge(t))
         return 0;
@@ -142,6 +142,8 @@ size_t mr__try_on_body(char *p, size_t size, size_t count, void *ctx)
         p += part;
         n -= part;
         t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
+        if (n == 0) /* none is new */
+            return all;
     }
     /* A chunk needs at most two slots. */
     if (n && mr__try_free_slots(t) < 2) {
@@ -200,6 +202,8 @@ static void take_range(mr__transfer *t, const char *v)
         sscanf(v, "bytes */%23s", size) != 1)
         t->first = t->last = -1;
     t->total = size[0] >= '0' && size[0] <= '9' ? strtoll(size, NULL, 10) : -1;
+    if (t->total <= t->last) /* it is not that of the file */
+        t->total = -1;
 }
 
 /* The headers of stores that S3 does not have. */

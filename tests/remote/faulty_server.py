@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=full asan=full
 """Reading from web servers that fail: what is delivered, what is said, and how often is asked."""
+import io
 import os
 import signal
 import socket
 import subprocess
+import tarfile
 import time
+import zipfile
 
 import kit
 from kit import fault, redirect, result, show, status
@@ -143,6 +146,25 @@ fails("not_found", ["not found", "404", "/none"], path="/gone", expression='text
 for code, words in ((401, "permission denied"), (403, "permission denied"), (410, "not found"), (400, "invalid argument")):
     server.always["/s"] = status(code)
     fails(f"status_{code}", [words, str(code), "/s"], path="/s", requests=1)
+
+server.always["/cut"] = fault(ranges=False, cut=100)
+fails("a_file_without_ranges_that_ends_early_is_lost", ["data loss", "100 bytes"], path="/cut", requests=4, MILLRACE_REMOTE_RETRIES="3")
+server.always["/less"] = lambda s, h, p: s.send(h, p, total=100)
+reads("a_total_smaller_than_the_range", path="/less", requests=2)
+
+
+def endless(s, h, path):
+    h.send_response(404)
+    h.end_headers()
+    try:
+        while True:
+            h.wfile.write(b"not here " * 1000)
+    except OSError:
+        h.close_connection = True
+
+
+server.always["/s"] = endless
+fails("an_error_without_an_end", ["not found", "404", "/s"], path="/s", requests=1)
 server.always["/cut"] = lambda s, h, p: s.send(h, p, cut=100 if not h.headers["Range"].startswith("bytes=100-") else 0)
 fails("a_file_that_ends_early_is_lost", ["data loss", "100 bytes"], path="/cut", requests=4, MILLRACE_REMOTE_RETRIES="3")
 server.always["/shift"] = lambda s, h, p: s.send(h, p, shift=5)
@@ -241,30 +263,86 @@ for name, url in (("a_stalled_transfer", server.address + "/slow"), ("a_retry", 
         process.communicate()
     result(f"interrupting_{name}", process.returncode == 130, f"status {process.returncode}")
 
-# ---- positions in objects that no listing had
+# ---- positions in objects that no listing had: each reader, in order and by number
 server.always.clear()
 made = os.path.join(kit.directory.name, "made")
-for form, ending in (("tfrecord", "tfrecord"), ("parquet", "parquet"), ("npy", "npy")):
+for form in ("tfrecord", "parquet", "npy", "arrow", "jsonl"):
     kit.Run(["write", "--out", f"{made}-{form}", "--format", form, "--expr", "range(3000)" if form == "npy" else 'range(3000).map(i => {"a": i})'])
-    with open(f"{made}-{form}-00000-of-00001.{ending}", "rb") as f:
-        server.put(f"/p.{form}", f.read())
-server.put("/p.text_line", TEXT)
+    made_file = f"{made}-{form}-00000-of-00001.{form}"
+    if form == "tfrecord":
+        kit.Run(["index", made_file])
+    for ending in (".idx", "") if form == "tfrecord" else ("",):
+        with open(made_file + ending, "rb") as f:
+            server.put(f"/p.{form}{ending}", f.read())
+packed = io.BytesIO()
+with zipfile.ZipFile(packed, "w") as z:
+    z.writestr("x.npy", server.files["/p.npy"])
+server.put("/p.npz", packed.getvalue())
+packed = io.BytesIO()
+with tarfile.open(fileobj=packed, mode="w") as t:
+    for i in range(1000):
+        t.addfile(tarfile.TarInfo(f"{i:04}.txt"))
+server.put("/p.tar", packed.getvalue())
+server.put("/p.csv", b"".join(b"%d,%d\n" % (i, i * i) for i in range(3000)))
+server.put("/p.txt", TEXT)
+for ending in ("", ".idx"):
+    server.put("/first" + ending, server.files["/p.tfrecord" + ending])
 state = os.path.join(kit.directory.name, "place")
-AT = {"text_line": 'text_line("{}")', "computed": 'from_tensor_slices(["{}"]).flat_map(f => text_line(f))', "tfrecord": 'tfrecord("{}")',
-      "parquet": 'parquet("{}")', "npy": 'npy("{}")'}
-for name, text in AT.items():
-    path = f"/p.{'text_line' if name == 'computed' else name}"
+AT = {"text_line": ("/p.txt", 'text_line("{}")'), "computed": ("/p.txt", 'from_tensor_slices(["{}"]).flat_map(f => text_line(f))'),
+      "tar": ("/p.tar", 'tar("{}", members=["txt"])'), "csv": ("/p.csv", 'csv("{}", [int64, int64], header=false)'),
+      "npz": ("/p.npz", 'npz("{}")'), "jsonl": ("/p.jsonl", 'jsonl("{}", {{"a": int64}})')}
+BY_NUMBER = {"tfrecord": ("/p.tfrecord", 'tfrecord("{}")'), "fixed": ("/p.npy", 'fixed_length_record("{}", 8)')}
+BY_NUMBER.update((form, (f"/p.{form}", f'{form}("{{}}")')) for form in ("parquet", "npy", "arrow"))
+AT.update(BY_NUMBER)
+AT.update((f"{name}_shuffled", (path, text + ".global_shuffle(seed=1)")) for name, (path, text) in BY_NUMBER.items())
+AT["a_range"] = "/p.tfrecord", 'tfrecord("{}", record_range=[1, 2])'
+AT["second"] = "/p.tfrecord", f'tfrecord("{server.address}/first", "{{}}").global_shuffle(seed=1)'
+for name, (path, text) in AT.items():
     expression = text.format(server.put(path, server.files[path]))
     whole, begun = show(expression), show(expression, "--save-after", "700", "--state", state)
     rest = show(expression, "--restore", state)
+    show(expression, "--restore", state, "--save-after", "0", "--state", state)
     server.put(path, server.files[path], '"2"')
     other = show(expression, "--restore", state)
-    result(f"a_place_in_{name}", begun.status == 0 and begun.lines + rest.lines == whole.lines and other.status == 1 and not other.lines and
-           "failed precondition" in other.stderr and "replaced since the position" in other.stderr, f"{whole}\n{begun}\n{rest}\n{other}")
-server.always["/p.text_line"] = fault(etag="")
-expression = AT["text_line"].format(server.address + "/p.text_line")
+    result(f"a_place_in_{name}", begun.status == 0 and len(begun.lines) == 700 and begun.lines + rest.lines == whole.lines and other.status == 1 and
+           not other.lines and all(w in other.stderr for w in ("failed precondition", path, "replaced since the position")),
+           f"{whole}\n{begun}\n{rest}\n{other}")
+
+# ... and while they are open: each answer but the first ones is of the other object
+class Later:
+    def __init__(self, first):
+        self.first, self.n = first, 0
+
+    def __call__(self, s, h, path):
+        with s.lock:
+            self.n += 1
+            other = self.n > self.first
+        s.send(h, path, etag='"2"' if other else '"1"', conditions=False)
+
+
+for name, (path, text) in BY_NUMBER.items():
+    expression = text.format(server.put(path, server.files[path])) + ".global_shuffle(seed=1)"
+    all_old = server.always[path] = Later(1000000)
+    whole = show(expression)
+    last = server.always[path] = Later(all_old.n - 1)
+    other = show(expression)
+    result(f"{name}_replaced_between_lookups", other.status == 1 and other.lines == whole.lines[:len(other.lines)] and
+           all(w in other.stderr for w in ("failed precondition", path, "replaced")), f"{all_old.n} requests\n{whole}\n{other}")
+for name, text in (("lookup", 'tfrecord("{}").global_shuffle(seed=1)'), ("range", 'tfrecord("{}", record_range=[1, 2])'),
+                   ("skip", 'tfrecord("{}").skip(1500)')):
+
+    def read(s, h, path):  # what the index is compared with is not as long
+        first, last = s.range_of(h, len(s.files[path]))
+        s.send(h, path, etag='"2"' if last - first > 100 else '"1"', conditions=False)
+
+    server.always["/p.tfrecord"] = read
+    fails(f"replaced_after_the_index_of_a_{name}", ["failed precondition", "/p.tfrecord", "replaced"], path="/p.tfrecord",
+          contents=server.files["/p.tfrecord"], expression=text, after=0)
+server.always.clear()
+server.always["/p.txt"] = fault(etag="")
+expression = AT["text_line"][1].format(server.address + "/p.txt")
 show(expression, "--save-after", "700", "--state", state)
-server.always["/p.text_line"] = fault(etag="", modified="Sat, 01 Jan 2022 00:00:01 GMT")
+server.always["/p.txt"] = fault(etag="", modified="Sat, 01 Jan 2022 00:00:01 GMT")
 other = show(expression, "--restore", state)
 result("a_place_in_a_file_with_a_time_alone", other.status == 1 and "replaced since the position" in other.stderr, str(other))
 kit.end()

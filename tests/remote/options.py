@@ -14,17 +14,22 @@ server = kit.Server()
 
 
 class Together:
-    """Answers are held back until `at_once` requests are there, or all `n` have come. The first is answered at once."""
+    """Answers are held back until `at_once` requests are there, or all `n` have come. The first is answered at once.
 
-    def __init__(self, at_once, n):
-        self.at_once, self.n, self.arrived, self.gave_up = at_once, n, 0, False
-        self.changed, self.ports = threading.Condition(), set()
+    Requests for ranges of `size` bytes are numbered by their place, since those on different connections may arrive
+    in any order: the reader asks for no more ranges while it waits for the one that it needs next."""
+
+    def __init__(self, at_once, n, size=None):
+        self.at_once, self.n, self.size, self.arrived, self.gave_up = at_once, n, size, 0, False
+        self.changed, self.ports, self.numbers = threading.Condition(), set(), set()
 
     def __call__(self, s, h, path):
         with self.changed:
             self.ports.add(h.client_address)
-            number = self.arrived
-            self.arrived += 1
+            number = s.range_of(h, len(s.files[path]))[0] // self.size if self.size else self.arrived
+            self.numbers.add(number)
+            while self.arrived in self.numbers:
+                self.arrived += 1
             self.changed.notify_all()
             last = min(self.n, (number - 1) // self.at_once * self.at_once + self.at_once + 1)
             if number and not self.changed.wait_for(lambda: self.arrived >= last, timeout=60):
@@ -33,7 +38,7 @@ class Together:
 
 
 def asks(name, expression, want, at_once, n, size=None, *arguments, connections=None, path="/a", **environment):
-    hold = server.always[path] = Together(at_once, n)
+    hold = server.always[path] = Together(at_once, n, size)
     server.take()
     run = show(expression, *arguments, **environment)
     seen = [r for r in server.take() if r[0] == path]
@@ -60,6 +65,15 @@ asks("one_connection", expression, lines, 1, 2, 8 * MiB, "--connections", "1", c
 asks("in_the_graph", expression + ".with_options(remote_connections=4, remote_read_ahead=4194304)", lines, 4, 16, MiB, connections=4)
 asks("the_command_wins", expression + ".with_options(remote_connections=9, remote_read_ahead=90000)", lines, 4, 16, MiB,
      "--connections", "4", "--read-ahead", "4M", connections=4)
+# Without ranges a transfer stops while its reader reads the other one, which needs a connection too.
+longer = server.files["/a"] + server.files["/a"][:8 * MiB]
+for path in ("/b", "/c"):
+    server.put(path, longer)
+    server.always[path] = kit.fault(ranges=False)
+both = f'zip(text_line("{server.address}/b"), text_line("{server.address}/c")).skip({len(longer) // 64 - 1})'
+run = Run(["show", both, "--connections", "1"], timeout=120)
+result("a_reader_that_waits_keeps_no_other_from_reading", run.status == 0 and len(run.lines) == 1, str(run))
+
 for name, arguments, words in (
         ("too_many_connections", ["--connections", "257"], "1 to 256"),
         ("too_little_read_ahead", ["--read-ahead", "1K"], "remote_read_ahead must be 0 or at least 65536")):

@@ -48,7 +48,8 @@ mr_code mr__arrow_take_rows(mr_reader *r, mr_block *rows, const uint32_t **nulls
  *          mr__arrow_schema_spec */
 mr_code mr__arrow_file_spec(const char *path, const mr_bytes *names, size_t n, mr_spec **out,
                             mr_status *st) MR_NODISCARD;
-/* Number of rows of a regular file.
+/* Number of rows of a regular file. *mark: as mr_file_opts.mark.
  * errors   those of opening and reading; MR_FAILED_PRECONDITION: a pipe */
-mr_code mr__arrow_file_count(const char *path, int64_t *rows, mr_status *st) MR_NODISCARD;
+mr_code mr__arrow_file_count(const char *path, int64_t *rows, uint64_t *mark,
+                             mr_status *st) MR_NODISCARD;
 #endif

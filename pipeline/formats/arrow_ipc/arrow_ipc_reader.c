@@ -603,10 +603,10 @@ mr_code mr__arrow_file_spec(const char *path, const mr_bytes *names, size_t n, m
     return rc;
 }
 
-mr_code mr__arrow_file_count(const char *path, int64_t *rows, mr_status *st)
+mr_code mr__arrow_file_count(const char *path, int64_t *rows, uint64_t *mark, mr_status *st)
 {
     mr_reader *r = NULL;
-    const mr_file_opts opts = {.no_ahead = true};
+    const mr_file_opts opts = {.no_ahead = true, .mark = mark};
     if (is_pipe(path))
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "the rows of a pipe cannot be counted in advance");

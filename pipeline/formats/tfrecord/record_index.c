@@ -2,7 +2,7 @@
 /* In memory an index has the compact form: an offset for each group of records, and for each record
  * its size less the part common to all sizes, in as few bytes as the largest needs. So an index of
  * records of equal size is tiny. */
-#include "pipeline/formats/tfrecord/record_index.h"
+#include "pipeline/formats/tfrecord/record_index_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,6 +36,7 @@ struct mr_record_index {
     uint8_t *sizes;      /* n entries */
     size_t offsets_room; /* in entries */
     size_t sizes_room;   /* in bytes */
+    uint64_t mark;       /* of the TFRecord file */
 };
 
 static const char magic[8] = "MRINDEX\1";
@@ -57,6 +58,11 @@ void mr_record_index_close(mr_record_index *ix)
 int64_t mr_record_index_count(const mr_record_index *ix)
 {
     return (int64_t)ix->n;
+}
+
+uint64_t mr__record_index_mark(const mr_record_index *ix)
+{
+    return ix->mark;
 }
 
 void mr_record_index_at(const mr_record_index *ix, int64_t i, int64_t *offset, int64_t *size)
@@ -466,7 +472,7 @@ static mr_code no_index(const char *path, mr_status *st)
 }
 
 /* As check_fresh; stores keep times to a second, so they are not compared. */
-static mr_code check_fresh_object(const mr_record_index *ix, const char *name, const char *path,
+static mr_code check_fresh_object(mr_record_index *ix, const char *name, const char *path,
                                   mr_status *st)
 {
     place f = {.fd = -1};
@@ -476,6 +482,7 @@ static mr_code check_fresh_object(const mr_record_index *ix, const char *name, c
         rc = check_size(ix, f.object->info.size, name, path, st);
     if (rc == MR_OK && ix->n)
         rc = probe_some(ix, &f, name, path, st);
+    ix->mark = mr__object_mark(f.object);
     mr__object_unref(f.object);
     return rc;
 }

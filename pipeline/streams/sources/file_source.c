@@ -4,8 +4,10 @@
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/memory_limit.h"
 #include "pipeline/engine/op_source.h"
+#include "pipeline/formats/tfrecord/record_index_internal.h"
 #include "pipeline/files/read_ahead.h"
 #include "pipeline/log.h"
+#include "pipeline/remote/remote_object.h"
 
 /* If records are read straight to their final place, a block has all records of a file's chunk:
  * they are hardly processed afterwards, so the L2 cache matters little, and sending a block has
@@ -50,6 +52,8 @@ void mr__file_source_close(mr_iter *it)
     s->records = NULL;
     mr_record_index_close(s->index);
     s->index = NULL;
+    mr_free(s->marks);
+    s->marks = NULL;
 }
 
 static size_t n_files(const mr__file_source *s)
@@ -83,6 +87,31 @@ static uint64_t part(uint64_t total, int64_t i, int64_t n)
     return total / m * k + total % m * k / m;
 }
 
+static bool differ(uint64_t a, uint64_t b)
+{
+    return a && b && a != b;
+}
+
+static mr_code fail_replaced(const mr__file_source *s, size_t file, const char *why, mr_status *st)
+{
+    mr_fail(st, MR_FAILED_PRECONDITION, "%s", why);
+    mr_status_at(st, mr__file_source_path(s, file), -1, -1);
+    mr_status_of_no_element(st);
+    return MR_FAILED_PRECONDITION;
+}
+
+static const char since_saved[] = "the object has been replaced since the position was saved; "
+                                  "start over to read the new one";
+
+/* Compares the files with those of the position. */
+static mr_code check_marks(mr__file_source *s, const mr__record_set *records, mr_status *st)
+{
+    for (size_t i = 0; s->marks && i < records->n_files; i++)
+        if (differ(s->marks[i], records->marks[i]))
+            return fail_replaced(s, i, since_saved, st);
+    return MR_OK;
+}
+
 static mr_code take_records(mr_iter *it, mr_status *st)
 {
     mr__file_source *s = it->state;
@@ -97,8 +126,13 @@ static mr_code take_records(mr_iter *it, mr_status *st)
     mr_code rc = kind->count ? mr__record_set_count(it, paths, n, kind->count, &s->records, st)
                              : mr__file_list_records(it, paths, n, &s->records, st);
     mr_free((void *)paths);
-    if (rc != MR_OK)
+    if (rc == MR_OK)
+        rc = check_marks(s, s->records, st);
+    if (rc != MR_OK) {
+        mr__record_set_unref(s->records);
+        s->records = NULL;
         return rc;
+    }
     uint64_t total = s->records->first[n];
     s->begin = range ? part(total, range[0], range[1]) : 0;
     s->end = range ? part(total, range[0] + 1, range[1]) : total;
@@ -137,15 +171,12 @@ static size_t chunk_of(const mr_iter *it)
 
 mr_code mr__file_source_set_mark(mr__file_source *s, uint64_t mark, mr_status *st)
 {
-    if (!mark || !s->mark || mark == s->mark) {
-        s->mark = mark ? mark : s->mark;
-        return MR_OK;
-    }
-    mr_fail(st, MR_FAILED_PRECONDITION,
-            "the object has been replaced since the position was saved; start over to read the "
-            "new one");
-    mr_status_of_no_element(st);
-    return MR_FAILED_PRECONDITION;
+    if (differ(mark, s->mark))
+        return fail_replaced(s, s->file, since_saved, st);
+    if (s->records && differ(mark, s->records->marks[s->file]))
+        return fail_replaced(s, s->file, MR__REPLACED_WHILE_OPEN, st);
+    s->mark = mark ? mark : s->mark;
+    return MR_OK;
 }
 
 static mr_code open_file(mr_iter *it, mr_status *st)
@@ -378,6 +409,7 @@ static mr_code skip_in_file(mr_iter *it, uint64_t n, uint64_t *skipped, mr_statu
     int64_t count = index ? mr_record_index_count(index) : 0;
     if (!index || at.ended || at.record > count)
         return MR_END;
+    MR_TRY(mr__file_source_set_mark(s, mr__record_index_mark(index), st));
     uint64_t left = s->records ? left_of_range(s, &at) : (uint64_t)(count - at.record);
     if (n < left) {
         mr_code rc = go_to(s, index, at.record + (int64_t)n, st);
@@ -544,12 +576,13 @@ int64_t mr__file_source_counted(const mr_dataset *self, const void *params, cons
     const mr__file_kind *kind = mr_dataset_op(self)->kind;
     mr__file_list *l = NULL;
     int64_t total = 0, n;
+    uint64_t mark;
     (void)in;
     if (compression_of(kind, params) != MR_COMPRESSION_NONE ||
         mr__file_list_look(params, &l, NULL) != MR_OK)
         return MR_UNKNOWN_COUNT;
     for (size_t i = 0; i < l->n && total >= 0; i++)
-        if (kind->count(params, l->paths[i], &n, NULL) != MR_OK ||
+        if (kind->count(params, l->paths[i], &n, &mark, NULL) != MR_OK ||
             __builtin_add_overflow(total, n, &total))
             total = MR_UNKNOWN_COUNT;
     mr__file_list_unref(l);
@@ -557,7 +590,17 @@ int64_t mr__file_source_counted(const mr_dataset *self, const void *params, cons
 }
 
 /* ---- position: file, 0; or file, 1, offset, record, ended ----
- * Added to the second number: 2, the file failed; 4, its mark follows. */
+ * Added to the second number: 2, the file failed; 4, its mark follows; 8, before that the marks of
+ * all files, whose records are known by their numbers. */
+
+static const uint64_t *marks_of(const mr__file_source *s)
+{
+    const uint64_t *v = s->records ? s->records->marks : s->marks;
+    for (size_t i = 0; v && i < n_files(s); i++)
+        if (v[i])
+            return v;
+    return NULL;
+}
 
 mr_code mr__file_source_save_at(mr_iter *it, const mr_file_position *from, size_t file,
                                 mr_state_w *w, mr_status *st)
@@ -568,8 +611,12 @@ mr_code mr__file_source_save_at(mr_iter *it, const mr_file_position *from, size_
         mr_reader_position(s->reader, &at);
     bool inside = from || s->reader || s->has_resume;
     uint64_t mark = inside ? s->mark : 0;
+    const uint64_t *marks = marks_of(s);
     MR_TRY(mr_state_put_u64(w, from ? file : s->file, st));
-    MR_TRY(mr_state_put_u64(w, inside | (uint64_t)s->failed << 1 | (mark ? 4 : 0), st));
+    MR_TRY(mr_state_put_u64(w, inside | (uint64_t)s->failed << 1 | (mark ? 4 : 0) | (marks ? 8 : 0),
+                            st));
+    for (size_t i = 0; marks && i < n_files(s); i++)
+        MR_TRY(mr_state_put_u64(w, marks[i], st));
     if (!inside)
         return MR_OK;
     if (mark)
@@ -584,6 +631,16 @@ mr_code mr__file_source_save(mr_iter *it, mr_state_w *w, mr_status *st)
     return mr__file_source_save_at(it, NULL, 0, w, st);
 }
 
+static mr_code get_marks(mr__file_source *s, size_t n, mr_state_r *r, mr_status *st)
+{
+    s->marks = mr_calloc(n + 1, sizeof *s->marks);
+    if (!s->marks)
+        return mr_fail_memory(st, n * sizeof *s->marks, "a position");
+    for (size_t i = 0; i < n; i++)
+        MR_TRY(mr_state_get_u64(r, &s->marks[i], st));
+    return MR_OK;
+}
+
 static mr_code damaged(mr_status *st)
 {
     return mr_fail(st, MR_INVALID_ARGUMENT, "damaged position: invalid place in the files");
@@ -596,6 +653,8 @@ mr_code mr__file_source_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     close_file(s);
     mr__record_set_unref(s->records);
     s->records = NULL;
+    mr_free(s->marks);
+    s->marks = NULL;
     s->has_indexed_file = false;
     if (s->patterns) { /* as in the list of the position */
         mr__file_list_unref(s->list);
@@ -604,12 +663,14 @@ mr_code mr__file_source_restore(mr_iter *it, mr_state_r *r, mr_status *st)
     size_t n = s->list ? s->list->n : s->patterns ? 0 : s->names->n;
     MR_TRY(mr_state_get_u64(r, &file, st));
     MR_TRY(mr_state_get_u64(r, &flags, st));
-    if (file > n || flags > 7 || (flags & 5) == 4)
+    if (file > n || flags > 15 || (flags & 5) == 4)
         return damaged(st);
     s->file = (size_t)file;
     s->failed = flags & 2;
     s->has_resume = flags & 1;
     s->mark = 0;
+    if (flags & 8)
+        MR_TRY(get_marks(s, n, r, st));
     if (!s->has_resume)
         return MR_OK;
     if (flags & 4)

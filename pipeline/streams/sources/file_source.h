@@ -42,6 +42,7 @@ typedef struct mr__file_source {
     uint64_t mark;           /* of the file, as in mr_file_opts; 0: not known */
     const void *own;         /* the format's own options, instead of those of the kind; or NULL */
     mr__record_set *records; /* NULL: not opened yet */
+    uint64_t *marks;         /* of a position: those of the records' files; NULL: none */
     uint64_t begin, end;     /* with a range: of those records */
     mr_record_index *index;  /* of file number indexed_file, for skipping; NULL: no index */
     size_t indexed_file;
@@ -56,7 +57,8 @@ void mr__file_source_close(mr_iter *it);
 mr_code mr__file_source_save(mr_iter *it, mr_state_w *w, mr_status *st);
 mr_code mr__file_source_restore(mr_iter *it, mr_state_r *r, mr_status *st);
 /* The file was opened, with this mark (0: not known).
- * errors   MR_FAILED_PRECONDITION, of no element: the source is to resume in another object */
+ * errors   MR_FAILED_PRECONDITION, of no element: the source is to resume in another object, or the
+ *          records were those of another one */
 mr_code mr__file_source_set_mark(mr__file_source *s, uint64_t mark, mr_status *st);
 /* Skips records by means of the files' indexes, up to the first file without one. */
 mr_code mr__file_source_skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st);

@@ -75,7 +75,7 @@ int64_t mr__npy_cardinality(const mr_dataset *self, const void *params, const in
     if (mr__file_list_look(&p.files, &l, NULL) != MR_OK)
         return MR_UNKNOWN_COUNT;
     for (size_t i = 0; i < l->n && total >= 0; i++)
-        if (mr__npy_file_count(kind->format, l->paths[i], &p.columns, &rows, NULL) != MR_OK ||
+        if (mr__npy_file_count(kind->format, l->paths[i], &p.columns, &rows, NULL, NULL) != MR_OK ||
             __builtin_add_overflow(total, rows, &total))
             total = MR_UNKNOWN_COUNT;
     mr__file_list_unref(l);

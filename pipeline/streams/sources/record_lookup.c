@@ -60,7 +60,7 @@ static mr_code check_record(mr_iter *it, const mr__record_lookup *l, const batch
     else
         *view = (mr_bytes){(const char *)v->data, v->size};
     if (rc != MR_OK)
-        mr_status_at(st, l->paths[v->file], v->offset, b->places[i].record);
+        mr_status_at(st, l->records->paths[v->file], v->offset, b->places[i].record);
     return rc;
 }
 
@@ -76,7 +76,7 @@ static mr_code unpack(mr_iter *it, const mr__record_lookup *l, const batch *b, m
     for (; done < *n && rc == MR_OK; done++) {
         mr_array one = {0};
         mr_status why;
-        const char *path = l->paths[b->reads[done].file];
+        const char *path = l->records->paths[b->reads[done].file];
         rc = mr__zstd_record_rows_unpack(it, l->frames, path, (const mr_bytes *)column->data + done,
                                          1, 1, &one, &why);
         if (rc == MR_OK) {
@@ -116,7 +116,7 @@ static mr_code set_identities(mr_iter *it, const mr__record_lookup *l, const bat
                                .file = b->reads[i].file,
                                .ordinal = (uint64_t)b->places[i].record,
                                .epoch = mr_iter_epoch(it)};
-        MR_TRY(mr_iter_name_file(it, &ids[i], l->paths[b->reads[i].file], st));
+        MR_TRY(mr_iter_name_file(it, &ids[i], l->records->paths[b->reads[i].file], st));
     }
     return MR_OK;
 }
@@ -160,7 +160,8 @@ mr_code mr__record_lookup_at(mr_iter *it, mr__record_lookup *l, const uint64_t *
                                  .cancel = mr_iter_cancel(it),
                                  .on_read = o->on_read,
                                  .on_read_ctx = o->on_read_ctx};
-        MR_TRY(mr__scattered_open(&l->files, l->paths, l->n_files, &r, st));
+        MR_TRY(mr__scattered_open(&l->files, l->records->paths, l->records->n_files,
+                                  l->records->marks, &r, st));
     }
     MR_TRY(choose(it, l, index, n, &b, st));
     mr_code rc = mr_buffer_alloc(&memory, b->bytes, st);

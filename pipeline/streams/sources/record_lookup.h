@@ -17,9 +17,8 @@ typedef struct mr__record_place {
 } mr__record_place;
 
 typedef struct mr__record_lookup {
-    mr__scattered *files; /* NULL: not opened yet */
-    char *const *paths;   /* to open; borrowed */
-    size_t n_files;
+    mr__scattered *files;          /* NULL: not opened yet */
+    const mr__record_set *records; /* borrowed */
     void (*find)(const mr_iter *it, uint64_t number, mr__record_place *out);
     /* *view = the record of the bytes that were read, without its framing. Errors without a place.
      * NULL: all bytes. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/sources/record_set.h"
 #include "pipeline/engine/op_source.h"
+#include "pipeline/formats/tfrecord/record_index_internal.h"
 #include "pipeline/remote/remote_object.h"
 
 void mr__record_set_unref(mr__record_set *s)
@@ -17,6 +18,7 @@ void mr__record_set_unref(mr__record_set *s)
     mr_free(s->indexes);
     mr_free(s->paths);
     mr_free(s->first);
+    mr_free(s->marks);
     mr_free(s);
 }
 
@@ -30,13 +32,14 @@ static mr_code count_records(mr_iter *it, mr__record_set *s, size_t i, mr__recor
                              int64_t *n, mr_status *st)
 {
     if (count) {
-        mr_code rc = count(it->params, s->paths[i], n, st);
+        mr_code rc = count(it->params, s->paths[i], n, &s->marks[i], st);
         if (rc != MR_OK)
             mr_status_at(st, s->paths[i], -1, -1);
         return rc;
     }
     MR_TRY(mr_record_index_open(&s->indexes[i], s->paths[i], st));
     *n = mr_record_index_count(s->indexes[i]);
+    s->marks[i] = mr__record_index_mark(s->indexes[i]);
     return MR_OK;
 }
 
@@ -78,7 +81,8 @@ mr_code mr__record_set_count(mr_iter *it, const char *const *paths, size_t n,
     s->paths = mr_calloc(n + 1, sizeof *s->paths);
     s->indexes = count ? NULL : mr_calloc(n + 1, sizeof(mr_record_index *));
     s->first = mr_calloc(n + 1, sizeof *s->first);
-    mr_code rc = s->paths && (count || s->indexes) && s->first
+    s->marks = mr_calloc(n + 1, sizeof *s->marks);
+    mr_code rc = s->paths && (count || s->indexes) && s->first && s->marks
                      ? open_all(it, s, paths, count, st)
                      : mr_fail_memory(st, n * sizeof *s->first, "indexes");
     if (rc != MR_OK) {

@@ -15,6 +15,7 @@ typedef struct mr__record_set {
     char **paths;              /* paths to open */
     mr_record_index **indexes; /* NULL: files that were counted */
     uint64_t *first; /* n_files + 1: number of each file's first record; last: number of records */
+    uint64_t *marks; /* of the files, as in mr_file_opts; 0: not known */
 } mr__record_set;
 
 /* Opens the indexes of n files. *out is owned.
@@ -22,9 +23,9 @@ typedef struct mr__record_set {
 mr_code mr__record_set_open(mr_iter *it, const char *const *paths, size_t n, mr__record_set **out,
                             mr_status *st) MR_NODISCARD;
 /* The same for files that say how many records they have, without indexes: `count` counts those of
- * one, for an op's params. */
+ * one, for an op's params. *mark: as mr_file_opts.mark. */
 typedef mr_code mr__record_count_fn(const void *params, const char *path, int64_t *n,
-                                    mr_status *st);
+                                    uint64_t *mark, mr_status *st);
 mr_code mr__record_set_count(mr_iter *it, const char *const *paths, size_t n,
                              mr__record_count_fn *count, mr__record_set **out,
                              mr_status *st) MR_NODISCARD;

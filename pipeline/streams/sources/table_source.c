@@ -169,16 +169,3 @@ mr_code mr__table_infer(const mr_dataset *self, const mr__table_params *p, mr__t
     mr_free(whole);
     return rc;
 }
-
-int64_t mr__table_cardinality(const mr__table_params *p, mr__table_count count)
-{
-    mr__file_list *l = NULL;
-    int64_t total = 0, rows;
-    if (mr__file_list_look(&p->files, &l, NULL) != MR_OK)
-        return MR_UNKNOWN_COUNT;
-    for (size_t i = 0; i < l->n && total >= 0; i++)
-        if (count(l->paths[i], &rows, NULL) != MR_OK || __builtin_add_overflow(total, rows, &total))
-            total = MR_UNKNOWN_COUNT;
-    mr__file_list_unref(l);
-    return total;
-}

@@ -38,10 +38,6 @@ mr_code mr__table_infer(const mr_dataset *self, const mr__table_params *p, mr__t
 mr_code mr__table_defaults(const char *who, const mr__table_params *p, const mr_spec *spec,
                            mr_array **out, mr_status *st) MR_NODISCARD;
 void mr__table_defaults_free(mr_array *defaults, const mr_spec *spec); /* NULL: nothing */
-/* Counts the rows of a file. */
-typedef mr_code (*mr__table_count)(const char *path, int64_t *rows, mr_status *st);
-/* The number of rows of all files; unknown if that of a file is. */
-int64_t mr__table_cardinality(const mr__table_params *p, mr__table_count count);
 /* true: files with more columns than the first are errors. */
 bool mr__table_takes_all(const mr__table_params *p);
 #endif

@@ -59,7 +59,7 @@ static void set_up(rig *r, bool no_uring)
     FILE *f = fopen(r->path, "w");
     mr_check(fwrite(bytes, 1, sizeof bytes, f) == sizeof bytes);
     fclose(f);
-    mr_ok(mr__scattered_open(&r->files, &r->path, 1, &o, &st), &st);
+    mr_ok(mr__scattered_open(&r->files, &r->path, 1, NULL, &o, &st), &st);
     mr_ok(mr_buffer_alloc(&r->memory, sizeof bytes, &st), &st);
     r->table = *mr__system_real();
     r->table.preadv2 = see_preadv2;
