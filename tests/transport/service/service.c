@@ -63,6 +63,18 @@ MR_TEST(seeds_of_lost_accounts_that_found_something)
     run_newcomers(9474620824, false, true); /* a split that came while its client was away */
 }
 
+/* The client gets the address at the same time, and is at the worker before the graph is. */
+MR_TEST(a_large_graph_is_waited_for)
+{
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        mr__simulation_opts o;
+        mr__simulation_draw(seed, &o);
+        o.faults = 0;
+        o.host_ms = 100 << seed % 6;
+        run(&o);
+    }
+}
+
 /* Clients begin before and after the dispatcher loses its account: nothing is lost, and what comes
  * twice is an error at one of them. */
 MR_TEST_SLOW(a_lost_account_is_never_silent)

@@ -223,19 +223,25 @@ void sim_end_link(link *l, int by)
         sim_hear_end(l, 1 - by, MR_END);
 }
 
-/* What may be said twice: a part that is not sure says it again. Not on one connection, but on the
- * next; here at once. */
-static bool may_come_twice(const event *e)
+static int kind_of(const event *e)
 {
     mr__message *m = NULL;
     mr_status st;
-    if (e->kind != MESSAGE || !S->o.faults || sim_draw(60))
-        return false;
     mr_ok(mr__message_unpack((uint8_t *)e->bytes + MR__FRAME_BYTES, e->size - MR__FRAME_BYTES, &m,
                              &st),
           &st);
     int kind = (int)m->body_case;
     mr__message_free(m);
+    return kind;
+}
+
+/* What may be said twice: a part that is not sure says it again. Not on one connection, but on the
+ * next; here at once. */
+static bool may_come_twice(const event *e)
+{
+    if (e->kind != MESSAGE || !S->o.faults || sim_draw(60))
+        return false;
+    int kind = kind_of(e);
     return kind == MR__WIRE__MESSAGE__BODY_ACKNOWLEDGE || kind == MR__WIRE__MESSAGE__BODY_LOST ||
            kind == MR__WIRE__MESSAGE__BODY_HOST || kind == MR__WIRE__MESSAGE__BODY_UNHOST ||
            kind == MR__WIRE__MESSAGE__BODY_PLACED || kind == MR__WIRE__MESSAGE__BODY_PREPARE ||
@@ -249,6 +255,8 @@ void sim_deliver_bytes(link *l, int from, event e)
     e.link = l;
     e.to = 1 - from;
     e.at = S->now + delay();
+    if (S->o.host_ms && e.kind == MESSAGE && kind_of(&e) == MR__WIRE__MESSAGE__BODY_HOST)
+        e.at += S->o.host_ms * MS;
     if (e.at < l->last[e.to])
         e.at = l->last[e.to];
     l->last[e.to] = e.at;

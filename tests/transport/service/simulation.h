@@ -42,6 +42,7 @@ typedef struct mr__simulation_opts {
      * one. It has to say `right`. 0: not so. */
     int cost_ms, own_ms, right;
     int restore_ms; /* balance: how long a producer takes before its first block */
+    int host_ms;    /* Host arrives that much later than other messages: its graph is large */
     bool history;   /* print what happens */
 } mr__simulation_opts;
 

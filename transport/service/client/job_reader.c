@@ -22,7 +22,8 @@ enum {
     LEFT_OUT_S = 15,
     REFUSED_S = 60,
     BLOCKS_AHEAD = 4,
-    CATCH_UP_S = 5
+    CATCH_UP_S = 5,
+    MOST_JOB = 15 << 20 /* Join and Host add to it, and are messages of at most 16 MiB */
 };
 
 static void fail(mr__job_reader *r, const mr_status *why)
@@ -1434,6 +1435,13 @@ int64_t mr__job_reader_tick(mr__job_reader *r, int64_t now)
 mr_code mr__job_reader_new(mr__job_reader **out, const mr__job_reader_opts *opts,
                            const mr__job_reader_out *to, void *ctx, int64_t now, mr_status *st)
 {
+    size_t job = mr__wire__job__get_packed_size(opts->join->job);
+    if (job > MOST_JOB)
+        return mr_fail(
+            st, MR_RESOURCE_EXHAUSTED,
+            "the graph has %zu bytes, with its lists of files; a service accepts at most "
+            "%d: let its workers read large tensors from files",
+            job, MOST_JOB);
     mr__job_reader *r = mr_calloc(1, sizeof *r);
     if (!r)
         return mr_fail_memory(st, sizeof *r, "a reader of the service");

@@ -107,6 +107,7 @@ typedef struct mr__job_reader_opts {
     uint64_t seed; /* fresh and random; for the jitter and this client's id */
 } mr__job_reader_opts;
 
+/* errors   MR_RESOURCE_EXHAUSTED: memory, or the job is too large for a message */
 mr_code mr__job_reader_new(mr__job_reader **out, const mr__job_reader_opts *opts,
                            const mr__job_reader_out *to, void *ctx, int64_t now,
                            mr_status *st) MR_NODISCARD;

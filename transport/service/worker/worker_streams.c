@@ -11,6 +11,8 @@
 
 #define SECOND ((int64_t)1000000000)
 enum { SILENT_S = 5 };
+/* The most Opens that wait for their Host, and bytes of each; others are refused. */
+enum { MOST_EARLY = 1024, MOST_EARLY_BYTES = 1024 };
 
 typedef enum waiting { NOTHING, BLOCK, ERROR, END } waiting;
 
@@ -37,6 +39,14 @@ typedef struct hosted {
     size_t known;    /* splits that the client knows of */
 } hosted;
 
+/* An Open that came before its Host: the client may hear of a stream's new place first. */
+typedef struct early {
+    struct early *next;
+    uint64_t client;
+    Mr__Wire__Open *open; /* a copy */
+    uint64_t until;       /* the Pulse whose answer comes after the Host, if there is one */
+} early;
+
 struct mr__worker_streams {
     mr__worker_streams_out out;
     void *ctx;
@@ -46,7 +56,10 @@ struct mr__worker_streams {
     char **tags;
     size_t n_tags;
     hosted *streams;
-    mr__id_map producers; /* to hosted */
+    early *early; /* the oldest first */
+    size_t n_early;
+    uint64_t pulses, answers; /* said to, and heard from, the dispatcher on this connection */
+    mr__id_map producers;     /* to hosted */
     uint64_t last_producer;
     bool connected, draining;
     int64_t now, heard, pulse_at, pulsed_at, cpu_ns;
@@ -346,6 +359,71 @@ void mr__worker_streams_matched(mr__worker_streams *ws, uint64_t job_id,
     ws->out.to_dispatcher(ws->ctx, &m);
 }
 
+/* ---- Pulses to the dispatcher ---- */
+
+/* Adds what its streams did since the last Pulse: an entry for each series of streams of one job.
+ * Returns their number. */
+static size_t take_usage(mr__worker_streams *ws, Mr__Wire__Usage *v, Mr__Wire__Usage **list)
+{
+    size_t n = 0;
+    for (hosted *s = ws->streams; s; s = s->next) {
+        if (s->blocked_at) {
+            unblock(ws, s);
+            s->blocked_at = ws->now;
+        }
+        if (!n || v[n - 1].job_id != s->what->job_id) {
+            mr__wire__usage__init(&v[n]);
+            v[n].job_id = s->what->job_id;
+            list[n] = &v[n];
+            n++;
+        }
+        v[n - 1].busy_ns += s->busy_ns;
+        v[n - 1].wait_ns += s->wait_ns;
+        v[n - 1].streams += s->producer != 0;
+        s->busy_ns = s->wait_ns = 0;
+    }
+    return n;
+}
+
+/* Averages the share of time over about five seconds: a block may be reported late. */
+static void note_busy(mr__worker_streams *ws, const Mr__Wire__Usage *v, size_t n)
+{
+    double busy = 0, most = 0, passed = (double)(ws->now - ws->pulsed_at);
+    for (size_t i = 0; i < n; i++) {
+        busy += (double)v[i].busy_ns;
+        most += passed * v[i].streams;
+    }
+    double share = most > 0 ? busy / most : 0;
+    double weight = passed / (5.0 * (double)SECOND);
+    ws->busy_ratio += ((share < 1 ? share : 1) - ws->busy_ratio) * (weight < 1 ? weight : 1);
+    ws->pulsed_at = ws->now;
+}
+
+static void say_pulse(mr__worker_streams *ws)
+{
+    size_t n = 0;
+    for (const hosted *s = ws->streams; s; s = s->next)
+        n++;
+    Mr__Wire__Usage *v = mr_calloc(n + 1, sizeof *v), **list = mr_calloc(n + 1, sizeof *list);
+    Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
+    pulse.draining = ws->draining;
+    if (v && list)
+        pulse.n_usage = take_usage(ws, v, list);
+    pulse.usage = list;
+    note_busy(ws, v, pulse.n_usage);
+    int64_t cpu_ns = ws->cpu_ns;
+    ws->out.cpu(ws->ctx, &cpu_ns, &pulse.cpus);
+    pulse.cpu_ns = cpu_ns > ws->cpu_ns ? (uint64_t)(cpu_ns - ws->cpu_ns) : 0;
+    ws->cpu_ns = cpu_ns;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
+    m.pulse = &pulse;
+    ws->pulses++;
+    ws->out.to_dispatcher(ws->ctx, &m);
+    mr_free(v);
+    mr_free(list);
+}
+
 /* ---- clients ---- */
 
 static void refuse(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open *o,
@@ -368,12 +446,100 @@ static bool has_key(const hosted *s, const Mr__Wire__Open *o)
            (o->key.len == key->len && CRYPTO_memcmp(o->key.data, key->data, key->len) == 0);
 }
 
+static void refuse_generation(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open *o)
+{
+    refuse(ws, client, o,
+           find(ws, o->job_id, o->stream) ? "hosts another generation of this stream"
+                                          : "does not host this stream");
+}
+
+/* ---- clients that came before the dispatcher's Host ---- */
+
+static void free_early(mr__worker_streams *ws, early **at)
+{
+    early *e = *at;
+    *at = e->next;
+    ws->n_early--;
+    mr__wire_free(e->open);
+    mr_free(e);
+}
+
+static early **early_of(mr__worker_streams *ws, uint64_t client, uint64_t job, uint32_t stream)
+{
+    early **at = &ws->early;
+    while (*at &&
+           ((*at)->client != client || (*at)->open->job_id != job || (*at)->open->stream != stream))
+        at = &(*at)->next;
+    return at;
+}
+
+static void drop_early(mr__worker_streams *ws, uint64_t client, uint64_t job, uint32_t stream)
+{
+    early **at = early_of(ws, client, job, stream);
+    if (*at)
+        free_early(ws, at);
+}
+
+/* Keeps an Open until its Host, or the answer to a Pulse, arrives; false: it cannot wait. */
+static bool wait_for_host(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open *o)
+{
+    mr_status st;
+    if (!ws->connected || ws->draining || ws->n_early == MOST_EARLY ||
+        mr__wire__open__get_packed_size(o) > MOST_EARLY_BYTES)
+        return false;
+    early *e = mr_calloc(1, sizeof *e);
+    if (!e || mr__wire_copy(&o->base, &e->open, &st) != MR_OK) {
+        mr_free(e);
+        return false;
+    }
+    e->client = client;
+    e->until = ws->pulses + 1;
+    early **last = &ws->early;
+    while (*last)
+        last = &(*last)->next;
+    *last = e;
+    ws->n_early++;
+    if (ws->answers == ws->pulses)
+        say_pulse(ws);
+    return true;
+}
+
+/* An answer came: the clients that waited for it, and whose Host did not come before, are
+ * refused. */
+static void answered(mr__worker_streams *ws)
+{
+    ws->answers++;
+    for (early **at = &ws->early; *at;) {
+        if ((*at)->until > ws->answers) {
+            at = &(*at)->next;
+            continue;
+        }
+        refuse_generation(ws, (*at)->client, (*at)->open);
+        free_early(ws, at);
+    }
+    if (ws->early && ws->answers == ws->pulses)
+        say_pulse(ws);
+}
+
+static void refuse_early(mr__worker_streams *ws)
+{
+    while (ws->early) {
+        refuse_generation(ws, ws->early->client, ws->early->open);
+        free_early(ws, &ws->early);
+    }
+}
+
 static void take_open(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open *o)
 {
     hosted *s = find(ws, o->job_id, o->stream);
-    if (!s || s->what->place->generation != o->generation) {
-        refuse(ws, client, o,
-               s ? "hosts another generation of this stream" : "does not host this stream");
+    drop_early(ws, client, o->job_id, o->stream);
+    if (!s || s->what->place->generation < o->generation) {
+        if (!wait_for_host(ws, client, o))
+            refuse_generation(ws, client, o);
+        return;
+    }
+    if (s->what->place->generation != o->generation) {
+        refuse_generation(ws, client, o);
         return;
     }
     if (!has_key(s, o)) {
@@ -405,6 +571,36 @@ static void take_open(mr__worker_streams *ws, uint64_t client, const Mr__Wire__O
     ws->out.start(ws->ctx, producer, client, s->what, o);
 }
 
+/* s is hosted: opens it for the clients that waited for this generation, refuses older ones. */
+static void open_early(mr__worker_streams *ws, const hosted *s)
+{
+    const Mr__Wire__Place *place = s->what->place;
+    for (early **at = &ws->early; *at;) {
+        early *e = *at;
+        if (e->open->job_id != s->what->job_id || e->open->stream != place->stream ||
+            e->open->generation > place->generation) {
+            at = &e->next;
+            continue;
+        }
+        *at = e->next;
+        ws->n_early--;
+        take_open(ws, e->client, e->open);
+        mr__wire_free(e->open);
+        mr_free(e);
+    }
+}
+
+static void take_credit(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Credit *c)
+{
+    hosted *s = find(ws, c->job_id, c->stream);
+    early *e = *early_of(ws, client, c->job_id, c->stream);
+    if (e && __builtin_add_overflow(e->open->credit, c->bytes, &e->open->credit))
+        e->open->credit = UINT64_MAX;
+    if (!e && s && s->client == client &&
+        !__builtin_add_overflow(s->credit, (int64_t)(c->bytes & INT64_MAX), &s->credit))
+        send_waiting(ws, s);
+}
+
 void mr__worker_streams_client_message(mr__worker_streams *ws, uint64_t client,
                                        const mr__message *m, int64_t now)
 {
@@ -416,12 +612,10 @@ void mr__worker_streams_client_message(mr__worker_streams *ws, uint64_t client,
         take_open(ws, client, m->open);
         break;
     case MR__WIRE__MESSAGE__BODY_CREDIT:
-        s = find(ws, m->credit->job_id, m->credit->stream);
-        if (s && s->client == client &&
-            !__builtin_add_overflow(s->credit, (int64_t)(m->credit->bytes & INT64_MAX), &s->credit))
-            send_waiting(ws, s);
+        take_credit(ws, client, m->credit);
         break;
     case MR__WIRE__MESSAGE__BODY_SHUT:
+        drop_early(ws, client, m->shut->job_id, m->shut->stream);
         s = find(ws, m->shut->job_id, m->shut->stream);
         if (s && s->client == client) {
             stop_producer(ws, s);
@@ -441,6 +635,11 @@ void mr__worker_streams_client_message(mr__worker_streams *ws, uint64_t client,
 void mr__worker_streams_client_closed(mr__worker_streams *ws, uint64_t client, int64_t now)
 {
     ws->now = now;
+    for (early **at = &ws->early; *at;)
+        if ((*at)->client == client)
+            free_early(ws, at);
+        else
+            at = &(*at)->next;
     for (hosted *s = ws->streams; s; s = s->next)
         if (s->client == client) {
             stop_producer(ws, s);
@@ -474,6 +673,7 @@ void mr__worker_streams_dispatcher_opened(mr__worker_streams *ws, int64_t now)
     m.body_case = MR__WIRE__MESSAGE__BODY_REGISTER_WORKER;
     m.register_worker = &r;
     ws->connected = true;
+    ws->pulses = ws->answers = 0;
     ws->heard = now;
     ws->pulse_at = now + SECOND;
     ws->out.to_dispatcher(ws->ctx, &m);
@@ -483,8 +683,9 @@ void mr__worker_streams_dispatcher_opened(mr__worker_streams *ws, int64_t now)
 
 void mr__worker_streams_dispatcher_closed(mr__worker_streams *ws, int64_t now)
 {
-    (void)now;
+    ws->now = now;
     ws->connected = false;
+    refuse_early(ws);
 }
 
 static void take_host(mr__worker_streams *ws, const Mr__Wire__Host *x)
@@ -515,13 +716,14 @@ static void take_host(mr__worker_streams *ws, const Mr__Wire__Host *x)
     if (ws->streams)
         ws->streams->prev = s;
     ws->streams = s;
+    open_early(ws, s);
 }
 
 void mr__worker_streams_dispatcher_message(mr__worker_streams *ws, const mr__message *m,
                                            int64_t now)
 {
     hosted *s;
-    ws->heard = now;
+    ws->now = ws->heard = now;
     switch (m->body_case) {
     case MR__WIRE__MESSAGE__BODY_REGISTERED:
         ask_again(ws, true, now);
@@ -542,8 +744,10 @@ void mr__worker_streams_dispatcher_message(mr__worker_streams *ws, const mr__mes
         ws->out.match(ws->ctx, m->match->job_id, m->match->job);
         break;
     case MR__WIRE__MESSAGE__BODY_PULSE:
-        if (m->pulse->draining)
+        if (m->pulse->draining) /* not an answer */
             ws->draining = true;
+        else
+            answered(ws);
         break;
     case MR__WIRE__MESSAGE__BODY_FAILED:
         mr__note(ws->out.note, ws->ctx, MR_LOG_ERROR, "the dispatcher refuses this worker: %s",
@@ -581,70 +785,9 @@ bool mr__worker_streams_draining(const mr__worker_streams *ws)
     return ws->draining;
 }
 
-/* Adds what its streams did since the last Pulse: an entry for each series of streams of one job.
- * Returns their number. */
-static size_t take_usage(mr__worker_streams *ws, Mr__Wire__Usage *v, Mr__Wire__Usage **list)
-{
-    size_t n = 0;
-    for (hosted *s = ws->streams; s; s = s->next) {
-        if (s->blocked_at) {
-            unblock(ws, s);
-            s->blocked_at = ws->now;
-        }
-        if (!n || v[n - 1].job_id != s->what->job_id) {
-            mr__wire__usage__init(&v[n]);
-            v[n].job_id = s->what->job_id;
-            list[n] = &v[n];
-            n++;
-        }
-        v[n - 1].busy_ns += s->busy_ns;
-        v[n - 1].wait_ns += s->wait_ns;
-        v[n - 1].streams += s->producer != 0;
-        s->busy_ns = s->wait_ns = 0;
-    }
-    return n;
-}
-
 double mr__worker_streams_busy_ratio(const mr__worker_streams *ws)
 {
     return ws->busy_ratio;
-}
-
-/* Averages the share of time over about five seconds: a block may be reported late. */
-static void note_busy(mr__worker_streams *ws, const Mr__Wire__Usage *v, size_t n)
-{
-    double busy = 0, most = 0, passed = (double)(ws->now - ws->pulsed_at);
-    for (size_t i = 0; i < n; i++) {
-        busy += (double)v[i].busy_ns;
-        most += passed * v[i].streams;
-    }
-    double share = most > 0 ? busy / most : 0;
-    ws->busy_ratio += ((share < 1 ? share : 1) - ws->busy_ratio) / 5;
-    ws->pulsed_at = ws->now;
-}
-
-static void say_pulse(mr__worker_streams *ws)
-{
-    size_t n = 0;
-    for (const hosted *s = ws->streams; s; s = s->next)
-        n++;
-    Mr__Wire__Usage *v = mr_calloc(n + 1, sizeof *v), **list = mr_calloc(n + 1, sizeof *list);
-    Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
-    pulse.draining = ws->draining;
-    if (v && list)
-        pulse.n_usage = take_usage(ws, v, list);
-    pulse.usage = list;
-    note_busy(ws, v, pulse.n_usage);
-    int64_t cpu_ns = ws->cpu_ns;
-    ws->out.cpu(ws->ctx, &cpu_ns, &pulse.cpus);
-    pulse.cpu_ns = cpu_ns > ws->cpu_ns ? (uint64_t)(cpu_ns - ws->cpu_ns) : 0;
-    ws->cpu_ns = cpu_ns;
-    mr__message m = MR__WIRE__MESSAGE__INIT;
-    m.body_case = MR__WIRE__MESSAGE__BODY_PULSE;
-    m.pulse = &pulse;
-    ws->out.to_dispatcher(ws->ctx, &m);
-    mr_free(v);
-    mr_free(list);
 }
 
 int64_t mr__worker_streams_tick(mr__worker_streams *ws, int64_t now)
@@ -653,7 +796,7 @@ int64_t mr__worker_streams_tick(mr__worker_streams *ws, int64_t now)
     if (!ws->connected)
         return INT64_MAX;
     if (now - ws->heard >= SILENT_S * SECOND) {
-        ws->connected = false;
+        mr__worker_streams_dispatcher_closed(ws, now);
         ws->out.close_dispatcher(ws->ctx);
         return INT64_MAX;
     }
@@ -695,6 +838,8 @@ void mr__worker_streams_free(mr__worker_streams *ws)
         return;
     while (ws->streams)
         remove_stream(ws, ws->streams);
+    while (ws->early)
+        free_early(ws, &ws->early);
     for (size_t i = 0; ws->tags && i < ws->n_tags; i++)
         mr_free(ws->tags[i]);
     mr_free(ws->tags);

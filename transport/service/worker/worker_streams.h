@@ -17,8 +17,11 @@
  *     place in Host, with the elements before it skipped.
  *  2. A block is sent while the stream's credit is positive, and may make it negative: so one block
  *     of each stream can always be in flight. A producer makes one block ahead and waits.
- *  3. An Open of a generation other than Host's, or of a stream that is not hosted, is answered by
- *     a fatal StreamError. What a producer of an older generation makes is dropped.
+ *  3. An Open of a generation older than Host's is answered by a fatal StreamError. One of a later
+ *     generation, or of a stream that is not hosted, may have overtaken its Host, which contains
+ *     the whole graph: it waits for it, at most until the dispatcher answers a Pulse that was sent
+ *     after the Open; then it is answered by a fatal StreamError too. Without a dispatcher it does
+ *     not wait. What a producer of an older generation makes is dropped.
  *  4. Streams survive while the dispatcher is away. When it is back, Register lists them.
  *  5. Draining returns every stream with the position after the last element sent.
  *  6. dynamic: a producer that needs a split waits for it, if the dispatcher is away until it is

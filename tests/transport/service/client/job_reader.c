@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/memory/alloc.h"
 #include "tests/harness.h"
 
 MR_ONE_THREAD;
@@ -282,4 +283,21 @@ MR_TEST(a_worker_that_dies_again_and_again_fails_no_job)
     mr_eq_i64(lose_worker(MR_UNAVAILABLE, 0), 20);
     mr_eq_i64(lose_worker(MR_END, 0), 20);
     mr_eq_i64(failed, 0);
+}
+
+/* Otherwise Join would fail on every connection, and the client would connect without end. */
+MR_TEST(a_graph_that_no_message_can_carry_is_an_error_at_once)
+{
+    enum { LARGE = 16 << 20 };
+    Mr__Wire__Join join = MR__WIRE__JOIN__INIT;
+    Mr__Wire__Job job = MR__WIRE__JOB__INIT;
+    mr__job_reader *r = NULL;
+    mr_status st;
+    join.job = &job;
+    job.graph.data = mr_calloc(1, LARGE);
+    job.graph.len = LARGE;
+    const mr__job_reader_opts o = {.dispatcher = "d", .join = &join, .seed = 1};
+    mr_code_is(mr__job_reader_new(&r, &o, &out, NULL, second, &st), MR_RESOURCE_EXHAUSTED, &st);
+    mr_has_str(st.message, "a service accepts at most 15728640");
+    mr_free(job.graph.data);
 }
