@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/harness.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <ftw.h>
 #include <inttypes.h>
@@ -148,6 +149,39 @@ size_t mr_test_step(uint64_t *random, size_t n)
 bool mr_test_for_races(void)
 {
     return WITH_TSAN && !mr_test_long();
+}
+
+/* Whether a thread other than the calling one is not asleep. */
+static bool others_run(void)
+{
+    bool run = false;
+    struct dirent *task;
+    DIR *tasks = opendir("/proc/self/task");
+    while (tasks && (task = readdir(tasks))) {
+        char path[300], line[100];
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", task->d_name);
+        FILE *f =
+            atoi(task->d_name) == 0 || atoi(task->d_name) == gettid() ? NULL : fopen(path, "r");
+        if (!f)
+            continue;
+        const char *end = fgets(line, sizeof line, f) ? strrchr(line, ')') : NULL;
+        run |= end && end[2] != 'S';
+        fclose(f);
+    }
+    if (tasks)
+        closedir(tasks);
+    return run;
+}
+
+pid_t mr_test_fork(void)
+{
+    enum { CALM = 3, TRIES = 3000 };
+    const struct timespec pause = {.tv_nsec = 10000000};
+    for (int calm = 0, i = 0; WITH_ASAN && calm < CALM && i < TRIES; i++) {
+        calm = others_run() ? 0 : calm + 1;
+        nanosleep(&pause, NULL);
+    }
+    return fork();
 }
 
 /* splitmix64 (Steele, Lea, Flood 2014). */

@@ -46,7 +46,7 @@ static int refusals_in_child(mr_dist_iterator *it, const void *position, size_t 
     mr_step s;
     void *bytes;
     size_t n;
-    pid_t child = fork();
+    pid_t child = mr_test_fork();
     mr_check(child >= 0);
     if (child == 0) {
         alarm(60);

@@ -24,7 +24,7 @@ static mr_iterator *open_it(mr_dataset *ds, const mr_iterator_opts *opts)
 /* Runs f in a child, where it returns what went wrong. A child that hangs is ended by its alarm. */
 static void in_child(const char *(*f)(void *ctx), void *ctx)
 {
-    pid_t child = fork();
+    pid_t child = mr_test_fork();
     mr_check(child >= 0);
     if (child == 0) {
         alarm(60);

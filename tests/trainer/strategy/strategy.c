@@ -558,7 +558,7 @@ MR_TEST(a_forked_child_cannot_use_a_strategy_and_does_not_wait)
     void *p;
     mr_ok(mr_event_new(&event, device, &st), &st);
     mr_ok(mr_device_alloc(device, MR_MEMORY_DEVICE, 64, &p, &st), &st);
-    pid_t child = fork();
+    pid_t child = mr_test_fork();
     mr_check(child >= 0);
     if (child == 0) {
         alarm(60);

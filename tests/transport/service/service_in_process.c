@@ -495,7 +495,7 @@ MR_TEST(a_forked_child_cannot_use_them_and_does_not_wait)
     mr_ok(mr_service_dispatcher_start(d, &st), &st);
     mr_ok(mr_service_worker_start(w, &st), &st);
     report_has(service, "workers", NULL, mr_service_worker_address(w));
-    pid_t child = fork();
+    pid_t child = mr_test_fork();
     mr_check(child >= 0);
     if (child == 0) {
         alarm(60);
