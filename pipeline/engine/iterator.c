@@ -600,17 +600,24 @@ mr_code mr__graph_short_signature(const mr_dataset *ds, char **out, mr_status *s
     return rc;
 }
 
+mr_code mr__graph_outline(const mr_dataset *ds, char **out, mr_status *st)
+{
+    char *text = NULL;
+    *out = NULL;
+    if (!mr__dataset_is_mixed(ds))
+        return MR_OK;
+    MR_TRY(mr__dataset_outline(ds, &text, st));
+    mr_code rc = shorten(text, strlen(text), out, st);
+    mr_free(text);
+    return rc;
+}
+
 static mr_code sign(mr_iterator *it, mr_status *st)
 {
     if (it->signature)
         return MR_OK;
-    if (mr__dataset_is_mixed(it->run.graph) && !it->outline) {
-        char *text = NULL;
-        MR_TRY(mr__dataset_outline(it->run.graph, &text, st));
-        mr_code rc = shorten(text, strlen(text), &it->outline, st);
-        mr_free(text);
-        MR_TRY(rc);
-    }
+    if (!it->outline)
+        MR_TRY(mr__graph_outline(it->run.graph, &it->outline, st));
     return mr__graph_short_signature(it->run.graph, &it->signature, st);
 }
 
@@ -746,43 +753,33 @@ static mr_code run_instead(mr_iterator *it, mr_dataset *seeded, mr_status *st)
     return sign(it, st);
 }
 
-/* The text of the graph of a position, and its outline (NULL: none). */
-typedef struct signature {
-    const char *text, *outline;
-    size_t text_size, outline_size;
-} signature;
-
-/* The graphs differ. *by_name = they do so only in their mixtures, and the user allows that. */
-static mr_code compare_outlines(const mr_iterator *it, const signature *theirs, bool *by_name,
-                                mr_status *st)
+mr_code mr__graphs_differ(const char *text, const char *outline, const mr__graph_texts *theirs,
+                          mr_on_mismatch allowed, mr_status *st)
 {
-    static const char way[] = "restore with the expression it was saved with";
-    bool allowed = it->run.opts.on_mismatch == MR_RESTORE_BY_NAME;
-    if (!it->outline || !theirs->outline)
-        return another_graph(it->signature, theirs->text, theirs->text_size, way, st);
-    *by_name = allowed && strlen(it->outline) == theirs->outline_size &&
-               memcmp(it->outline, theirs->outline, theirs->outline_size) == 0;
-    if (*by_name)
+    if (!outline || !theirs->outline)
+        return another_graph(text, theirs->text, theirs->text_size,
+                             "restore with the expression it was saved with", st);
+    if (allowed != MR_RESTORE_BY_NAME)
+        return another_graph(text, theirs->text, theirs->text_size,
+                             "restore with the expression it was saved with, or by name "
+                             "(--restore-by-name, on_mismatch) if only the sources and weights of "
+                             "mix differ",
+                             st);
+    if (strlen(outline) == theirs->outline_size &&
+        memcmp(outline, theirs->outline, theirs->outline_size) == 0)
         return MR_OK;
-    if (allowed)
-        return another_graph(
-            it->outline, theirs->outline, theirs->outline_size,
-            "a restore by name takes other sources and weights of mix only, and none "
-            "below distribute, or below an op that an elastic job cannot cut",
-            st);
-    return another_graph(it->signature, theirs->text, theirs->text_size,
-                         "restore with the expression it was saved with, or by name "
-                         "(--restore-by-name, on_mismatch) if only the sources and weights of mix "
-                         "differ",
+    return another_graph(outline, theirs->outline, theirs->outline_size,
+                         "a restore by name takes other sources and weights of mix only, and none "
+                         "below distribute, or below an op that an elastic job cannot cut",
                          st);
 }
 
 /* The text is as in the position, which 0.1 did not shorten. A graph that was seeded by 0.1 keeps
  * its seeds. */
-static mr_code check_graph(mr_iterator *it, const signature *s, mr_status *st)
+static mr_code check_graph(mr_iterator *it, const mr__graph_texts *s, mr_status *st)
 {
     char *text = NULL;
-    signature theirs = *s;
+    mr__graph_texts theirs = *s;
     mr_dataset *seeded = NULL;
     it->run.by_name = false;
     MR_TRY(sign(it, st));
@@ -798,8 +795,10 @@ static mr_code check_graph(mr_iterator *it, const signature *s, mr_status *st)
         rc = mr__with_old_seeds(it->run.graph, s->text, s->text_size, &seeded, st);
     if (rc == MR_OK && seeded)
         rc = run_instead(it, seeded, st);
-    else if (rc == MR_OK && !same)
-        rc = compare_outlines(it, &theirs, &it->run.by_name, st);
+    else if (rc == MR_OK && !same) {
+        rc = mr__graphs_differ(it->signature, it->outline, &theirs, it->run.opts.on_mismatch, st);
+        it->run.by_name = rc == MR_OK;
+    }
     mr_free(text);
     return rc;
 }
@@ -816,6 +815,13 @@ static mr_code forget_passes(mr_iterator *it, mr_status *st)
     it->instance = instance;
     mr__scope_reset(&it->run.scope);
     return MR_OK;
+}
+
+mr_code mr__iterator_start_over(mr_iterator *it, mr_status *st)
+{
+    MR_TRY(mr_iterator_rest(it, st));
+    MR_TRY(forget_passes(it, st));
+    return mr_iterator_rewind(it, st);
 }
 
 /* The rows to deliver before the state. */
@@ -836,7 +842,7 @@ static mr_code put_back(mr_iterator *it, mr_state_r *r, mr_status *st)
 
 /* Begins to read a position: checks that it is one, and takes the signature of its graph. */
 static mr_code read_signature(const mr_iterator *it, const void *bytes, size_t size, mr_state_r *r,
-                              signature *theirs, mr_status *st)
+                              mr__graph_texts *theirs, mr_status *st)
 {
     const unsigned char *p = bytes;
     unsigned char sum[4];
@@ -861,7 +867,7 @@ mr_code mr__iterator_is_of_other_mixture(mr_iterator *it, const void *bytes, siz
                                          bool *other, mr_status *st)
 {
     mr_state_r r;
-    signature theirs = {0};
+    mr__graph_texts theirs = {0};
     MR_TRY(read_signature(it, bytes, size, &r, &theirs, st));
     MR_TRY(check_graph(it, &theirs, st));
     *other = it->run.by_name;
@@ -872,7 +878,7 @@ mr_code mr__iterator_is_of_other_mixture(mr_iterator *it, const void *bytes, siz
 static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_status *st)
 {
     mr_state_r r;
-    signature theirs = {0};
+    mr__graph_texts theirs = {0};
     const void *state;
     size_t state_size;
     uint64_t skip;

@@ -44,11 +44,26 @@ mr_code mr__iterator_count(mr_iterator *it, uint64_t *n, mr_status *st) MR_NODIS
 mr_code mr__iterator_at(mr_iterator *it, const uint64_t *index, size_t n, mr_block *b,
                         mr_status *st) MR_NODISCARD;
 
+/* The iterator is as newly opened, whatever it has run. */
+mr_code mr__iterator_start_over(mr_iterator *it, mr_status *st) MR_NODISCARD;
+
 /* *other = mr_iterator_restore would restore this position by name, since it is of another mixture.
  * errors   those of mr_iterator_restore that concern the graph */
 mr_code mr__iterator_is_of_other_mixture(mr_iterator *it, const void *bytes, size_t size,
                                          bool *other, mr_status *st) MR_NODISCARD;
 
+/* The text of the graph of a position, and its outline (NULL: it has no mixture). */
+typedef struct mr__graph_texts {
+    const char *text, *outline;
+    size_t text_size, outline_size;
+} mr__graph_texts;
+/* *out = the outline of ds as positions have it, owned; NULL: it has no mixture. */
+mr_code mr__graph_outline(const mr_dataset *ds, char **out, mr_status *st) MR_NODISCARD;
+/* The graph with this text and outline (NULL: none) is another one than that of a position.
+ * returns  MR_OK: only in its mixtures, and that is allowed
+ * errors   MR_INVALID_ARGUMENT names the difference */
+mr_code mr__graphs_differ(const char *text, const char *outline, const mr__graph_texts *theirs,
+                          mr_on_mismatch allowed, mr_status *st) MR_NODISCARD;
 /* true: a position of ds has a part for each source of a mixture, and the rows that ops above it
  * hold. */
 bool mr__graph_is_mixed(const mr_dataset *ds);

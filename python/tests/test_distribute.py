@@ -316,6 +316,22 @@ class Jobs(unittest.TestCase):
         with self.assertRaises(StopIteration):
             next(its[0])
 
+    def test_an_epoch_begins_with_other_streams_whatever_was_read(self) -> None:
+        def begin(streams: int, batch: int) -> Any:
+            return iter(mr.distribute_dataset(mr.range(40).shuffle(10).batch(batch), 2, ALONE, elastic=streams))
+
+        first, reference = begin(4, 8), begin(3, 5)
+        at_start, whole, at_end = first.state_dict(), [rows(reference)], None
+        rows(first)
+        at_end = first.state_dict()
+        whole.append(rows(iter(reference)))
+        used = begin(3, 5)
+        for state, want in ((at_start, whole), (at_end, [[], whole[1]])):
+            for it, times in ((begin(3, 5), 1), (begin(3, 5), 2), (used, 1), (used, 2)):
+                for _ in range(times):
+                    it.load_state_dict(state)
+                self.assertEqual([rows(it), rows(iter(it))], want)
+
     def test_states_of_different_steps_are_not_joined(self) -> None:
         ds = mr.range(50).batch(8)
         first, second = (iter(mr.distribute_dataset(ds, 1, job(2, i), elastic=4)) for i in range(2))

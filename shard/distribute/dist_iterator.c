@@ -410,6 +410,8 @@ static mr_code next_elastic(mr_dist_iterator *it, mr_step *out, mr_status *st)
     if (!it->pulled.rows) { /* else there was no memory to deal it */
         mr_code rc = mr_iterator_next(it->streams[0].it, 1, &it->pulled, st);
         it->done = rc == MR_END;
+        if (rc < 0 && st)
+            mr__elastic_hide_ops(st);
         MR_TRY(rc);
     }
     MR_TRY(mr__elastic_deal(&it->host, dd->worker * dd->replicas, dd->workers * dd->replicas,
@@ -536,8 +538,8 @@ mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **out, size_t *size, mr
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a step failed half way; take the step after the error before saving");
     if (it->dd->elastic.streams)
-        return mr__elastic_save(it->dd, &it->host, it->streams[0].it, it->step, it->pass, out, size,
-                                st);
+        return mr__elastic_save(it->dd, &it->host, it->streams[0].it, it->step, it->pass, it->done,
+                                out, size, st);
     fields_of(it, fields);
     mr_code rc = mr__bytes_put(&b, magic, sizeof magic, st);
     if (rc == MR_OK)
@@ -687,7 +689,7 @@ mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *state, size_t
         it->done = false;
         MR_TRY(check_numbers(it, state, size, st));
         return mr__elastic_restore(it->dd, &it->host, it->streams[0].it, state, size, &it->step,
-                                   &it->pass, st);
+                                   &it->pass, &it->done, st);
     }
     if (mr_is_job_position(state, size))
         return mr_fail(st, MR_FAILED_PRECONDITION,

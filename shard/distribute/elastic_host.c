@@ -45,6 +45,7 @@ static mr_code open_hubs(mr__elastic_host *h, const mr__elastic_wholes *wholes,
         struct mr__elastic_hub_at *x = &h->hubs[h->n_hubs];
         const struct mr__elastic_whole *whole = &wholes->v[h->n_hubs];
         x->place = whole->place;
+        x->mixed = mr__graph_is_mixed(whole->ds) ? mr_dataset_op(whole->ds)->name : NULL;
         MR_TRY(mr__elastic_hub_open(&x->hub, whole->ds, dd->elastic.streams, &h->hub_run, st));
     }
     return MR_OK;
@@ -140,21 +141,27 @@ static void begin_step(mr__elastic_host *h, mr__elastic_phase phase)
         h->v[s].share = h->v[s].taken = 0, h->v[s].rows = 0;
 }
 
+void mr__elastic_started(mr__elastic_host *h)
+{
+    for (int64_t s = 0; s < h->schedule.streams; s++)
+        h->schedule.live[s] = true;
+    h->schedule.step = 0;
+    h->schedule.n_live = h->schedule.streams;
+    begin_step(h, MR__SHARE);
+    h->touched = false;
+}
+
 mr_code mr__elastic_begin_pass(mr__elastic_host *h, mr_status *st)
 {
     if (!h->touched || h->restoring)
         return MR_OK;
     for (int64_t s = 0; s < h->schedule.streams; s++) {
-        mr__elastic_stream_host *x = &h->v[s];
-        h->schedule.live[s] = true;
-        mr__elastic_forget(x);
-        if (x->it)
-            MR_TRY(mr_iterator_rewind(x->it, st));
+        mr__elastic_forget(&h->v[s]);
+        if (h->v[s].it)
+            MR_TRY(mr_iterator_rewind(h->v[s].it, st));
     }
-    h->schedule.step = 0;
-    h->schedule.n_live = h->schedule.streams;
-    begin_step(h, MR__SHARE);
-    h->touched = false;
+    h->epochs++;
+    mr__elastic_started(h);
     return MR_OK;
 }
 
@@ -329,9 +336,10 @@ static void share_out(mr__elastic_host *h)
     }
 }
 
-void mr__elastic_restored(mr__elastic_host *h, int64_t step)
+void mr__elastic_restored(mr__elastic_host *h, int64_t step, int64_t epochs)
 {
     h->schedule.step = step;
+    h->epochs = epochs;
     h->touched = true;
     begin_step(h, step ? MR__LOOK : MR__SHARE);
 }

@@ -66,6 +66,8 @@ mr_code mr__elastic_stream(const mr__elastic *x, mr__matched *m, int64_t stream,
 
 mr_dataset *mr__elastic_rows(mr_dataset *rows, int64_t streams); /* takes rows over */
 mr_dataset *mr__elastic_steps(mr_dataset *batches);              /* takes batches over */
+/* The path of an error has only ops of the user's graph from now on. */
+void mr__elastic_hide_ops(mr_status *st);
 
 /* ---- what cannot be cut (elastic_deal.c) ---- */
 
@@ -137,10 +139,12 @@ typedef struct mr__elastic_host {
     int64_t block_rows; /* to pull from a stream at once, at least */
     bool by_name;       /* positions may be of other mixtures; the streams see what differs */
     bool touched;       /* something was taken in this pass */
+    int64_t epochs;     /* of the streams, before this one */
     mr__elastic_stream_host *v; /* streams of them */
     struct mr__elastic_hub_at {
         mr__elastic_hub *hub;
         int64_t place;
+        const char *mixed; /* the name of its op; NULL: no mixture is below it */
     } * hubs;
     size_t n_hubs;
     mr_iterator_opts hub_run;
@@ -182,8 +186,10 @@ mr_code mr__elastic_take(mr__elastic_host *h, size_t want, mr_block *out,
 mr_code mr__elastic_show_sample(mr__elastic_host *h, bool *any, mr_status *st) MR_NODISCARD;
 /* The step was delivered, or has failed. */
 void mr__elastic_step_over(mr__elastic_host *h);
-/* Its streams were restored to where `step` begins. */
-void mr__elastic_restored(mr__elastic_host *h, int64_t step);
+/* Its streams were restored to where `step` begins, after this many epochs. */
+void mr__elastic_restored(mr__elastic_host *h, int64_t step, int64_t epochs);
+/* Its streams begin an epoch. */
+void mr__elastic_started(mr__elastic_host *h);
 /* Drops what was pulled of a stream, which goes elsewhere. */
 void mr__elastic_forget(mr__elastic_stream_host *x);
 /* Rows of the block that were not taken. */
@@ -204,19 +210,20 @@ mr_code mr__elastic_cut(mr_block *out, const mr_block *b, size_t from, size_t n,
 mr_code mr__elastic_deal(const mr__elastic_host *h, int64_t first_replica, int64_t all_replicas,
                          const mr_block *b, mr_block *replicas, bool *has_data, size_t n,
                          mr_status *st) MR_NODISCARD;
-/* The part of this process; delivered, pass: steps in this pass, and passes before it. */
+/* The part of this process; delivered, pass: steps in this pass, and passes before it; ended: so
+ * has the pass. */
 mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
-                         int64_t delivered, int64_t pass, void **bytes, size_t *size,
+                         int64_t delivered, int64_t pass, bool ended, void **bytes, size_t *size,
                          mr_status *st) MR_NODISCARD;
 /* The numbers of streams and of a step's rows of the job that a position is of. */
 mr_code mr__elastic_numbers(const void *bytes, size_t size, int64_t *streams, int64_t *batch,
                             mr_status *st) MR_NODISCARD;
 /* From a whole position. If its numbers are others than this job's, it is known to restore in a job
- * that differs from this one in them alone. *delivered and *pass: as they are, and after success as
- * they were. */
+ * that differs from this one in them alone. After success *delivered and *pass are as they were;
+ * *done is set if the pass is known to be over. */
 mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
                             const void *bytes, size_t size, int64_t *delivered, int64_t *pass,
-                            mr_status *st) MR_NODISCARD;
+                            bool *done, mr_status *st) MR_NODISCARD;
 mr_code mr__elastic_rest(mr__elastic_host *h, mr_status *st) MR_NODISCARD;
 /* After a cancellation: what was gathered stays. */
 mr_code mr__elastic_resume(mr__elastic_host *h, mr_status *st) MR_NODISCARD;
@@ -225,10 +232,11 @@ mr_code mr__elastic_resume(mr__elastic_host *h, mr_status *st) MR_NODISCARD;
 
 typedef struct mr__job_position {
     int64_t streams, batch, step, pass,
-        delivered; /* step: of the schedule; delivered: in the pass */
+        delivered;  /* step: of the schedule; delivered: in the pass */
+    int64_t epochs; /* of the streams, before this one */
     bool has_seed;
     uint64_t seed;
-    char *graph; /* text */
+    char *graph, *outline; /* texts; outline NULL: the graph has no mixture */
     bool *live;
     void *steps; /* state of the graph of the steps */
     size_t steps_size;

@@ -107,6 +107,7 @@ static mr_code begin_position(const mr_dist_dataset *dd, const mr__elastic_host 
     *p = (mr__job_position){.streams = s->streams,
                             .batch = s->batch,
                             .step = s->step,
+                            .epochs = h->epochs,
                             .has_seed = dd->has_seed,
                             .seed = dd->seed};
     p->v = mr_calloc((size_t)s->streams, sizeof *p->v);
@@ -114,11 +115,13 @@ static mr_code begin_position(const mr_dist_dataset *dd, const mr__elastic_host 
     if (!p->v || !p->live)
         return mr_fail_memory(st, (size_t)s->streams * sizeof *p->v, "a position");
     memcpy(p->live, s->live, (size_t)s->streams * sizeof *p->live);
+    MR_TRY(mr__graph_outline(dd->original, &p->outline, st));
     return graph_text(dd, &p->graph, st);
 }
 
 mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
-                         int64_t delivered, int64_t pass, void **bytes, size_t *size, mr_status *st)
+                         int64_t delivered, int64_t pass, bool ended, void **bytes, size_t *size,
+                         mr_status *st)
 {
     mr__job_position p;
     if (h->phase != MR__LOOK && h->phase != MR__SHARE)
@@ -127,6 +130,8 @@ mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iter
     mr_code rc = begin_position(dd, h, &p, st);
     p.delivered = delivered;
     p.pass = pass;
+    for (int64_t s = 0; s < h->schedule.streams && ended && rc == MR_OK; s++)
+        p.live[s] = false; /* a take above the batch ends the pass before the streams end */
     if (rc == MR_OK)
         rc = mr_iterator_save(steps, &p.steps, &p.steps_size, st);
     for (int64_t s = h->first; s < h->last && rc == MR_OK; s++)
@@ -141,6 +146,22 @@ mr_code mr__elastic_save(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iter
         rc = mr__job_position_write(&p, bytes, size, st);
     mr__job_position_reset(&p);
     return rc;
+}
+
+/* `graph` is the text of this job's, which is another one. */
+static mr_code check_other_graph(const mr_dist_dataset *dd, const mr__elastic_host *h,
+                                 const mr__job_position *p, const char *graph, mr_status *st)
+{
+    const mr__graph_texts theirs = {p->graph, p->outline, strlen(p->graph),
+                                    p->outline ? strlen(p->outline) : 0};
+    char *outline = NULL;
+    MR_TRY(mr__graph_outline(dd->original, &outline, st));
+    mr_code rc = mr__graphs_differ(graph, outline, &theirs,
+                                   h->by_name ? MR_RESTORE_BY_NAME : MR_REFUSE_MISMATCH, st);
+    mr_free(outline);
+    if (rc == MR_INVALID_ARGUMENT && st)
+        st->code = MR_FAILED_PRECONDITION;
+    return rc == MR_INVALID_ARGUMENT ? MR_FAILED_PRECONDITION : rc;
 }
 
 /* *other: the graph is another one than in the position, which a restore by name may take.
@@ -166,15 +187,9 @@ static mr_code check_same(const mr_dist_dataset *dd, const mr__elastic_host *h,
                      ", this job has %" PRId64
                      "; continue the epoch with the same one, or change it at the start of one",
                      p->batch, dd->elastic.batch);
-    else if (same && *other && !h->by_name)
-        rc =
-            mr_fail(st, MR_FAILED_PRECONDITION,
-                    "the position is of another graph: %.400s instead of %.400s%s", p->graph, graph,
-                    mr__graph_is_mixed(dd->original)
-                        ? "; restore by name (--restore-by-name, on_mismatch) if only the sources "
-                          "and weights of mix differ"
-                        : "");
-    else if (p->has_seed != dd->has_seed || p->seed != dd->seed)
+    else if (same && *other)
+        rc = check_other_graph(dd, h, p, graph, st);
+    if (rc == MR_OK && (p->has_seed != dd->has_seed || p->seed != dd->seed))
         rc = mr_fail(st, MR_FAILED_PRECONDITION,
                      "the position is of a job with the seed %" PRIu64 ", this one has %" PRIu64
                      "; give it the same seed",
@@ -192,25 +207,42 @@ static bool has_ended(const mr__job_position *p)
     return !any;
 }
 
-/* The start of pass `pass`, or with `ended` its end, from a position of streams that were cut in
- * another way. used: passes of this iterator before. */
-static mr_code restore_start(mr__elastic_host *h, mr_iterator *steps, int64_t used, int64_t pass,
-                             bool ended, mr_status *st)
+/* As newly opened. */
+static mr_code start_over(mr__elastic_host *h, mr_iterator *steps, mr_status *st)
 {
-    if (h->touched || used)
-        return mr_fail(st, MR_FAILED_PRECONDITION,
-                       "the position has other numbers of elastic streams or rows, and something "
-                       "was read here already; restore it in a new iterator");
-    for (int64_t i = 0; i < pass; i++) {
-        h->touched = true;
-        MR_TRY(mr_iterator_rewind(steps, st));
+    for (size_t i = 0; i < h->n_hubs; i++) {
+        mr__elastic_hub_rest(h->hubs[i].hub);
+        mr__elastic_hub_restore(h->hubs[i].hub, &(mr__elastic_anchors){0});
     }
-    if (ended) {
-        h->touched = true;
-        h->schedule.n_live = 0;
-        memset(h->schedule.live, false, (size_t)h->schedule.streams * sizeof *h->schedule.live);
+    for (int64_t s = 0; s < h->schedule.streams; s++) {
+        mr__elastic_forget(&h->v[s]);
+        if (h->v[s].it)
+            MR_TRY(mr__iterator_start_over(h->v[s].it, st));
     }
-    return MR_OK;
+    h->restoring = true;
+    mr_code rc = mr__iterator_start_over(steps, st);
+    h->restoring = false;
+    h->epochs = 0;
+    mr__elastic_started(h);
+    return rc;
+}
+
+/* The start of the pass of p, whose streams were cut in another way: after as many epochs of the
+ * streams, of which a repeat above the batch makes several in a pass. */
+static mr_code restore_start(mr__elastic_host *h, mr_iterator *steps, const mr__job_position *p,
+                             mr_status *st)
+{
+    MR_TRY(start_over(h, steps, st));
+    while (h->epochs < p->epochs) {
+        h->touched = true;
+        MR_TRY(mr__elastic_begin_pass(h, st));
+    }
+    h->restoring = true; /* the streams are where they must be */
+    mr_code rc = MR_OK;
+    for (int64_t i = 0; i < p->pass && rc == MR_OK; i++)
+        rc = mr_iterator_rewind(steps, st);
+    h->restoring = false;
+    return rc;
 }
 
 static void expect_streams(const mr__elastic_host *h, bool restored)
@@ -219,6 +251,22 @@ static void expect_streams(const mr__elastic_host *h, bool restored)
         for (int64_t s = 0; s < h->schedule.streams; s++)
             if (h->v[s].it)
                 mr__elastic_hub_expect(h->hubs[i].hub, s, restored);
+}
+
+/* The graphs are the same but for their mixtures; so are those of a stream, unless a mixture that
+ * differs is in what is dealt. */
+static mr_code check_dealt(const mr__elastic_host *h, mr_iterator *it,
+                           const struct mr__stream_position *p, mr_status *st)
+{
+    bool other;
+    mr_code rc = mr__iterator_is_of_other_mixture(it, p->bytes, p->size, &other, st);
+    for (size_t i = 0; i < h->n_hubs && rc == MR_INVALID_ARGUMENT; i++)
+        if (h->hubs[i].mixed)
+            return mr_fail(st, MR_FAILED_PRECONDITION,
+                           "the position has another mixture below %s, which an elastic job cannot "
+                           "cut; give it the sources and weights that it was saved with",
+                           h->hubs[i].mixed);
+    return rc;
 }
 
 /* other: with another mixture, in which a stream that had ended may continue. */
@@ -238,7 +286,9 @@ static mr_code restore_streams(mr__elastic_host *h, mr__job_position *p, bool ot
         h->schedule.n_live += h->schedule.live[s];
         if (!x->it)
             continue;
-        rc = restore_stream(x, &p->v[s], st);
+        rc = other ? check_dealt(h, x->it, &p->v[s], st) : MR_OK;
+        if (rc == MR_OK)
+            rc = restore_stream(x, &p->v[s], st);
         if (rc != MR_OK)
             mr_status_prefix(st, "stream %" PRId64, s);
     }
@@ -259,7 +309,7 @@ mr_code mr__elastic_numbers(const void *bytes, size_t size, int64_t *streams, in
 
 mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_iterator *steps,
                             const void *bytes, size_t size, int64_t *delivered, int64_t *pass,
-                            mr_status *st)
+                            bool *done, mr_status *st)
 {
     mr__job_position p;
     MR_TRY(mr__job_position_read(&p, bytes, size, st));
@@ -270,7 +320,8 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_i
     if (rc == MR_OK)
         rc = mr__job_position_is_whole(&p, st);
     if (rc == MR_OK && !same) {
-        rc = restore_start(h, steps, *pass, p.pass, ended, st);
+        rc = restore_start(h, steps, &p, st);
+        *done = rc == MR_OK && ended;
     } else if (rc == MR_OK) {
         h->restoring = true;
         rc = mr_iterator_restore(steps, p.steps, p.steps_size, st);
@@ -278,7 +329,7 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_i
         if (rc == MR_OK)
             rc = restore_streams(h, &p, other && h->by_name, st);
         if (rc == MR_OK)
-            mr__elastic_restored(h, p.step);
+            mr__elastic_restored(h, p.step, p.epochs);
     }
     if (rc == MR_OK) {
         *delivered = p.delivered;

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two ops that rewriting an elastic job inserts. They have no text form, since they run only
  * with a host. */
+#include <inttypes.h>
+#include <string.h>
+
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/op_iterator.h"
 #include "shard/distribute/dist_impl.h"
@@ -124,8 +127,11 @@ static mr_code next_step(mr_iter *it, size_t want, mr_block *out, mr_status *st)
     mr_code rc = rows ? mr_iter_pull(it, 0, 1, out, st) : empty_step(it, out, st);
     if (rc == MR_CANCELLED)
         return rc;
-    if (rc != MR_OK)
+    if (rc != MR_OK) {
+        if (st)
+            mr_status_prefix(st, "step %" PRId64, h->schedule.step);
         drain(it);
+    }
     mr__elastic_step_over(h);
     return rc;
 }
@@ -154,6 +160,22 @@ static const mr_op elastic_steps = {
     .save = save_steps,
     .restore = restore_steps,
 };
+
+void mr__elastic_hide_ops(mr_status *st)
+{
+    const char *const own[] = {elastic_steps.name, elastic_rows.name};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        char *at = strstr(st->op, own[i]);
+        size_t n = strlen(own[i]);
+        if (!at)
+            continue;
+        if (at[n] == '/')
+            n++;
+        else if (at > st->op) /* the last one: with the slash before it */
+            at--, n++;
+        memmove(at, at + n, strlen(at + n) + 1);
+    }
+}
 
 mr_dataset *mr__elastic_steps(mr_dataset *batches)
 {

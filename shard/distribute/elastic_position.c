@@ -14,6 +14,8 @@
  *   row is, which is empty if it did not fail
  *   number of hubs, which may be missing; of each its place and the number of anchors, and of each
  *   of those epoch, row, errors and a position (elastic_deal.c)
+ *   outline of the graph (graph/named_inputs.h), empty without a mixture; epochs of the streams
+ *   before this one (8 bytes); both may be missing
  *
  * Texts, states, positions and errors are preceded by their size (8 bytes). */
 #include <inttypes.h>
@@ -42,6 +44,7 @@ void mr__job_position_reset(mr__job_position *p)
     mr_free(p->hubs);
     mr_free(p->v);
     mr_free(p->graph);
+    mr_free(p->outline);
     mr_free(p->live);
     mr_free(p->steps);
     *p = (mr__job_position){0};
@@ -127,7 +130,8 @@ static mr_code put_body(mr__bytes *b, const mr__job_position *p, mr_status *st)
     MR_TRY(mr__bytes_put_u64(b, p->n_hubs, st));
     for (size_t i = 0; i < p->n_hubs; i++)
         MR_TRY(put_hub(b, &p->hubs[i], st));
-    return MR_OK;
+    MR_TRY(put_sized(b, p->outline, p->outline ? strlen(p->outline) : 0, st));
+    return mr__bytes_put_u64(b, (uint64_t)p->epochs, st);
 }
 
 mr_code mr__job_position_write(const mr__job_position *p, void **out, size_t *size, mr_status *st)
@@ -248,6 +252,22 @@ static mr_code get_stream(reader *r, mr__job_position *p)
     return get_buffer(r, &p->v[s].error);
 }
 
+static mr_code get_rest(reader *r, mr__job_position *p)
+{
+    size_t n = 0;
+    uint64_t epochs = 0;
+    MR_TRY(get_sized(r, (void **)&p->outline, &n));
+    MR_TRY(get_number(r, &epochs));
+    if (strlen(p->outline) != n || epochs > INT64_MAX)
+        return damaged(r->st, "what follows the streams is out of range");
+    if (n == 0) {
+        mr_free(p->outline);
+        p->outline = NULL;
+    }
+    p->epochs = (int64_t)epochs;
+    return MR_OK;
+}
+
 static mr_code get_body(reader *r, mr__job_position *p)
 {
     uint64_t f[N_FIELDS];
@@ -281,6 +301,9 @@ static mr_code get_body(reader *r, mr__job_position *p)
         MR_TRY(get_stream(r, p));
     if (r->at != r->end)
         MR_TRY(get_hubs(r, p));
+    p->epochs = p->pass;
+    if (r->at != r->end)
+        MR_TRY(get_rest(r, p));
     return r->at == r->end ? MR_OK : damaged(r->st, "bytes after its end");
 }
 

@@ -315,6 +315,9 @@ def errors_keep_their_place(folder):
             got = show(folder, graph, 7, w, r)
             equal([joined(s) for s in steps_of(got.stdout)], [joined(s) for s in steps_of(want.stdout)], f"steps of {w} x {r}")
             equal(got.stderr, want.stderr, f"message of {w} x {r}")
+    p = show(folder, "from_tensor_slices(['1', '12']).map(x => decode_raw(x, 'uint8')).batch(4).take(2)", 4, 1, 1)
+    if "take/batch: " not in p.stderr or "step 0: different shapes" not in p.stderr:
+        raise Failure(f"the error of a batch: {p.stdout} {p.stderr}")
 
 
 def refusals_say_what_to_do(folder):
@@ -390,10 +393,12 @@ def an_epoch_begins_with_the_same_data(folder):
             (graph, "text_line('t2-*').batch(8)", "graph", []),
             (graph, "text_line('t3-*').take(4).batch(8)", "graph", []),
             (graph, "text_line('t3-*').batch(8).take(2)", "graph", []),
-            (graph, "text_line('t3-*').batch(8, drop_remainder=true)", "graph", []),
+            (graph, "text_line('t3-*').batch(8, drop_remainder=true)", "drop_remainder", []),
+            (graph, "text_line('t3-*').batch(8, drop_remainder=true)", "drop_remainder", ["--restore-by-name"]),
             (graph, graph, "seed", ["--seed", "5"]),
             (mixture, mixture.replace('"b"', '"c"'), "--restore-by-name", []),
             (mixture, mixture.replace("9", "8"), '"a"', ["--restore-by-name"]),
+            (mixture, mixture.replace("8)", "8, drop_remainder=true)"), "drop_remainder", ["--restore-by-name"]),
         ):
             show(folder, was, 2, 1, 1, "--save-after", "0", "--state", "start")
             p = show(folder, other.replace("batch(8", f"batch({rows_of_a_step}"), streams, 1, 1, *flags, "--restore", "start")

@@ -174,6 +174,29 @@ def workers_under_data_need_streams(folder):
         equal(same.returncode, 0, f"exit status with the same mixture: {same.stderr}")
 
 
+def only_the_mixture_may_change(folder):
+    """By name: a position in an epoch is refused, with the difference in words of the user's graph."""
+    def graph(weight, rest):
+        return f'mix({{"a": range(40), "b": range(50, 90)}}, weights={{"a": {weight}, "b": 1.0}}, stop="all"){rest}'
+
+    for was, now, words in (
+        (".batch(8)", ".batch(8, drop_remainder=true)", ["'8)'", "'8, drop_remainder=true)'"]),
+        (".batch(8, drop_remainder=true)", ".batch(8)", ["'8, drop_remainder=true)'", "'8)'"]),
+        (".batch(8)", ".padded_batch(8)", ["'padded_batch(8)'"]),
+        (".batch(8)", ".batch(8).take(4)", ["'8)'", "'8).take(4)'"]),
+        (".map(x => x + 1).batch(8)", ".map(x => x + 2).batch(8)", ["'1).batch(8)'", "'2).batch(8)'"]),
+        (".take(60).batch(8)", ".take(60).batch(8)", ["another mixture below take"]),
+    ):
+        show(folder, graph("1.0", was), 4, 1, 1, "--save-after", "3", "--state", "frame")
+        p = show(folder, graph("2.0", now), 4, 1, 1, "--restore-by-name", "--restore", "frame")
+        equal(p.returncode, 1, f"{was} restored as {now}: {p.stdout}")
+        for word in words:
+            if word not in p.stderr or "elastic_" in p.stderr:
+                raise Failure(f"{was} restored as {now}: no {word} in {p.stderr}")
+    again = show(folder, graph("1.0", ".take(60).batch(8)"), 4, 1, 1, "--restore-by-name", "--restore", "frame")
+    equal(again.returncode, 0, f"the same mixture: {again.stderr}")
+
+
 def differences_are_logged_once(folder):
     a, b = 'mix({"a": range(30), "b": range(100, 120)}, stop="all").batch(4)', 'mix({"b": range(100, 120), "c": range(9)}, weights={"b": 2, "c": 1}, stop="all").batch(4)'
     rows(show(folder, a, 7, 1, 1, "--save-after", "2", "--state", "at"), a)
@@ -226,6 +249,6 @@ if options.only is not None:
     TESTS = [mixtures_change(options.only, 1)]
 else:
     TESTS = [sources_without_records_are_left_out, every_stream_draws_its_own, workers_under_data_need_streams,
-             differences_are_logged_once, pairs_are_those_of_the_whole]
+             only_the_mixture_may_change, differences_are_logged_once, pairs_are_those_of_the_whole]
     TESTS += [mixtures_change(first, EACH) for first in range(0, COUNT, EACH)]
 kit.main("elastic_mix", TESTS)
