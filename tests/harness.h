@@ -140,8 +140,8 @@ void mr__code_is(const char *f, int l, const char *call, mr_code rc, mr_code wan
 #define mr_ok(rc, st)            mr__code_is(__FILE__, __LINE__, #rc, rc, MR_OK, st)
 #define mr_code_is(rc, want, st) mr__code_is(__FILE__, __LINE__, #rc, rc, want, st)
 
-/* As fork, for a child that may allocate. Under AddressSanitizer it first waits until no other thread
- * runs: one that allocates at the fork leaves the allocator locked in the child. */
+/* As fork, for a child that may allocate. Under AddressSanitizer it first waits until no other
+ * thread runs: one that allocates at the fork leaves the allocator locked in the child. */
 pid_t mr_test_fork(void);
 
 /* The first line of a test whose forked children start threads. */
