@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/files/file_name.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "pipeline/memory/alloc.h"
 #include "pipeline/remote/url.h"
+#include "pipeline/system/system.h"
 
 mr_code mr__file_name_in(mr__name_scope s, const char *name, char **out, mr_status *st)
 {
@@ -17,4 +20,12 @@ mr_code mr__file_name_in(mr__name_scope s, const char *name, char **out, mr_stat
 mr_code mr__file_name(const char *name, char **out, mr_status *st)
 {
     return mr__file_name_in(mr__name_scope_get(), name, out, st);
+}
+
+bool mr__file_is_pipe(const char *path)
+{
+    struct stat s;
+    bool input = strcmp(path, "-") == 0;
+    return (input ? mr__sys->fstat(fileno(stdin), &s) : mr__sys->stat(path, &s)) == 0 &&
+           !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode);
 }

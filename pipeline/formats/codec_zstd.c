@@ -12,7 +12,8 @@ typedef struct zstd_codec {
     ZSTD_DCtx *d;
     ZSTD_CCtx *e;
     bool between_frames;
-    bool any; /* true once a byte has been seen */
+    bool decoded; /* the frame has given bytes: its first block is intact */
+    bool any;     /* true once a byte has been seen */
     uint8_t
         head[ZSTD_FRAMEHEADERSIZE_MAX]; /* first bytes of the frame, which name its dictionary */
     size_t n_head;
@@ -37,9 +38,16 @@ static void see_head(zstd_codec *c, const mr__codec_io *io, size_t *kept)
 
 static mr_code fail_decoding(const zstd_codec *c, size_t rc, mr_status *st)
 {
-    if (mr__zstd.ZSTD_getErrorCode(rc) == ZSTD_error_memory_allocation)
+    ZSTD_ErrorCode error = mr__zstd.ZSTD_getErrorCode(rc);
+    if (error == ZSTD_error_memory_allocation)
         return mr_fail_memory(st, 0, "the window of a ZSTD stream");
-    if (mr__zstd.ZSTD_getErrorCode(rc) != ZSTD_error_dictionary_wrong)
+    if (!c->decoded &&
+        (error == ZSTD_error_dictionary_corrupted || error == ZSTD_error_corruption_detected))
+        return mr_fail(st, MR_DATA_LOSS,
+                       "the ZSTD stream is corrupted, or was made with a dictionary that it does "
+                       "not name (zstd --no-dictID); if so, decompress it first, with zstd -d -D "
+                       "FILE");
+    if (error != ZSTD_error_dictionary_wrong)
         return fail(rc, "corrupted ZSTD stream", MR_DATA_LOSS, st);
     return mr_fail(
         st, MR_FAILED_PRECONDITION,
@@ -70,6 +78,7 @@ static mr_code decode(mr__codec *self, mr__codec_io *io, bool in_ended, mr_statu
             c->n_head = kept + in.pos;
         if (in.pos || out.pos)
             c->between_frames = rc == 0;
+        c->decoded = !c->between_frames && (c->decoded || out.pos);
         if (io->n_out == 0 || (io->n_in == 0 && !in_ended))
             return MR_OK;
         if (!in.pos && !out.pos)

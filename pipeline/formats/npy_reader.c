@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "pipeline/bytes.h"
+#include "pipeline/files/file_name.h"
 #include "pipeline/formats/npy.h"
 #include "pipeline/log.h"
 #include "pipeline/memory_bound.h"
@@ -690,6 +691,10 @@ static mr_code look(const mr_format *format, const char *path, const mr_strs *ar
 {
     const mr__npy_opts own = {.arrays = arrays, .heads_only = true};
     const mr_file_opts opts = {.no_ahead = true, .own = &own, .mark = mark};
+    if (mr__file_is_pipe(path))
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "a pipe can be read only once, and its first bytes determine the type of "
+                       "elements: give the schema, or write it to a file first");
     return mr_reader_open(out, format, path, &opts, st);
 }
 

@@ -234,16 +234,17 @@ static mr_code find_leaves(const mr__table_params *p, const mr_spec *spec,
     }
     for (size_t i = 0; i < n; i++) {
         const char *const *names = mr_spec_leaf_names(spec);
-        if (leaves[i] == f->n_leaves && mr__table_has_default(defaults, i)) {
+        const mr__parquet_leaf *leaf = leaves[i] < f->n_leaves ? &f->leaves[leaves[i]] : NULL;
+        if ((!leaf || (leaf->nulls && leaf->lists == 0)) && mr__table_has_default(defaults, i)) {
             leaves[i] = MR__PARQUET_NO_LEAF;
             continue;
         }
-        if (leaves[i] == f->n_leaves)
+        if (!leaf)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "there is no column '%.200s', which the first file or the schema has; "
                            "a schema may give it a default, as in feature(int64, default=0)",
                            names ? names[i] : "");
-        MR_TRY(check_leaf(&f->leaves[leaves[i]], mr_spec_leaf(spec, i), st));
+        MR_TRY(check_leaf(leaf, mr_spec_leaf(spec, i), st));
     }
     return MR_OK;
 }

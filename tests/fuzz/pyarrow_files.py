@@ -37,6 +37,13 @@ def times(unit, values, kind):
     return pa.array(values, pa.int32() if unit == 32 else pa.int64()).cast(kind)
 
 
+# columns of the type that has no values, beside a
+all_null = pa.table({
+    "a": pa.array([1, 2, 3]),
+    "n": pa.nulls(3),
+    "s": pa.array([{"n": None, "x": 4}, None, {"n": None, "x": None}], pa.struct([("n", pa.null()), ("x", pa.int64())])),
+    "l": pa.array([[], [None], None], pa.list_(pa.null())),
+})
 arrow_files = {
     # dictionary s: b a - b, then with c added c b; n: 0 - 2 3, 4 5
     "deltas": written([batch(s=coded([1, 0, None, 1], ["a", "b"]), n=pa.array([0, None, 2, 3])),
@@ -77,6 +84,7 @@ arrow_files = {
         runs=pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([5])),
         structs=pa.array([[{"x": 1}], []]),
         z=pa.array([3, 4]))]),
+    "all_null": written(all_null.to_batches()),
 }
 
 nulls = pa.table({
@@ -136,6 +144,7 @@ parquet_files = {
     "deep": (deep, dict(compression="NONE", use_dictionary=False)),
     "deep_v2": (deep, dict(compression="NONE", data_page_size=1, write_batch_size=2, data_page_version="2.0")),
     "refused": (refused, dict(compression="NONE")),
+    "all_null": (all_null, dict(compression="NONE")),
     "no_rows": (values.slice(0, 0), dict(compression="NONE")),
 }
 

@@ -339,6 +339,8 @@ mr_code mr__arrow_loader_open(mr__arrow_loader **out, const mr__arrow_schema *sc
     }
     for (size_t k = 0; k < n; k++) {
         l->columns[k] = (size_t)mr__arrow_schema_find(schema, mr_spec_child_name(spec, k));
+        if (l->columns[k] != MISSING && mr__arrow_is_null(&schema->v[l->columns[k]]))
+            l->columns[k] = MISSING; /* it has a default */
         if (l->columns[k] == MISSING)
             continue;
         const mr__arrow_way way = mr__arrow_way_to(schema, l->columns[k], false);
@@ -879,7 +881,7 @@ static mr_code load_field(mr__arrow_loader *l, const batch *b, size_t i, const m
     for (size_t k = 0, child = i + 1; rc == MR_OK && k < a->n_children;
          k++, child = after(s, child)) {
         int64_t at = mr_spec_find(spec, s->v[child].name);
-        if (at >= 0) /* otherwise not requested */
+        if (at >= 0 && !mr__arrow_is_null(&s->v[child])) /* otherwise not requested, or a default */
             rc = load_field(l, b, child, mr_spec_child(spec, (size_t)at), null ? null : above,
                             nulls, columns + mr_spec_first_leaf(spec, (size_t)at), st);
     }

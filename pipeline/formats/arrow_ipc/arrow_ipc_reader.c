@@ -5,14 +5,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "pipeline/formats/arrow_ipc/arrow_ipc.h"
 #include "pipeline/bytes.h"
+#include "pipeline/files/file_name.h"
 #include "pipeline/formats/arrow_ipc/arrow_ipc_source.h"
 #include "pipeline/formats/format.h"
 #include "pipeline/log.h"
-#include "pipeline/system/system.h"
 
 enum { TAIL = 10, PLACE = 24, FIRST_MESSAGE = 8 };
 
@@ -554,14 +553,6 @@ const mr_format mr__format_arrow = {.reader_size = sizeof(arrow_reader),
 
 /* ---- schema and count ---- */
 
-static bool is_pipe(const char *path)
-{
-    struct stat s;
-    bool input = strcmp(path, "-") == 0;
-    return (input ? mr__sys->fstat(fileno(stdin), &s) : mr__sys->stat(path, &s)) == 0 &&
-           !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode);
-}
-
 /* Returns the schema of standard input, a pipe. */
 static mr_code input_spec(const mr_bytes *names, size_t n, mr_spec **out, mr_status *st)
 {
@@ -585,11 +576,11 @@ mr_code mr__arrow_file_spec(const char *path, const mr_bytes *names, size_t n, m
     mr_reader *r = NULL;
     const mr_file_opts opts = {.no_ahead = true};
     mr_code rc;
-    if (is_pipe(path) && strcmp(path, "-") != 0)
+    if (mr__file_is_pipe(path) && strcmp(path, "-") != 0)
         rc = mr_fail(st, MR_INVALID_ARGUMENT,
                      "a pipe can be read only once, and its first bytes determine the type of "
                      "elements: pass it as standard input, \"-\", or give the schema");
-    else if (is_pipe(path))
+    else if (mr__file_is_pipe(path))
         rc = input_spec(names, n, out, st);
     else {
         rc = mr_reader_open(&r, &mr__format_arrow, path, &opts, st);
@@ -607,7 +598,7 @@ mr_code mr__arrow_file_count(const char *path, int64_t *rows, uint64_t *mark, mr
 {
     mr_reader *r = NULL;
     const mr_file_opts opts = {.no_ahead = true, .mark = mark};
-    if (is_pipe(path))
+    if (mr__file_is_pipe(path))
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "the rows of a pipe cannot be counted in advance");
     mr_code rc = mr_reader_open(&r, &mr__format_arrow, path, &opts, st);

@@ -16,6 +16,7 @@
 #include "pipeline/formats/column_path.h"
 #include "pipeline/memory/arrow_import.h"
 #include "pipeline/formats/table_defaults.h"
+#include "pipeline/formats/table_flaws.h"
 
 static const struct kind {
     const char *name, *format; /* format NULL: from the table of the type, or none */
@@ -290,6 +291,11 @@ int64_t mr__arrow_schema_find(const mr__arrow_schema *s, const char *name)
 
 static mr_code fail_type(const mr__arrow_field *column, const mr__arrow_field *a, mr_status *st)
 {
+    if (column == a && a->kind == MR__ARROW_NULL)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "column '%.200s' cannot be read: " MR__TABLE_ALL_NULL
+                       "; columns=[...] selects the columns to read",
+                       column->name);
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "column '%.200s' cannot be read: it %s Arrow's type %s; columns=[...] selects "
                    "the columns to read",
@@ -590,7 +596,8 @@ static mr_code check_field(const mr__arrow_schema *s, size_t column, const mr__a
                 at = n;
             }
         const mr_array *own = defaults_of(defaults, want, k);
-        if (found == i && may_lack(mr_spec_child(want, k), own))
+        if ((found == i || (way->n == 1 && mr__arrow_is_null(&s->v[found]))) &&
+            may_lack(mr_spec_child(want, k), own))
             continue;
         if (found == i)
             return mr_fail(st, MR_INVALID_ARGUMENT,
@@ -611,9 +618,10 @@ mr_code mr__arrow_schema_check(const mr__arrow_schema *s, const mr_spec *spec, b
         const char *name = mr_spec_child_name(spec, k);
         const mr_spec *want = mr_spec_child(spec, k);
         const mr_array *own = defaults_of(defaults, spec, k);
-        if (mr__arrow_schema_find(s, name) < 0 && may_lack(want, own))
+        int64_t found = mr__arrow_schema_find(s, name);
+        if ((found < 0 || mr__arrow_is_null(&s->v[found])) && may_lack(want, own))
             continue;
-        if (mr__arrow_schema_find(s, name) < 0)
+        if (found < 0)
             return mr_fail(
                 st, MR_INVALID_ARGUMENT,
                 "there is no column '%.200s', which the first file or the schema has" GIVE_DEFAULT,

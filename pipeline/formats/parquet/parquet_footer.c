@@ -10,6 +10,7 @@
 
 #include "pipeline/formats/parquet/parquet_codec.h"
 #include "pipeline/formats/parquet/thrift_compact.h"
+#include "pipeline/formats/table_flaws.h"
 
 enum { MOST_LEAVES = 65536, MOST_DEPTH = 64, MOST_NAME = 4096, MOST_GROUPS = 1 << 24 };
 
@@ -29,7 +30,8 @@ enum {
     INT_16 = 16,
     INTERVAL = 21,
     HALF = 100,
-    VARIANT = 101
+    VARIANT = 101,
+    NULLS = 102
 };
 
 /* A node of the schema as written. */
@@ -94,6 +96,8 @@ static void read_logical_type(mr__thrift *t, const mr__thrift_field *which, elem
     }
     if (which->id == 10)
         e->kind = integer_kind(bits, is_signed);
+    else if (which->id == 11)
+        e->kind = NULLS;
     else if (which->id == 15)
         e->kind = HALF;
     else if (which->id == 16)
@@ -208,11 +212,14 @@ static mr_code add_leaf(mr__parquet_footer *f, const walk *w, const element *e, 
                                .n_parts = at->n_parts,
                                .lists = at->lists,
                                .max_definition = at->definition,
+                               .nulls = e->kind == NULLS,
                                .refusal = at->refusal};
     memcpy(leaf->in_list, at->in_list, sizeof leaf->in_list);
     memcpy(leaf->list, at->list, sizeof leaf->list);
     const char *refusal = NULL;
     leaf->dtype = dtype_of(e, &refusal);
+    if (leaf->nulls)
+        refusal = leaf->lists ? "it holds lists of the type null" : MR__TABLE_ALL_NULL;
     if (!leaf->refusal)
         leaf->refusal = refusal;
     f->n_leaves++;

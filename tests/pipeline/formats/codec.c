@@ -216,6 +216,31 @@ MR_TEST(a_zstd_stream_that_needs_a_dictionary_says_which)
         }
 }
 
+/* zstd --no-dictID: what the library finds missing is part of a dictionary, or of the frame. */
+MR_TEST(a_zstd_stream_whose_dictionary_has_no_number_may_be_whole)
+{
+    char samples[8 << 10], dictionary[4 << 10], out[16 << 10];
+    size_t sizes[256], n = 0;
+    for (size_t i = 0; i < 256; i++)
+        n += sizes[i] =
+            (size_t)snprintf(samples + n, sizeof samples - n, "user %zu of town %zu;", i, i % 7);
+    size_t size = ZDICT_trainFromBuffer(dictionary, sizeof dictionary, samples, sizes, 256);
+    mr_check(!ZDICT_isError(size));
+    ZSTD_CCtx *c = ZSTD_createCCtx();
+    mr_check(!ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_dictIDFlag, 0)));
+    mr_check(!ZSTD_isError(ZSTD_CCtx_loadDictionary(c, dictionary, size)));
+    size_t made = ZSTD_compress2(c, out, sizeof out, samples, 300);
+    ZSTD_freeCCtx(c);
+    mr_check(!ZSTD_isError(made) && ZSTD_getDictID_fromFrame(out, made) == 0);
+    for (size_t f = 0; f < 3; f++) {
+        mr_status st;
+        mr_code end;
+        mr_eq_str(read_bytes(f, MR_COMPRESSION_ZSTD, out, made, &end, &st), "");
+        mr_code_is(end, MR_DATA_LOSS, &st);
+        mr_has_str(st.message, "or was made with a dictionary that it does not name");
+    }
+}
+
 MR_TEST(the_first_bytes_say_how_a_file_is_compressed)
 {
     for (int c = MR_COMPRESSION_NONE; c <= MR_COMPRESSION_ZSTD; c++) {

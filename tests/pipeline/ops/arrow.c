@@ -296,7 +296,8 @@ MR_TEST(types_that_elements_cannot_have_are_named)
 {
     static const char *const bad[][2] = {
         {"decimal", "column 'decimal' cannot be read: it is of Arrow's type decimal"},
-        {"none", "column 'none' cannot be read: it is of Arrow's type null"},
+        {"none",
+         "column 'none' cannot be read: its type is null: it has no other values; a schema"},
         {"union", "column 'union' cannot be read: it is of Arrow's type union"},
         {"runs", "it is of Arrow's type run_end_encoded"},
         {"missing", "there is no column 'missing'; the file has the columns "}};
@@ -354,6 +355,27 @@ MR_TEST(a_schema_gives_defaults_for_nulls_and_missing_columns)
     mr_drive_bad("arrow(\"a\", schema={\"x\": feature(int8, preset=0)})",
                  "feature(int64, default=0)");
     mr_drive_bad("arrow(\"a\", schema={\"x\": feature()})", "expected a type such as");
+}
+
+/* As a column that the file lacks: pandas writes a column without any value so. */
+MR_TEST(a_column_of_the_type_null_needs_a_default)
+{
+    fixture("odd");
+    fixture("all_null");
+    mr_drive(mr_drive_path("arrow(\"@/all_null\", schema={\"a\": int64, \"n\": feature(bytes, "
+                           "default=\"-\"), \"s\": {\"n\": feature(float32[], default=[]), \"x\": "
+                           "feature(int64, default=0)}})"
+                           ".map(r => (r[\"a\"], r[\"n\"], r[\"s\"][\"n\"], r[\"s\"][\"x\"]))"),
+             "(1,\"-\",[],4) (2,\"-\",[],0) (3,\"-\",[],0)");
+    mr_drive_alike(
+        mr_drive_path("arrow([\"@/all_null\", \"@/odd\"], schema={\"a\": int64, \"none\": "
+                      "feature(uint8, default=3)})"));
+    mr_drive_bad(mr_drive_path("arrow(\"@/all_null\", columns=[\"s\"])"),
+                 "column 'n' cannot be read: its type is null");
+    mr_drive(mr_drive_path("arrow(\"@/all_null\", schema={\"n\": int32})"),
+             "!column_'n'_cannot_be_read:_its_type_is_null:");
+    mr_drive(mr_drive_path("arrow(\"@/all_null\", schema={\"l\": feature(int32[], default=[])})"),
+             "!column_'l'_cannot_be_read:_it_holds_values_of_Arrow's_type_null");
 }
 
 MR_TEST(a_list_of_structs_is_a_record_of_lists)

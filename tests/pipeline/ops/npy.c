@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* npy and npz, of files made here as numpy makes them. */
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 
 #include "pipeline/ops/sources.h"
@@ -120,6 +123,37 @@ MR_TEST(what_is_not_read_is_refused_by_name)
     mr_drive_bytes("bad", "PK\3\4aaaaaaaaaa", 14);
     table_refused(mr_drive_path("npy(\"@/bad\")"), MR_DATA_LOSS, "not an NPY file");
     mr_drive_bad("npy(\"a\", schema=int65)", "expected a type such as");
+}
+
+static void *write_pipe(void *path)
+{
+    static char bytes[256];
+    FILE *from = fopen(mr_test_path("a"), "rb"), *to = fopen(path, "wb");
+    size_t n = from ? fread(bytes, 1, sizeof bytes, from) : 0;
+    bool whole = to && n > 0 && fwrite(bytes, 1, n, to) == n;
+    if (from)
+        fclose(from);
+    if (to && fclose(to) != 0)
+        whole = false;
+    return whole ? path : NULL;
+}
+
+/* A look at its head, for the type, takes the head from the reader. */
+MR_TEST(a_pipe_gives_entries_of_a_known_schema)
+{
+    char path[512];
+    pthread_t writer;
+    void *written;
+    npy_file("a", NPY_HEAD("'<i8'", "False", "(6,)"), npy_six, sizeof npy_six);
+    snprintf(path, sizeof path, "%s", mr_test_path("pipe"));
+    mr_check(mkfifo(path, 0600) == 0);
+    mr_drive_bad(mr_drive_path("npy(\"@/pipe\")"), "a pipe can be read only once, and its first");
+    mr_drive_bad(mr_drive_path("npz(\"@/pipe\")"), "a pipe can be read only once, and its first");
+    mr_check(pthread_create(&writer, NULL, write_pipe, path) == 0);
+    char *shown = mr_drive_show(mr_drive_path("npy(\"@/pipe\", schema=int64)"));
+    mr_check(pthread_join(writer, &written) == 0 && written);
+    mr_eq_str(shown, "0 1 2 3 4 5");
+    free(shown);
 }
 
 MR_TEST(files_of_another_type_and_files_cut_short)

@@ -13,9 +13,10 @@
 #include "tests/pipeline/ops/parquet_table.h"
 
 /* What pyarrow wrote (tests/fuzz/pyarrow_files.py). */
-static const char *const known_files[] = {
-    "nulls",  "nulls_v2", "dictionary", "plain",   "delta",      "delta_v2", "lists",   "lists_v2",
-    "groups", "refused",  "no_rows",    "structs", "structs_v2", "deep",     "deep_v2", "unlike"};
+static const char *const known_files[] = {"nulls",    "nulls_v2", "dictionary", "plain",  "delta",
+                                          "delta_v2", "lists",    "lists_v2",   "groups", "refused",
+                                          "no_rows",  "structs",  "structs_v2", "deep",   "deep_v2",
+                                          "unlike",   "all_null"};
 enum { N_KNOWN_FILES = sizeof known_files / sizeof *known_files };
 
 static unsigned char *known_file(const char *name, size_t *n)
@@ -128,6 +129,31 @@ MR_TEST(a_schema_gives_defaults_for_nulls_and_missing_columns)
     }
     mr_drive_bad("parquet(\"a\", schema={\"x\": feature(bool, default=1)})",
                  "schema: x: the default");
+}
+
+/* As a column that the file lacks: pandas writes a column without any value so. */
+MR_TEST(a_column_of_the_type_null_needs_a_default)
+{
+    write_known_files();
+    mr_drive(mr_drive_path("parquet(\"@/all_null.parquet\", schema={\"a\": int64, \"n\": "
+                           "feature(bytes, default=\"-\"), \"s\": {\"n\": feature(float32[], "
+                           "default=[]), \"x\": feature(int64, default=0)}})"
+                           ".map(r => (r[\"a\"], r[\"n\"], r[\"s\"][\"n\"], r[\"s\"][\"x\"]))"),
+             "(1,\"-\",[],4) (2,\"-\",[],0) (3,\"-\",[],0)");
+    mr_drive_alike(mr_drive_path(
+        "parquet([\"@/all_null.parquet\", \"@/nulls.parquet\"], schema={\"n\": feature(uint8, "
+        "default=3)})"));
+    mr_drive(mr_drive_path("parquet(\"@/all_null.parquet\", columns=[\"a\"]).map(r => r[\"a\"])"),
+             "1 2 3");
+    mr_drive_bad(mr_drive_path("parquet(\"@/all_null.parquet\")"),
+                 "column 'n' cannot be read: its type is null: it has no other values; a schema");
+    mr_drive_bad(mr_drive_path("parquet(\"@/all_null.parquet\", columns=[\"s\"])"),
+                 "column 's.n' cannot be read: its type is null");
+    mr_drive(mr_drive_path("parquet(\"@/all_null.parquet\", schema={\"n\": int32})"),
+             "!column_'n'_cannot_be_read:_its_type_is_null:");
+    mr_drive(mr_drive_path(
+                 "parquet(\"@/all_null.parquet\", schema={\"l\": feature(int32[], default=[])})"),
+             "!column_'l'_cannot_be_read:_it_holds_lists_of_the_type_null");
 }
 
 MR_TEST(groups_are_records)
