@@ -184,16 +184,23 @@ MR_TEST(zeros_after_a_gzip_member_are_skipped)
         }
 }
 
-MR_TEST(a_zstd_stream_that_needs_a_dictionary_says_which)
+static char samples[8 << 10], dictionary[4 << 10];
+
+/* Makes the dictionary from the samples, and returns its size. */
+static size_t train(void)
 {
-    char samples[8 << 10], dictionary[4 << 10];
-    size_t sizes[256];
-    size_t n = 0;
+    size_t sizes[256], n = 0;
     for (size_t i = 0; i < 256; i++)
         n += sizes[i] =
             (size_t)snprintf(samples + n, sizeof samples - n, "user %zu of town %zu;", i, i % 7);
     size_t size = ZDICT_trainFromBuffer(dictionary, sizeof dictionary, samples, sizes, 256);
     mr_check(!ZDICT_isError(size));
+    return size;
+}
+
+MR_TEST(a_zstd_stream_that_needs_a_dictionary_says_which)
+{
+    size_t size = train();
     for (size_t f = 0; f < 3; f++)
         for (int whole = 0; whole < 2; whole++) { /* after a frame without, or as the first */
             byte_string plain = plain_of(f), z = packed(&plain, MR_COMPRESSION_ZSTD), x = {0};
@@ -219,13 +226,8 @@ MR_TEST(a_zstd_stream_that_needs_a_dictionary_says_which)
 /* zstd --no-dictID: what the library finds missing is part of a dictionary, or of the frame. */
 MR_TEST(a_zstd_stream_whose_dictionary_has_no_number_may_be_whole)
 {
-    char samples[8 << 10], dictionary[4 << 10], out[16 << 10];
-    size_t sizes[256], n = 0;
-    for (size_t i = 0; i < 256; i++)
-        n += sizes[i] =
-            (size_t)snprintf(samples + n, sizeof samples - n, "user %zu of town %zu;", i, i % 7);
-    size_t size = ZDICT_trainFromBuffer(dictionary, sizeof dictionary, samples, sizes, 256);
-    mr_check(!ZDICT_isError(size));
+    char out[16 << 10];
+    size_t size = train();
     ZSTD_CCtx *c = ZSTD_createCCtx();
     mr_check(!ZSTD_isError(ZSTD_CCtx_setParameter(c, ZSTD_c_dictIDFlag, 0)));
     mr_check(!ZSTD_isError(ZSTD_CCtx_loadDictionary(c, dictionary, size)));

@@ -316,7 +316,7 @@ MR_TEST(not_all_of_very_many_buffers_lie_in_huge_pages)
     mr__system_set(NULL);
 }
 
-/* A slab in huge pages is resident as a whole, also the part that nobody uses. */
+/* All of a slab in huge pages is resident, including buffers that are free. */
 MR_TEST(under_a_limit_large_buffers_are_not_cut_from_huge_pages)
 {
     mr__system t = *mr__system_real();
