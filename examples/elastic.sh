@@ -1,20 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Trains with 4 processes, then with 2, then with 3: each job continues where the one before it was ended,
-# in the middle of an epoch, and the ledger shows that every record of every epoch was trained on once.
-#   examples/elastic.sh [MILLRACE]      default: build/millrace
-case ${1:-} in -h | --help)
-    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
-    exit
-    ;;
-esac
-set -euo pipefail
-millrace=$(realpath "${1:-$(dirname "$0")/../build/millrace}")
+# Trains with 4 processes, then with 2, then with 3: each job continues where the previous one
+# stopped, in the middle of an epoch, and the ledger shows that each epoch trained on every record once.
+#   examples/elastic.sh [MILLRACE]      default: build/millrace, or the installed one
+. "$(dirname "${BASH_SOURCE[0]}")/program.sh"
 folder=$(mktemp -d)
 trap 'jobs -p | xargs -r kill 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 
-# train PROCESSES STEP: ends the job when the step is printed; 0: lets it end by itself
+# train PROCESSES STEP: ends the job when the step is printed; 0: runs to the end
 train() {
     "$millrace" train --processes "$1" --elastic 12 --epochs 2 --seed 7 --ledger ledger --log json \
         --callback 'backup_and_restore("backup", save_freq=1)' \

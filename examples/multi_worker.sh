@@ -3,15 +3,9 @@
 # Trains in three processes on this machine, a chief and two workers described by TF_CONFIG, with two
 # replicas each; then the same with mpirun, if it is installed. On several machines, start each task
 # separately, with addresses that all of them can reach.
-#   examples/multi_worker.sh [MILLRACE]      default: build/millrace
-case ${1:-} in -h | --help)
-    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
-    exit
-    ;;
-esac
-set -euo pipefail
-millrace=${1:-$(dirname "$0")/../build/millrace}
-read -r a b c < <(python3 "$(dirname "$0")/free_ports.py" 3)
+#   examples/multi_worker.sh [MILLRACE]      default: build/millrace, or the installed one
+. "$(dirname "${BASH_SOURCE[0]}")/program.sh"
+read -r a b c < <(python3 "$here/free_ports.py" 3)
 cluster="{\"chief\": [\"127.0.0.1:$a\"], \"worker\": [\"127.0.0.1:$b\", \"127.0.0.1:$c\"]}"
 train=("$millrace" train --replicas 2 --epochs 3 --seed 1 --check-replicas --auto-shard data
     --data 'range(1200).map(i => ([cast(i % 10, "float32") / 10.0, 1.0], [cast(i % 10, "float32") / 5.0 - 1.0])).batch(60)'

@@ -3,14 +3,8 @@
 # Trains a small ResNet on uint8 images [8, 8, 1], whose bright row is the label. The devices receive
 # bytes, which the model's first layer converts to floats. Batch normalization is synchronized over all
 # replicas; the learning rate follows a cosine schedule.
-#   examples/resnet.sh [MILLRACE]      default: build/millrace
-case ${1:-} in -h | --help)
-    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
-    exit
-    ;;
-esac
-set -euo pipefail
-millrace=${1:-$(dirname "$0")/../build/millrace}
+#   examples/resnet.sh [MILLRACE]      default: build/millrace, or the installed one
+. "$(dirname "${BASH_SOURCE[0]}")/program.sh"
 rows=$(for i in 0 1 2 3 4 5 6 7; do for _ in 1 2 3 4 5 6 7 8; do printf '%s, ' $i; done; done)
 images() { # FIRST LAST
     echo "range($1, $2).map(i => (cast(reshape([${rows%, }] == i * 5 % 8, [8, 8, 1]), \"uint8\") * 180

@@ -3,15 +3,8 @@
 # Training data, checkpoints and the model in a bucket: workers of the data service read the bucket with
 # their credentials, and the trainer gets its data from them. Starts a store on this machine for it: Ceph's object
 # gateway (Debian: radosgw, ceph-mon, ceph-osd, ceph-common), as root; exit status 77 without it.
-#   examples/s3.sh [MILLRACE]      default: build/millrace
-case ${1:-} in -h | --help)
-    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
-    exit
-    ;;
-esac
-set -euo pipefail
-here=$(realpath "$(dirname "$0")")
-millrace=$(realpath "${1:-$here/../build/millrace}")
+#   examples/s3.sh [MILLRACE]      default: build/millrace, or the installed one
+. "$(dirname "${BASH_SOURCE[0]}")/program.sh"
 folder=$(mktemp -d)
 pids=()
 trap 'exec 3>&-; kill "${pids[@]}" 2>/dev/null || true; wait; rm -rf "$folder"' EXIT

@@ -2,15 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A functional model: two inputs pass through the same layers, and the results are compared. It learns
 # whether two points are on the same side of a line.
-#
-#     examples/siamese.sh [MILLRACE]      default: build/millrace
-case ${1:-} in -h | --help)
-    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
-    exit
-    ;;
-esac
-set -eu
-millrace=${1:-build/millrace}
+#   examples/siamese.sh [MILLRACE]      default: build/millrace, or the installed one
+. "$(dirname "${BASH_SOURCE[0]}")/program.sh"
 model='left = input(2); right = input(2);
 tower = dense(8, activation="tanh").dense(4, activation="tanh");
 l = tower(left); r = tower(right);

@@ -2,15 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # A model with two outputs that share their first layers: the quadrant of a point, and its distance from
 # the origin. Each output has a separate loss, weight and metric.
-#
-#     examples/two_outputs.sh [MILLRACE]      default: build/millrace
-case ${1:-} in -h | --help)
-    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
-    exit
-    ;;
-esac
-set -eu
-millrace=${1:-build/millrace}
+#   examples/two_outputs.sh [MILLRACE]      default: build/millrace, or the installed one
+. "$(dirname "${BASH_SOURCE[0]}")/program.sh"
 saved=$(mktemp -d)
 trap 'rm -rf "$saved"' EXIT
 model='point = input(2);

@@ -2,17 +2,16 @@
 # shellcheck shell=bash
 # Common functions of the scripts in this directory. Each is called with the build directory (default:
 # build in this source tree) and ends with `finish`: 0 if all results were those of the guide.
-case ${1:-} in -h | --help)
-    sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"
-    exit
-    ;;
+case ${1:-} in
+-h | --help) sed -n '3,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;;
+-*) echo "${0##*/}: unknown option '$1'; see --help" >&2; exit 2 ;;
 esac
 set -u
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(cd "${1:-$root/build}" && pwd) || exit 2
 m=$build/millrace
 guides=$build/examples/guides
-[ -x "$m" ] || { echo "${0##*/}: there is no $m; give the folder of a build" >&2; exit 2; }
+[ -x "$m" ] || { echo "${0##*/}: no program $m; name the folder of a build" >&2; exit 2; }
 [ -x "$guides/custom_loop" ] || { echo "${0##*/}: built without the trainer" >&2; exit 77; }
 here=$(mktemp -d)
 trap 'rm -rf "$here"' EXIT

@@ -10,9 +10,11 @@ runs() { # NAME OUTPUT COMMAND...
     expect "$name" 0 "$want" -- "$@"
 }
 for script in "$MR_SOURCE"/examples/*.sh "$MR_SOURCE"/examples/guides/*.sh; do
-    what=$(sed -n '3{s/^# //;s/^shellcheck.*/Common functions/;p}' "$script")
+    what=$(sed -n '3s/^# //p' "$script")
     expect "help_of_${script##*/}" 0 ANY -- sh -c 'bash "$1" --help | grep -qF "$2"' sh "$script" "$what"
+    expect "unknown_option_of_${script##*/}" 2 '' "unknown option '--what'" -- bash "$script" --what
 done
+expect example_without_its_program 2 '' "no program '/none'" -- bash "$MR_SOURCE/examples/siamese.sh" /none
 expect help_of_free_ports.py 0 ANY -- sh -c 'python3 "$1" --help | grep -q "free_ports.py \[N\]"' sh "$MR_SOURCE/examples/free_ports.py"
 "$b/millrace" write --out digits --expr 'range(40).map(x => {"image": "x", "label": x})' >/dev/null
 runs first_pipeline "$(seq -s ' ' 0 31; seq -s ' ' 32 39)" "$b/examples/first_pipeline" digits-00000-of-00001.tfrecord
