@@ -201,18 +201,16 @@ static mr_code remove_partial(void *ctx, const char *found, mr_status *st)
     return rc;
 }
 
-mr_code mr__remove_partial(const char *path, mr_status *st)
+mr_code mr__remove_partial(char *path, mr_status *st)
 {
-    if (mr__store_is_url(path))
-        return MR_OK; /* nothing is there before it is whole */
-    char *directory = parent_of(path);
-    if (!directory)
-        return fail_name(st, path);
-    mr_code rc = !mr__is_directory(directory)
-                     ? MR_OK
-                     : mr__each_name(directory, remove_partial,
-                                     &(partial){mr__name_in_path(path), directory}, st);
+    char *directory = path ? parent_of(path) : NULL;
+    mr_code rc = directory ? MR_OK : mr_fail_memory(st, path ? strlen(path) : 1, "a file name");
+    /* A store shows no object before it is complete. */
+    if (rc == MR_OK && !mr__store_is_url(path) && mr__is_directory(directory))
+        rc = mr__each_name(directory, remove_partial, &(partial){mr__name_in_path(path), directory},
+                           st);
     mr_free(directory);
+    mr_free(path);
     return rc;
 }
 

@@ -43,8 +43,8 @@ mr_code mr__remove_saved(const char *path, mr_status *st) MR_NODISCARD;
 /* The same, but atomic for readers of the name: renames it to a hidden name first. */
 mr_code mr__drop_saved(const char *path, mr_status *st) MR_NODISCARD;
 /* Removes what killed processes were writing to replace the file (atomic_file.h). Another process
- * that is replacing it fails. */
-mr_code mr__remove_partial(const char *path, mr_status *st) MR_NODISCARD;
+ * that is replacing it fails. Frees path, also on failure; NULL fails, as out of memory. */
+mr_code mr__remove_partial(char *path, mr_status *st) MR_NODISCARD;
 /* Removes a directory if it is empty. */
 void mr__remove_empty(const char *directory);
 /* Calls fn for each name in a directory except . and .. */

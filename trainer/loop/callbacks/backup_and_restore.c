@@ -51,16 +51,6 @@ static void unlock(struct state *s)
     s->lock = NULL;
 }
 
-/* What a killed process was writing. */
-static mr_code remove_partial(const struct state *s, const char *name, mr_status *st)
-{
-    char *path;
-    MR_TRY(path_of(s, name, &path, st));
-    mr_code rc = mr__remove_partial(path, st);
-    mr_free(path);
-    return rc;
-}
-
 static mr_code try_lock(struct state *s, mr_status *st)
 {
     char *path;
@@ -72,9 +62,9 @@ static mr_code try_lock(struct state *s, mr_status *st)
         rc = mr_process_lock_take(&s->lock, path, st);
     mr_free(path);
     if (rc == MR_OK)
-        rc = remove_partial(s, latest_name, st);
+        rc = mr__remove_partial(mr__path_in(s->params->directory, latest_name), st);
     if (rc == MR_OK)
-        rc = remove_partial(s, begun_name, st);
+        rc = mr__remove_partial(mr__path_in(s->params->directory, begun_name), st);
     return rc;
 }
 

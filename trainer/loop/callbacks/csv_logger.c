@@ -243,7 +243,7 @@ static size_t lines_before(const content *c, int64_t epoch)
     return at ? (size_t)(at + 1 - c->bytes) : c->n;
 }
 
-/* Without a checkpoint that knows the file: a run begins anew, or continues from a checkpoint of a
+/* Without a checkpoint that knows the file: a run starts again, or continues from a checkpoint of a
  * version that did not remember it. */
 static mr_code prepare(struct state *s, const mr_train_event *e, mr_status *st)
 {
@@ -259,17 +259,6 @@ static mr_code prepare(struct state *s, const mr_train_event *e, mr_status *st)
     return rc;
 }
 
-/* Notes that a killed run was writing. */
-static mr_code remove_partial(const struct state *s, mr_status *st)
-{
-    char *path = path_of_note(s);
-    if (!path)
-        return mr_fail_memory(st, strlen(s->params->file), "a path");
-    mr_code rc = mr__remove_partial(path, st);
-    mr_free(path);
-    return rc;
-}
-
 static mr_code recall(void *ctx, const mr_callback_memory *m, mr_status *st)
 {
     struct state *s = ctx;
@@ -281,7 +270,7 @@ static mr_code recall(void *ctx, const mr_callback_memory *m, mr_status *st)
         snprintf(s->run, sizeof s->run, "%s", m->text);
     if (!s->open)
         return MR_OK;
-    MR_TRY(remove_partial(s, st));
+    MR_TRY(mr__remove_partial(path_of_note(s), st));
     MR_TRY(load(s, &c, st));
     size_t n = (size_t)mr__remembered_count(m->numbers[0]);
     const int64_t crc = mr__remembered_count(m->numbers[1]);

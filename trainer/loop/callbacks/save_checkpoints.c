@@ -239,12 +239,8 @@ static mr_code remove_left(const struct params *o, mr_status *st)
     if (!directory)
         return mr_fail_memory(st, strlen(o->path), "a file name");
     mr_code rc = MR_OK;
-    for (size_t i = 0; i < sizeof files / sizeof *files && rc == MR_OK; i++) {
-        char *path = mr__path_in(directory, files[i]);
-        rc = path ? mr__remove_partial(path, st)
-                  : mr_fail_memory(st, strlen(directory), "a file name");
-        mr_free(path);
-    }
+    for (size_t i = 0; i < sizeof files / sizeof *files && rc == MR_OK; i++)
+        rc = mr__remove_partial(mr__path_in(directory, files[i]), st);
     if (rc == MR_OK && mr__is_directory(directory))
         rc = mr__each_name(directory, remove_hidden,
                            &(keeping){.params = o, .directory = directory}, st);
