@@ -372,13 +372,7 @@ static void fork_while_busy(const char *text, int64_t sum, bool no_uring, int fo
     mr_log_set(NULL, NULL, MR_LOG_ERROR);
 }
 
-#ifdef __has_feature
-#define HAS_FEATURE(x) __has_feature(x)
-#else
-#define HAS_FEATURE(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) ||                                                               \
-    HAS_FEATURE(address_sanitizer) /* its allocator may be locked there */
+#ifdef __SANITIZE_ADDRESS__ /* its allocator may be locked there */
 #define FORKS_WHILE_BUSY mr_skip_test("AddressSanitizer is not whole after fork")
 #else
 #define FORKS_WHILE_BUSY MR_TEST_THREADS_AFTER_FORK
