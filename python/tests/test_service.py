@@ -238,7 +238,7 @@ class Ends(unittest.TestCase):
         threads, descriptors, shared = kit.threads(), kit.descriptors(), sorted(os.listdir("/dev/shm"))
         for _ in range(3):
             once()
-        self.assertEqual(kit.wait_for_threads(threads), threads)
+        self.assertLessEqual(kit.wait_for_threads(threads), threads)
         self.assertEqual(kit.descriptors(), descriptors)
         self.assertEqual([f for f in os.listdir("/dev/shm") if f not in shared and str(os.getpid()) in f], [])
 
@@ -270,7 +270,7 @@ class Ends(unittest.TestCase):
         w = Worker(d.address)
         self.assertGreater(kit.threads(), threads)
         del w, d
-        self.assertEqual(kit.wait_for_threads(threads), threads)
+        self.assertLessEqual(kit.wait_for_threads(threads), threads)
 
     def test_an_interpreter_ends_with_servers_and_clients(self) -> None:
         code = (
