@@ -25,8 +25,7 @@ packages=(gcc g++ clang libclang-rt-14-dev clang-format cmake make ninja-build c
     liburing-dev libzstd-dev zlib1g-dev libprotobuf-c-dev protobuf-c-compiler
     libcurl4-openssl-dev libjansson-dev libturbojpeg0-dev libjpeg62-turbo-dev libspng-dev libarchive-dev libpcre2-dev
     libxxhash-dev libssl-dev libsqlite3-dev libmicrohttpd-dev liblz4-dev libsnappy-dev libbrotli-dev libdnnl-dev
-    libopenmpi-dev openmpi-bin libcriterion-dev dataset-fashion-mnist
-    python3-dev python3-cffi python3-numpy python3-venv)
+    libopenmpi-dev openmpi-bin libcriterion-dev dataset-fashion-mnist)
 
 # For --long: the cross compiler, what runs its programs, and what makes a clean root; and the stores of tests/remote,
 # which are left out without them.
