@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The service's processes: how long a stream stands still when its worker is killed, what it costs when nothing
+"""The service's processes: how long a stream stops when its worker is killed, what it costs when nothing
 happens, and the CPU seconds a GB of both sides together, compared with tf.data's service and a blocking loop over TCP.
    bench/service.py [--build DIR] [--kills N] [--seconds S] [--elements N] [--rounds N]
 

@@ -89,7 +89,7 @@ static int run(int argc, char **argv)
                                .kind = CLI_TEXT,
                                .value = &out,
                                .what = "FILE",
-                               .help = "the file to write the whole position to"},
+                               .help = "the file to write the joined position to"},
                               {0}};
     const cli_flag *const tables[] = {flags, NULL};
     const char **words = cli_words(argc);
@@ -114,9 +114,8 @@ const cli_command cli_position = {
     .summary = "joins the parts of a position that the workers of an elastic job saved",
     .usage = "join PART... --out FILE",
     .details =
-        "Each worker of 'show --replicas R --elastic S --save-after N --state PART' saves the "
-        "streams\n"
-        "that it has. The whole, which any number of workers can continue from, has those of all.\n"
-        "A single worker's file is whole already.",
+        "Each worker of 'show --replicas R --elastic S --save-after N --state PART' saves the\n"
+        "places of its streams. Joined, they are a position from which any number of workers can\n"
+        "continue. The file of a single worker needs no joining.",
     .run = run,
 };

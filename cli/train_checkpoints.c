@@ -14,7 +14,7 @@ const cli_command cli_checkpoints = {
     .summary = "lists the checkpoints of a directory and checks that they are intact",
     .usage = "DIR [--json]",
     .details =
-        "A checkpoint that is not whole is damaged, or unfinished because its process ended. The\n"
+        "An incomplete checkpoint is damaged, or unfinished because its process ended. The\n"
         "exit status is 1 if one is damaged. With --json, an object for each:\n"
         "  {\"name\": \"ckpt_3\", \"epoch\": 3, \"step\": 1407, \"loss\": 0.31, \"bytes\": 9130,\n"
         "   \"whole\": true, \"latest\": true}",

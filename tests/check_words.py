@@ -17,7 +17,7 @@ PATTERNS = (
     (r"\bso many\b", "N, or 'this number of'"),
     (r"\bas many\b(?! times)(?=[^.;]*\bas there\b)", "'up to the number of', 'all'"),
     (r"\b(?:can|could|may|to|not|must) be had\b", "available"),
-    (r"\b(?:nobody|somebody|whoever)\b", "the caller, anyone, no user"),
+    (r"\b(?:nobody|somebody|someone|whoever)\b", "the caller, anyone, no user"),
     (r"\bgo(?:es)? on\b(?! to\b)", "continues"),
     (r"\b(?:is|are|was|were) none\b", "does not exist, is not one"),
     (r"(?<!there )(?<!there's )\b(?:is|are) no (?!longer|more|less|better|worse|faster|slower|different|later|earlier"
@@ -34,6 +34,15 @@ PATTERNS = (
      "returns, emits, yields, writes"),
     (r"\b(?:is|are|was|were|not) wanted\b", "requested, needed"),
     (r"\bto be (?:seen|found|given) by\b", "visible to, found by"),
+    (r"\banew\b|\bonce more\b", "again, from the beginning"),
+    (r"\bin vain\b", "without success"),
+    (r"\b(?:hence|thereby)\b", "so, therefore, which"),
+    (r"\bnothing but\b", "only"),
+    (r"(?<!as it )(?<!`)\bstands?\b(?! (?:in )?for\b)", "is, is placed, occurs"),
+    (r"\blies? (?:after|beyond|below|above|together|one after|in another|in memory)\b", "is, follows"),
+    (r"\bat hand\b", "current"),
+    (r"\bthe ones? before (?:it|them)\b", "the previous one"),
+    (r"\bthe begin of\b", "the beginning of"),
     (r"\bfrom then on\b.{0,40}\bfrom then on\b", "afterwards"),
 )
 RULES = [(re.compile(pattern, re.I), instead) for pattern, instead in PATTERNS]

@@ -360,7 +360,7 @@ void mr__batch_builder_reset(mr__batch_builder *s)
     mr_block_reset(&s->rows);
 }
 
-/* ---- groups of rows that lie together ---- */
+/* ---- groups of adjacent rows ---- */
 
 bool mr__can_group(const mr_block *b)
 {

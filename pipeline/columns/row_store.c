@@ -13,7 +13,7 @@
 enum {
     CHUNK_BYTES = 1 << 20,
     SLAB_BYTES = 1 << 18,
-    FIRST_SLAB_BYTES = 1 << 13, /* each is twice as large as the one before it */
+    FIRST_SLAB_BYTES = 1 << 13, /* each is twice as large as the previous one */
     MAX_CHUNKS = 1 << 26,
     PREFETCH_ROWS = 8,
     PREFETCH_BYTES = 1024

@@ -803,7 +803,7 @@ static mr_code check_graph(mr_iterator *it, const mr__graph_texts *s, mr_status 
     return rc;
 }
 
-/* What new sources draw and count begins anew, whatever this iterator has run. */
+/* New sources draw and count from the beginning, whatever this iterator has run. */
 static mr_code forget_passes(mr_iterator *it, mr_status *st)
 {
     mr_dataset *instance = mr__dataset_instance(it->run.graph);
@@ -904,7 +904,7 @@ static mr_code restore(mr_iterator *it, const void *bytes, size_t size, mr_statu
     }
     mr_block_reset(&b);
     if (rc == MR_END)
-        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the position lies after the end of the data");
+        rc = mr_fail(st, MR_INVALID_ARGUMENT, "the position is after the end of the data");
     if (rc == MR_OK && it->run.opts.positions)
         note_position(it, 0);
     return rc;

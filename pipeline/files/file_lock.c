@@ -99,7 +99,7 @@ void mr__file_unlock(const char *path, int fd)
 {
     if (fd < 0)
         return;
-    /* Do not remove a file that replaced the lock, or that someone has written to. */
+    /* Do not remove a file that replaced the lock, or one with content. */
     struct stat mine = {0}, named = {0};
     bool seen = false;
     for (int tries = 0; !seen && tries < MR__MOST_RETRIES; tries++) {

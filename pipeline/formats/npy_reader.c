@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The entries of an array in the order of C lie one after another in the file: records are views of
- * the chunks. Those of other arrays are put together from memory, which holds the values of all
+/* The entries of an array in the order of C are contiguous in the file: records are views of the
+ * chunks. Those of other arrays are put together from memory, which holds the values of all
  * arrays: of an array in the order of Fortran, and of the arrays of an NPZ file.
  *
  *     entry of an NPZ file   | entry of array a | entry of array b | ...
@@ -235,7 +235,7 @@ static mr_code open_zip(npy_reader *n, mr_status *st)
     return zip.archive_read_open1(a) == ARCHIVE_OK ? MR_OK : zip_error(n, st);
 }
 
-/* Reads up to `size` bytes of the member at hand. */
+/* Reads up to `size` bytes of the current member. */
 static mr_code read_member(npy_reader *n, void *to, size_t size, size_t *got, mr_status *st)
 {
     for (*got = 0; *got < size;) {
@@ -286,7 +286,7 @@ static mr_code read_values(npy_reader *n, const mr__npy_type *t, mr_buffer **out
     return rc;
 }
 
-/* The arrays of a file lie one after the other, and are read side by side. */
+/* The arrays of a file follow one another, and are read side by side. */
 static mr_code check_memory(npy_reader *n, const mr__npy_type *t, mr_status *st)
 {
     size_t most = mr__memory_bound();
@@ -301,7 +301,7 @@ static mr_code check_memory(npy_reader *n, const mr__npy_type *t, mr_status *st)
                          n->held, most);
 }
 
-/* Adds the array of the member at hand, called `name`. */
+/* Adds the array of the current member, called `name`. */
 static mr_code add_member(npy_reader *n, const char *name, mr_status *st)
 {
     uint8_t *head = mr_malloc(FIRST_HEAD);

@@ -470,7 +470,7 @@ static mr_code seek(mr_iter *it, uint64_t at, mr_status *st)
     MR_TRY(shared_of(it, &c, st));
     MR_TRY(refill(it, c, st));
     if (!c->complete || at > c->record.rows)
-        return mr_state_damaged(st, "a row lies after the end of the cache");
+        return mr_state_damaged(st, "a row is after the end of the cache");
     for (s->at = s->block = 0; s->block < c->record.n; s->block++) {
         size_t rows = c->record.blocks[s->block].rows;
         if (s->at + rows > at)

@@ -76,7 +76,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     struct state *s = it->state;
     MR_TRY(mr_state_get_u64(r, &s->next, st));
-    return s->next <= s->count ? MR_OK : mr_state_damaged(st, "an index lies after the end");
+    return s->next <= s->count ? MR_OK : mr_state_damaged(st, "an index is after the end");
 }
 
 static mr_code skip(mr_iter *it, uint64_t n, uint64_t *skipped, mr_status *st)

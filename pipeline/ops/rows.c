@@ -141,7 +141,7 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     uint64_t at;
     MR_TRY(mr_state_get_u64(r, &at, st));
     if (at > s->all.rows)
-        return mr_state_damaged(st, "an index lies after the end");
+        return mr_state_damaged(st, "an index is after the end");
     s->at = (size_t)at;
     return MR_OK;
 }

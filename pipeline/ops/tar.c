@@ -291,7 +291,7 @@ static mr_code check_names(const mr_strs *members, size_t i, mr_status *st)
         none = n == 0 || *name == '.';
         if (memchr(name, '?', n))
             return mr_fail(st, MR_INVALID_ARGUMENT,
-                           "tar: a \"?\" makes a member optional and stands at the end, as in "
+                           "tar: a \"?\" makes a member optional and must be at the end, as in "
                            "\"txt?\" or \"jpg;png?\", not in \"%s\"",
                            members->v[i].data);
         if (is_named_before(members, i, name, n))

@@ -112,7 +112,7 @@ size_t mr_expr_place(const mr_expr *e)
 {
     if (e->kind != MR_EX_METHOD)
         return e->begin;
-    /* Only closing brackets and the dot stand between the receiver and the name. */
+    /* Only closing brackets and the dot are between the receiver and the name. */
     const mr__expr_tree *t = e->tree;
     mr__token word = {.end = e->children[0]->end};
     do

@@ -83,7 +83,7 @@ void mr__cache_touch(int fd);
  * errors   those of fn, and of reading a directory */
 mr_code mr__cache_each(mr__cache *c, mr_code (*fn)(void *ctx, const char *name, mr_status *st),
                        void *ctx, mr_status *st) MR_NODISCARD;
-/* Counts the files anew and removes the least recently used ones until they have at most `most`
+/* Counts the files again and removes the least recently used ones until they have at most `most`
  * bytes. *bytes = what is left. most INT64_MAX: removes none. */
 mr_code mr__cache_shrink(mr__cache *c, int64_t most, int64_t *bytes, mr_status *st) MR_NODISCARD;
 #endif

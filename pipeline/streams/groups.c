@@ -344,7 +344,7 @@ void mr__groups_close(mr_iter *it)
 
 /* ---- positions ----
  *   input ended; number of groups, each: key, size, number of rows, the rows in blocks
- *   0, or 1 and the group at hand: key, rows (a block), the inner iterator
+ *   0, or 1 and the current group: key, rows (a block), the inner iterator
  *   the input */
 
 static mr_code save_rows(mr__groups *g, const mr__group *p, mr_state_w *w, mr_status *st)

@@ -271,7 +271,7 @@ static mr_code run_again(mr__parallel_calls *c, mr__entry *call, mr_status *st)
 
 /* How many rows to pull after a filter has dropped that many: as many more, so that a consumer of
  * single rows does not pay for a pull of each row that it never gets. Those that are kept too early
- * are part of a saved position, hence the bound. Only where it is not noticed. */
+ * are part of a saved position, so their number is bounded. Only where it is not noticed. */
 static size_t beyond(const mr__parallel_calls *c, size_t want, size_t dropped)
 {
     const mr_iter *input = c->queue.input;

@@ -152,9 +152,9 @@ static mr_code add(mr__selection *s, size_t want, mr_block *out, bool *full, mr_
     return MR_OK;
 }
 
-/* true: the rows at hand are delivered before the input of the current number is looked at. It is
- * to be opened again: a separate call does so, since an epoch whose rows are not requested would
- * change what later ones draw. Or it has no row at hand and waits for an outside producer. */
+/* true: the available rows are delivered before the input of the current number is looked at. It
+ * must be opened again: a separate call does so, since an epoch whose rows are not requested would
+ * change what later ones draw. Or it has no row yet and waits for an outside producer. */
 static bool delivers_first(const mr__selection *s)
 {
     int64_t i = s->numbers[s->at];

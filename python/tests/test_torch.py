@@ -381,7 +381,7 @@ class Positions(unittest.TestCase):
                     loader.load_state_dict(json.loads(state))
                     self.assertEqual(loader.state_dict(), json.loads(state))
                     if world == 1 and json.loads(state)["done"]:
-                        continue  # the seed of this ds may be drawn anew
+                        continue  # the seed of this ds may be drawn again
                     if not json.loads(state)["done"]:
                         self.assertEqual(lists(loader), values[r][i + 1 :], (r, of, i))
                     if world > 1:

@@ -445,7 +445,7 @@ static mr_code wanted(mr__elastic_hub *h, int64_t s, item **out, mr_status *st)
         if (rc == MR_OK)
             rc = read_on(h, st);
         if (rc != MR_OK) {
-            if (rc != MR_CANCELLED && h->it && !t->first) { /* what was read is dealt anew */
+            if (rc != MR_CANCELLED && h->it && !t->first) { /* what was read is dealt again */
                 mr_iterator_close(h->it);
                 h->it = NULL;
             }

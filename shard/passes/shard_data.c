@@ -65,12 +65,12 @@ static mr_dataset *warn_of_node(void *ctx, mr_dataset *old, mr_dataset *now, con
     mr__walk_path(w, path, sizeof path);
     if (mr__param_is(old, "deterministic", 0))
         rc = mr__warn(d->e, path, &d->status,
-                      "%s with deterministic=false stands before a DATA shard: workers may see "
+                      "%s with deterministic=false precedes a DATA shard: workers may see "
                       "different orders, so that elements are lost and repeated",
                       op->name);
     else if (op->props & MR_OP_NO_REPLAY)
         rc = mr__warn(d->e, path, &d->status,
-                      "%s stands before a DATA shard and may not produce the same on every worker: "
+                      "%s precedes a DATA shard and may not produce the same on every worker: "
                       "elements may be lost and repeated",
                       op->name);
     if (rc == MR_OK)

@@ -195,7 +195,7 @@ static mr_dataset *with_seed(cutter *k, mr_dataset *ds, const char *path)
     mr__dataset_set_origin(ds, origin);
     if (!mr__wants_seed(ds) || mr_explain(k->e, "seed", path, k->st,
                                           "%s has no seed: it draws from the job's seed %" PRIu64
-                                          " and the stream, hence differently in each stream",
+                                          " and the stream's number, so each stream differs",
                                           mr_dataset_op(ds)->name, k->opts->seed) == MR_OK)
         return ds;
     mr_dataset_unref(ds);

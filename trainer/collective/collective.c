@@ -27,7 +27,7 @@ enum {
 };
 
 /* Operation number k uses slot k % IN_FLIGHT. Its arguments stay valid until all ranks have started
- * the slot's next operation, and have thereby waited for this one. */
+ * the slot's next operation, which waits for this one. */
 typedef struct operation {
     mr_collective_call *calls; /* one per rank */
     size_t arrived;            /* ranks that have started the next operation */

@@ -233,7 +233,7 @@ MR_API void *mr_stream_native(mr_stream *s);
 /* Work submitted between repeat_begin and repeat_end probably equals that of earlier sections with
  * this key. The result is the same as without the calls. A device may hold work back until the
  * section ends, or until something has to wait for it, and submit it as a unit: GPUs launch a CUDA
- * graph. Beginning a section ends the one before it; one thread at a time submits to the stream.
+ * graph. Beginning a section ends the previous one; one thread at a time submits to the stream.
  * End the section also after an error: work submitted before the error runs.
  * errors   those of the work held back */
 MR_API mr_code mr_stream_repeat_begin(mr_stream *s, uint64_t key, mr_status *st) MR_NODISCARD;

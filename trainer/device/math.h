@@ -530,7 +530,7 @@ typedef struct mr_math_decay {
 } mr_math_decay;
 
 /* If value > 0, g is clipped to [-value, value]; if norm > 0, it is multiplied by norm / max(norm,
- * sqrt(*squares)). Changes g alone, hence no skip. squares may be NULL if norm is 0. */
+ * sqrt(*squares)). Changes g alone, so it has no skip. squares may be NULL if norm is 0. */
 typedef struct mr_math_clip {
     size_t n;
     float value, norm;

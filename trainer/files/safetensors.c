@@ -148,7 +148,7 @@ static mr_code check_order(const mr_safetensors *f, const unsigned char *data, u
         if (t->data != at)
             return mr_fail(st, MR_DATA_LOSS,
                            "tensor %s begins at byte %td of the data, expected "
-                           "%td, where the one before it ends",
+                           "%td, where the previous one ends",
                            t->name, (const unsigned char *)t->data - data, at - data);
         at = end_of(t);
     }

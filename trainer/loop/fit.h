@@ -220,7 +220,7 @@ typedef struct mr_fit_opts {
     bool resume_changed;
     /* mr_checkpoint_restore of a checkpoint within an epoch begins that epoch again from its first
      * step, with the weights of the checkpoint: the records of the steps that were done are trained
-     * on a second time. Steps are counted on, and losses and metrics of the epoch begin anew.
+     * on a second time. Step numbers continue; losses and metrics of the epoch start again.
      * Needed where the data cannot continue in the order of the interrupted epoch: with another
      * number of processes or replicas under most policies, other data, or another seed. since 0.2
      */

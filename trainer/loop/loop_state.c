@@ -537,7 +537,7 @@ static mr_code load(restoring *x, mr_status *st)
     return mr__check_bytes(x->root, x->path, name, x->position, x->position_size, st);
 }
 
-/* The call that can refuse the data, hence the first that changes something. */
+/* The call that can refuse the data, so it is the first that changes something. */
 static mr_code restore_positions(const restoring *x, mr_status *st)
 {
     const unsigned char *at = x->position;

@@ -538,7 +538,7 @@ static mr_code add_output(mr_model *m, const named *n, mr_status *st)
     return MR_OK;
 }
 
-/* The last statement and, if it has a name, the ones before it that nothing reads. */
+/* The last statement and, if it has a name, the preceding ones that nothing reads. */
 static mr_code find_outputs(graph *g, mr_status *st)
 {
     size_t first = g->n - 1;

@@ -7,7 +7,7 @@
  * strings if it begins with a lookup of strings.
  *
  * A layer is exported by its descriptor's slot `onnx`: it adds nodes to a chain, each of which
- * takes the output of the one before it:
+ * takes the output of the previous one:
  *
  *     static mr_code onnx(const mr_layer *l, mr_onnx *g, mr_status *st)
  *     {

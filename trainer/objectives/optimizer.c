@@ -307,7 +307,7 @@ mr_code mr__optimizer_prepare(mr_optimizer *o, mr_replica *r, mr_variable *const
     return MR_OK;
 }
 
-/* Variables that only these updates changed begin anew: their slots were filled in a step that may
+/* Variables that only these updates changed start again: their slots were filled in a step that may
  * have been dropped. */
 static void take_back(void *optimizer, uint64_t updates)
 {

@@ -76,7 +76,7 @@ mr_code mr__server_connection_name(mr__server_connection *p, const char *what, s
     return mr__address_check(address, st);
 }
 
-/* The loop runs once more before it is closed. */
+/* The loop runs one more time before it is closed. */
 static void abandon(mr__server_connection *p)
 {
     mr__lookup_abandon(p->lookup);

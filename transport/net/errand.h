@@ -27,6 +27,6 @@ struct mr__errand {
 /* The owner must have set run, done and free. errors MR_RESOURCE_EXHAUSTED: no thread; the errand
  * belongs to its owner again */
 mr_code mr__errand_start(mr__errand *e, mr__loop *l, mr_status *st) MR_NODISCARD;
-/* Gives up waiting for it. The loop must turn once more before it is closed. */
+/* Gives up waiting for it. The loop must turn one more time before it is closed. */
 void mr__errand_abandon(mr__errand *e);
 #endif

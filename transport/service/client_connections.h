@@ -51,7 +51,7 @@ void mr__client_connections_close(mr__client_connections *set, const char *addre
 /* Returns blocks in shared memory to their workers, if they justify a message, or `all`. */
 void mr__client_connections_give_back(mr__client_connections *set, bool all);
 /* No more calls follow; what is queued is sent (close_all: dropped). Turn the loop until
- * mr__client_connections_are_closed, and then once more. */
+ * mr__client_connections_are_closed, and then one more time. */
 void mr__client_connections_finish(mr__client_connections *set);
 void mr__client_connections_close_all(mr__client_connections *set);
 bool mr__client_connections_are_closed(const mr__client_connections *set);

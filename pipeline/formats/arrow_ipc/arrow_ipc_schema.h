@@ -82,7 +82,7 @@ static inline bool mr__arrow_is_view(const mr__arrow_field *a)
     return a->kind == MR__ARROW_BINARY_VIEW || a->kind == MR__ARROW_UTF8_VIEW;
 }
 
-/* The type of columns that hold nothing but nulls. */
+/* The type of columns that hold only nulls. */
 static inline bool mr__arrow_is_null(const mr__arrow_field *a)
 {
     return a->kind == MR__ARROW_NULL && !a->dictionary;
@@ -137,7 +137,7 @@ int64_t mr__arrow_schema_find(const mr__arrow_schema *s, const char *name);
 mr_code mr__arrow_schema_spec(const mr__arrow_schema *s, const mr_bytes *names, size_t n,
                               mr_spec **out, mr_status *st) MR_NODISCARD;
 /* Checks that the columns of the record spec have its types. A column that does not exist, or holds
- * nothing but nulls, must have a default (defaults: of its leaves, or NULL). all: no others exist.
+ * only nulls, must have a default (defaults: of its leaves, or NULL). all: no others exist.
  * errors   MR_INVALID_ARGUMENT: names the column */
 mr_code mr__arrow_schema_check(const mr__arrow_schema *s, const mr_spec *spec, bool all,
                                const mr_array *defaults, mr_status *st) MR_NODISCARD;

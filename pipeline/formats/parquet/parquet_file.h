@@ -30,8 +30,8 @@ const mr__parquet_footer *mr__parquet_footer_of(const mr__parquet *f);
 
 /* Selects the n leaves to read, in that order. Once. defaults: of each, or NULL (table_defaults.h);
  * borrowed. A leaf with a default may be MR__PARQUET_NO_LEAF: the file does not have it.
- * errors   MR_UNIMPLEMENTED: a chunk of one has a codec that is not known, is encrypted, or lies in
- *          another file */
+ * errors   MR_UNIMPLEMENTED: a chunk of one has an unknown codec, is encrypted, or is in another
+ *          file */
 mr_code mr__parquet_select(mr__parquet *f, const size_t *leaves, size_t n, const mr_array *defaults,
                            mr_status *st) MR_NODISCARD;
 /* Number of the next row; number of rows in the file. */

@@ -68,7 +68,7 @@ typedef struct mr__parquet_leaf {
     /* For each list, the definition level from which on it has an entry, or a null. */
     int in_list[MR__PARQUET_LISTS];
     uint32_t list[MR__PARQUET_LISTS]; /* its number; leaves within one list share it */
-    bool nulls;                       /* of the type of columns that hold nothing but nulls */
+    bool nulls;                       /* of the type of columns that hold only nulls */
     const char *refusal; /* why it cannot be a column, as the end of a message; NULL: it can */
 } mr__parquet_leaf;
 

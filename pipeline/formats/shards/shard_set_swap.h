@@ -14,7 +14,7 @@
  *     3. renames the new files to theirs, and syncs the directory
  *     4. removes the journal, then the hidden old files
  *
- * Until step 1 is complete the old set stands. From then on the new set is complete on the disk,
+ * Until step 1 is complete the old set remains. From then on the new set is complete on the disk,
  * and the next writer of PREFIX continues where a crash stopped (mr__shard_set_swap_recover). In
  * between, PREFIX-* finds part of one of the two sets, never of both; patterns of this library see
  * the journal and fail (mr__shard_set_swap_check). If a step fails, it and those before it are

@@ -59,7 +59,7 @@ void mr__json_enter(mr__json *j);
 bool mr__json_item(mr__json *j, bool first);
 /* The same for an object: reads the key, and the value follows. */
 bool mr__json_key(mr__json *j, bool first, mr__json_text *key);
-/* true: nothing but white space follows. */
+/* true: only white space follows. */
 bool mr__json_end(mr__json *j);
 
 /* Writes the string without its escapes to `to`, which has room for t->raw.size bytes. false: it

@@ -25,7 +25,7 @@ static inline const char *mr__line_end(const char *at, const char *end, const ch
     return back ? back : *feed;
 }
 
-/* The begin of the line after the one that ends at `stop`. */
+/* The beginning of the line after the one that ends at `stop`. */
 static inline const char *mr__line_next(const char *stop, const char *end)
 {
     if (stop == end)

@@ -349,7 +349,7 @@ static mr_code type_group(const mr_expr *e, typed **v, typed **out, mr_status *s
         else if (mr__spec_check(spec, &why) != MR_OK)
             rc = mr_expr_fail_at(st, e, "%s", why.message);
     }
-    /* A record's components stand in order of their names. */
+    /* A record's components are in order of their names. */
     for (size_t i = 0; i < e->n && rc == MR_OK; i++)
         sorted[e->kind == MR_EX_RECORD ? (size_t)mr_spec_find(spec, e->keys[i]) : i] = v[i];
     if (rc == MR_OK) {

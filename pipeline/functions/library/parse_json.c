@@ -25,7 +25,7 @@ static mr_code type(mr_call *c, mr_status *st)
 struct reading {
     mr__sheet *sheet;
     mr__json json;
-    const char *bad; /* the feature or record at hand */
+    const char *bad; /* the current feature or record */
     bool in_list;    /* within the objects of a list that the features describe as a record */
 };
 

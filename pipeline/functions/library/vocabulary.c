@@ -84,7 +84,7 @@ static bool same_token(const void *tokens, size_t place, const void *token)
     return a->size == b->size && (!a->size || memcmp(a->data, b->data, a->size) == 0);
 }
 
-/* Where a token stands, or MR__NO_PLACE. */
+/* The place of a token, or MR__NO_PLACE. */
 static size_t place_of(const words *w, mr_bytes token)
 {
     return mr__hash_find(&w->index, mr__string_hash(token.data, token.size), same_token, w->v,

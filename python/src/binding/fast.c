@@ -284,7 +284,7 @@ enum text { TEXT_BYTES, TEXT_STR };
  * again in the same thread: what it may do then. */
 enum doing {
     WORKING,    /* nothing */
-    CONVERTING, /* next() makes objects of the block at hand: read */
+    CONVERTING, /* next() makes objects of the current block: read */
     PAUSED      /* anything */
 };
 
@@ -296,11 +296,11 @@ typedef struct iterator {
     PyObject *arrow;    /* makes Arrow arrays of a leaf and its column; NULL: none are made */
     bool arrow_numbers; /* of numbers too, not of strings alone */
     bool *ragged;       /* by leaf: the elements are Ragged */
-    bool *writable;     /* by leaf: those of the block at hand */
+    bool *writable;     /* by leaf: those of the current block */
     size_t n_leaves;
     enum text text;
     bool interrupted; /* its waits were ended: it must be resumed */
-    bool undelivered; /* next() has not returned the row of the block at hand yet */
+    bool undelivered; /* next() has not returned the row of the current block yet */
     bool closing;     /* by another thread, which waits for the lock: no wait may begin */
     PyThread_type_lock lock;
     unsigned long owner; /* the thread that has the lock; 0: none */
@@ -690,8 +690,8 @@ static bool handlers_pass(iterator *self)
     return ok;
 }
 
-/* Pulls the block at hand. false: an exception is set, or none: the end. Where neither is so and no
- * block is at hand, it must be called again. */
+/* Pulls the current block. false: an exception is set, or none: the end. If neither is so and there
+ * is still no block, it must be called again. */
 static bool pull(iterator *self)
 {
     mr_status st;

@@ -43,7 +43,7 @@ def add_tables(tables: Mapping[str, Table]) -> None:
 
 
 def named(name: str) -> Callable[[_F], _F]:
-    """Marks a function that is an op, which may stand where a function is expected."""
+    """Marks a function that is an op, which can be passed where a function is expected."""
 
     def mark(function: _F) -> _F:
         function.__millrace_name__ = name  # type: ignore[attr-defined]

@@ -393,7 +393,7 @@ def joined_spec(spec: Spec) -> Spec:
 
 
 def _depth(ds: Any) -> int:
-    """How many ops with functions lie below: each draws other random numbers."""
+    """The number of ops with functions below: each draws other random numbers."""
     n = 0
     while True:
         n += ffi.string(lib.mr_dataset_op(ds).name) in (b"map", b"filter")
@@ -857,7 +857,7 @@ def from_generator(make: Callable[[], Iterable[Any]], output: Any = None) -> Dat
         make: called for each pass; returns an iterator, or what `iter` makes one of. A generator
             function is one.
         output: the type of the elements, such as `mr.float32[3]`, or a dict or tuple of types. None:
-            that of the first element; `make` is then called once more, here.
+            that of the first element; `make` is then called one more time, here.
 
     If the iterators have `state_dict()` and `load_state_dict(state)`, positions are exact: the state is
     made of dicts, lists, tuples, numbers, str, bytes and arrays. Otherwise `state_dict()` of a millrace

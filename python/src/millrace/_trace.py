@@ -4,7 +4,7 @@ becomes an expression of the grammar (``x => x + 1``), which the C library runs.
 
 An ``Expr`` holds a node of a syntax tree. A node knows its precedence and its parts, which are
 text and other nodes, so that printing is joining. Names of parameters are decided last, when the
-whole outermost function is known: until then a parameter stands in the text as a mark with its
+whole outermost function is known: until then a parameter appears in the text as a mark with its
 number, and a lambda is enclosed by marks. A text with such marks is *open*.
 """
 
@@ -208,7 +208,7 @@ class Variable:
 
 class Node:
     """A part of a syntax tree. ``parts`` are text, and nodes with the least precedence that they
-    need to stand there without brackets."""
+    need to be there without brackets."""
 
     __slots__ = (
         "kind",
@@ -241,7 +241,7 @@ class Node:
         self.draws = False
         self.level = _level()
         self.spec: Spec | None = None  # None: not asked for yet
-        self.failed = False  # it was asked for, in vain
+        self.failed = False  # it was asked for, without success
         self.value = value
         for part in parts:
             if isinstance(part, str):

@@ -58,7 +58,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc,unused-ignore]
         _check(ds.element_spec, "")
         self.dataset = ds
         self._lock = threading.Lock()
-        self._trail: Trail | None = None  # of the epoch at hand
+        self._trail: Trail | None = None  # of the current epoch
         self._held: list[Any] = []  # its first batches, as long as no other was read
         self._pass: Any = None  # what reads: a generator's frame
         self._at = 0  # batches that it has got
@@ -89,7 +89,7 @@ class PyDataset(keras.utils.PyDataset):  # type: ignore[misc,unused-ignore]
 
     # Keras asks for batches by number, in a random order if fit's `shuffle` is true; what it wants is
     # each batch once. Its adapter reads a pass in a generator, may look at two batches before, and may
-    # leave a pass after the first batch to begin again. Hence it matters who asks, not for which number.
+    # leave a pass after the first batch to begin again. So it matters who asks, not for which number.
     def __getitem__(self, index: int) -> Any:
         frame = sys._getframe(1)
         with self._lock:

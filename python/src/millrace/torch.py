@@ -294,7 +294,7 @@ class DataLoader(IterableDataset[Any]):  # type: ignore[misc,unused-ignore]
         self._named = False
 
     def close(self) -> None:
-        """Ends the threads of the iterator at hand, whose position is kept for state_dict."""
+        """Ends the threads of the current iterator, whose position is kept for state_dict."""
         if self._current is not None:
             self._current.close()
 
@@ -974,7 +974,7 @@ class _Copier:
         return copy, done, x  # x: the copy may still be reading it
 
     def finish(self, started: Any) -> Any:
-        """What `start` began, for the stream at hand."""
+        """What `start` began, for the current stream."""
         if self.stream is None:
             return started
         copy, done, _ = started

@@ -339,7 +339,7 @@ MR_TEST(members_have_alternatives_and_may_be_optional)
                                          {"\"jpg;;png\"", "what follows the first dot"},
                                          {"\"?\"", "what follows the first dot"},
                                          {"\"jpg;.png\"", "what follows the first dot"},
-                                         {"\"jpg?;png\"", "stands at the end"},
+                                         {"\"jpg?;png\"", "must be at the end"},
                                          {"\"jpg\", \"png;JPG\"", "JPG is requested twice"},
                                          {"\"jpg;jpg\"", "jpg is requested twice"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

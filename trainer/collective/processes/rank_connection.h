@@ -61,8 +61,8 @@ bool mr__rank_connection_receive(mr__rank_connection *t, bool *whole, mr_status 
 void mr__rank_connection_next(mr__rank_connection *t);
 /* Refuses the peer, with the reason, which mr__rank_connection_linger sends. */
 void mr__rank_connection_refuse(mr__rank_connection *t, const char *why);
-/* Serves a refused connection, and ends it when the peer has closed it: what it sent in vain must
- * be read, since the kernel drops the refusal otherwise. */
+/* Serves a refused connection, and ends it when the peer has closed it: what it has sent must be
+ * read, or the kernel drops the refusal. */
 void mr__rank_connection_linger(mr__rank_connection *t);
 void mr__rank_connection_end(mr__rank_connection *t);  /* closes it */
 void mr__rank_connection_free(mr__rank_connection *t); /* ends it too */

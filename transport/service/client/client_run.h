@@ -31,7 +31,7 @@ typedef struct mr__remote_opts {
 } mr__remote_opts;
 
 /* Joins or creates the job (taken over, also on failure), with its streams at the given places (of
- * any streams; none: where the job stands). Waits until a dispatcher has admitted this client; the
+ * any streams; none: the job's own places). Waits until a dispatcher has admitted this client; the
  * source's job is final. The token is that of MILLRACE_TOKEN_FILE.
  * errors   MR_UNAVAILABLE: no dispatcher within connect_timeout; the message has the address
  *          MR_PERMISSION_DENIED, MR_FAILED_PRECONDITION: another token, another version; another

@@ -1083,7 +1083,7 @@ static mr_code shared_of(mr_dataset *node, shared **out, mr_status *st)
     return MR_OK;
 }
 
-/* Notes where the streams stand that wait for the next iterator. Requires the lock. */
+/* Notes the places of the streams that wait for the next iterator. Requires the lock. */
 static mr_code note_places(const distribute_params *p, shared *h, mr_status *st)
 {
     const Mr__Wire__Job *job = h->source->job;

@@ -17,8 +17,8 @@ typedef struct mr__stream_source_class {
      * with MR_CANCELLED.
      * returns  MR_OK, MR_END (sticky), or an error, once */
     mr_code (*next)(mr__stream_source *src, uint32_t s, size_t want, mr_block *b, mr_status *st);
-    /* true: next for s may wait for an outside producer or for a worker, so that rows at hand are
-     * delivered before. A local stream knows of its producer from its first pull on. */
+    /* true: next for s may wait for an outside producer or for a worker, so that available rows are
+     * delivered first. A local stream knows of its producer from its first pull on. */
     bool (*waits)(mr__stream_source *src, uint32_t s);
     /* *out = the place of stream s after the rows that next returned (without those of `stands`):
      * elements, position, skip, end. The position is borrowed until the next call. */

@@ -447,7 +447,7 @@ static bool take_event(mr__status_page *p, struct pollfd *mhd)
     return true;
 }
 
-/* The time limit of libmicrohttpd begins anew with each byte, so connections are timed here. */
+/* The time limit of libmicrohttpd starts again with each byte, so connections are timed here. */
 static void *serve(void *arg)
 {
     mr__status_page *p = arg;
