@@ -2,8 +2,9 @@
 #ifndef MR_CLI_CLI_H
 #define MR_CLI_CLI_H
 /* What the commands of the program share: tables of flags, from which parsing and --help are
- * derived; exit statuses; printing. A command is one file, cmd_<verb>.c (those of millrace-train
- * are all in cmd_train.c), and one line in millrace.c. */
+ * derived; exit statuses; printing. A command is one file,
+ * commands/cmd_<verb>.c (those of millrace-train are all in cmd_train.c), and one line in
+ * commands/millrace.c. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* Reads the expression of a command from its arguments or a file. */
 #include <string.h>
 
-#include "cli.h"
+#include "../cli.h"
 #include <millrace/pipeline/files/whole_file.h>
 #include <millrace/pipeline/memory/alloc.h>
 

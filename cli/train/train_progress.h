@@ -6,7 +6,7 @@
 
 #include <millrace/trainer/loop/fit.h>
 #include <millrace/trainer/objectives/optimizer.h>
-#include "cli.h"
+#include "../cli.h"
 
 typedef struct train_progress {
     bool json, bar;         /* one line an event; a bar on a terminal */

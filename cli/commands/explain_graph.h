@@ -2,7 +2,7 @@
 #ifndef MR_CLI_EXPLAIN_GRAPH_H
 #define MR_CLI_EXPLAIN_GRAPH_H
 /* The ops of a graph as `millrace explain` lists them. */
-#include "cli.h"
+#include "../cli.h"
 
 typedef struct explained explained;
 

@@ -6,7 +6,7 @@
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/shard/cluster/cluster.h>
 #include <millrace/trainer/servers/parameter_server.h>
-#include "cli.h"
+#include "../cli.h"
 
 static void ready(void *ctx, const char *address)
 {

@@ -4,7 +4,7 @@
 
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/pipeline/streams/reduce_dataset.h>
-#include "cli.h"
+#include "../cli.h"
 #include "distributed.h"
 
 static int reduce(const cli_run *r, mr_dataset *ds, const char *init_text, const char *fn_text)

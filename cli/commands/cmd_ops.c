@@ -7,8 +7,8 @@
 #include <millrace/pipeline/graph/op.h>
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/pipeline/params/guess.h>
-#include "cli.h"
-#include "reference_text.h"
+#include "../cli.h"
+#include "../reference_text.h"
 
 /* An op or a function, as the reference shows it. */
 typedef struct entry {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include <millrace/pipeline/params/guess.h>
-#include "cli.h"
+#include "../cli.h"
 
 /* In the order of --help. */
 static const cli_command *const commands[] = {

@@ -8,7 +8,7 @@
 #include <millrace/pipeline/formats/tfrecord/zstd_records.h>
 #include <millrace/pipeline/formats/tfrecord/tfrecord.h>
 #include <millrace/pipeline/memory/alloc.h>
-#include "cli.h"
+#include "../cli.h"
 
 enum { WANT = 4096, BLOCK_BYTES = 1 << 20, SHOWN_VALUES = 6 };
 

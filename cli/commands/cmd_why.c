@@ -10,7 +10,7 @@
 
 #include <millrace/pipeline/formats/ledger/ledger.h>
 #include <millrace/pipeline/memory/alloc.h>
-#include "cli.h"
+#include "../cli.h"
 
 typedef struct why_opts {
     int64_t step, element;

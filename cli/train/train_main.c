@@ -17,9 +17,9 @@
 #include <millrace/trainer/exchange/saved_model.h>
 #include <millrace/trainer/strategy/strategy.h>
 #include <millrace/transport/service/service.h>
-#include "bench.h"
-#include "cli.h"
-#include "ledger_flag.h"
+#include "../bench.h"
+#include "../cli.h"
+#include "../ledger_flag.h"
 #include "train.h"
 #include "train_processes.h"
 #include "train_progress.h"

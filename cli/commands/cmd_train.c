@@ -2,7 +2,7 @@
 /* The commands of millrace-train. That program is installed next to this one and is linked with
  * the trainer and its libraries, so that the other commands start without them. It parses their
  * flags. */
-#include "cli.h"
+#include "../cli.h"
 
 #define COMMAND(variable, command, text)                                                           \
     const cli_command variable = {                                                                 \

@@ -5,7 +5,7 @@
 
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/pipeline/remote/uploads.h>
-#include "cli.h"
+#include "../cli.h"
 
 enum { MOST_UPLOADS = 1 << 24 };
 

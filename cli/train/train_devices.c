@@ -6,7 +6,7 @@
 
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/trainer/device/device.h>
-#include "cli.h"
+#include "../cli.h"
 
 typedef struct listing {
     bool json, first;

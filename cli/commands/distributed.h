@@ -3,7 +3,7 @@
 #define MR_CLI_DISTRIBUTED_H
 /* Flags of the commands that distribute a pipeline over workers and replicas. */
 #include <millrace/shard/distribute/distribute.h>
-#include "cli.h"
+#include "../cli.h"
 
 typedef struct cli_distribution {
     int64_t replicas, workers, worker, elastic; /* elastic: streams; 0: not given */

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include <millrace/pipeline/memory/alloc.h>
-#include "cli.h"
-#include "host_table.h"
+#include "../cli.h"
+#include "../host_table.h"
 
 enum {
     OP_FIELDS = 14,

@@ -2,7 +2,7 @@
 #ifndef MR_CLI_SERVICE_COMMANDS_H
 #define MR_CLI_SERVICE_COMMANDS_H
 /* The data service's commands, and the common part of its daemons. */
-#include "cli.h"
+#include "../cli.h"
 
 extern const cli_command cli_dispatcher, cli_service, cli_worker;
 

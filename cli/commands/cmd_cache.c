@@ -5,7 +5,7 @@
 
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/pipeline/remote/object_cache.h>
-#include "cli.h"
+#include "../cli.h"
 
 static bool is_complete(const mr_cached_object *o)
 {

@@ -12,7 +12,7 @@
 #include <millrace/pipeline/streams/elements/element_writer.h>
 #include <millrace/pipeline/ops/sources.h>
 #include "distributed.h"
-#include "ledger_flag.h"
+#include "../ledger_flag.h"
 #include "write.h"
 
 enum { WANT = 1024 };

@@ -8,7 +8,7 @@
 #include <millrace/pipeline/formats/shards/data_files.h>
 #include <millrace/pipeline/formats/tfrecord/record_index.h>
 #include <millrace/pipeline/memory/alloc.h>
-#include "cli.h"
+#include "../cli.h"
 
 /* The exit status so far, after one more file. */
 static int index_file(const char *path, const mr_record_index_opts *o, bool verbose, int status)

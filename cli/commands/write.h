@@ -3,7 +3,7 @@
 #define MR_CLI_WRITE_H
 /* JSON objects, one a line, as records of tf.train.Examples. */
 #include <millrace/pipeline/formats/shards/shard_writer.h>
-#include "cli.h"
+#include "../cli.h"
 
 typedef struct cli_jsonl cli_jsonl;
 

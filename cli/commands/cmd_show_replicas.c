@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include <millrace/pipeline/memory/alloc.h>
-#include "ledger_flag.h"
+#include "../ledger_flag.h"
 #include "show.h"
 
 /* A zero-size batch prints as [] in each component that is not a scalar, whatever its other

@@ -6,8 +6,8 @@
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/pipeline/params/guess.h>
 #include <millrace/trainer/component.h>
-#include "cli.h"
-#include "reference_text.h"
+#include "../cli.h"
+#include "../reference_text.h"
 
 static int components(int argc, char **argv);
 

@@ -5,7 +5,7 @@
 
 #include <millrace/pipeline/engine/random_access.h>
 #include <millrace/pipeline/memory/alloc.h>
-#include "cli.h"
+#include "../cli.h"
 #include "show.h"
 
 /* The numbers in "3,-1,0". *numbers is owned. Returns -1, or an exit status. */

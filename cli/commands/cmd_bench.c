@@ -10,11 +10,11 @@
 
 #include <millrace/pipeline/engine/op_iterator.h>
 #include <millrace/pipeline/memory/alloc.h>
-#include "bench.h"
-#include "cli.h"
+#include "../bench.h"
+#include "../cli.h"
 #include "distributed.h"
-#include "host_table.h"
-#include "ledger_flag.h"
+#include "../host_table.h"
+#include "../ledger_flag.h"
 
 enum { WANT = 32768 };
 

@@ -2,8 +2,8 @@
 /* millrace show: runs a graph and prints its elements, one JSON value per line. */
 
 #include <millrace/pipeline/memory/alloc.h>
-#include "cli.h"
-#include "ledger_flag.h"
+#include "../cli.h"
+#include "../ledger_flag.h"
 #include "show.h"
 
 /* Rows per call: enough to run in blocks, few enough to print the first line early. */

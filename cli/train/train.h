@@ -4,7 +4,7 @@
 /* What the commands of millrace-train share. */
 #include <millrace/trainer/loop/fit.h>
 #include <millrace/trainer/strategy/strategy.h>
-#include "cli.h"
+#include "../cli.h"
 
 /* --devices and --replicas as options of a strategy. */
 typedef struct train_devices {

@@ -9,7 +9,7 @@
 
 #include <millrace/pipeline/memory/alloc.h>
 #include <millrace/trainer/strategy/strategy.h>
-#include "bench.h"
+#include "../bench.h"
 
 enum { INPUT = 1, TRAINER = 2, ROWS_OF_REPLICA = 3 };
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include <millrace/pipeline/memory/alloc.h>
-#include "cli.h"
+#include "../cli.h"
 
 enum { LINE = 4096, TURN_MS = 100, PATIENCE_S = 10 };
 
