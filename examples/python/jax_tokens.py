@@ -3,6 +3,7 @@
 """Token packing for JAX: documents of any length become rows of one length without padding, and a small
 language model is trained on them, on all devices. Stopped at any step, it continues where it was.
 
+    pip install './python[jax]'
     python3 jax_tokens.py [--steps N] [--work DIR] FILE...
 
 Each line of the files is a document, and each of its bytes a token. DIR (default: tokens) keeps the

@@ -3,6 +3,7 @@
 """Trains a small network of PyTorch on a folder of JPEG files, with one folder for each class, saves
 the model and the position in the data every few steps, and continues there when it is started again.
 
+    pip install './python[torch]'
     torch_images.py [--folder DIR] [--checkpoint FILE] [--epochs N] [--stop-after STEPS]
 
 Without --folder it makes one, of circles and squares. Under torchrun each process reads its share:

@@ -209,10 +209,10 @@ MR_API mr_code mr_dist_iterator_save(mr_dist_iterator *it, void **bytes, size_t 
 MR_API mr_code mr_dist_iterator_restore(mr_dist_iterator *it, const void *bytes, size_t size,
                                         mr_status *st) MR_NODISCARD;
 
-/* Of an elastic job, mr_dist_iterator_save gives the part of the process's workers, and
- * mr_dist_iterator_restore takes the whole, on every worker of any number of them. The whole of a
- * single process is its part. Another graph, S or global batch size is MR_FAILED_PRECONDITION, but
- * a position at the beginning of an epoch is restored with another S or batch size. */
+/* In an elastic job, mr_dist_iterator_save returns the part of the process's workers, and each
+ * worker of any number restores the joined position. A single process needs no joining. Another
+ * graph, S or global batch size is MR_FAILED_PRECONDITION, but a position at the beginning of an
+ * epoch is restored with another S or batch size. */
 typedef struct mr_position_part {
     const void *bytes; /* borrowed */
     size_t size;
