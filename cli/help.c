@@ -22,6 +22,21 @@ static void print_name(FILE *f, const cli_command *cmd)
     fprintf(f, "millrace%s%s", *cmd->name ? " " : "", cmd->name);
 }
 
+/* A flag, and its help in lines of at most 100 columns. */
+static void print_flag(FILE *f, const char *left, const char *help)
+{
+    enum { INDENT = 29, WIDTH = 100 - INDENT };
+    fprintf(f, "  %-*s", INDENT - 3, left);
+    for (int space = 1; *help; space = INDENT) {
+        size_t all = strlen(help), n = all > WIDTH ? WIDTH : all;
+        while (n < all && n && help[n] != ' ')
+            n--;
+        n = n ? n : all;
+        fprintf(f, "%*s%.*s\n", space, "", (int)n, help);
+        help += n + (help[n] == ' ');
+    }
+}
+
 static void print_text(FILE *f, const cli_command *cmd, const cli_flag *const *tables)
 {
     print_name(f, cmd);
@@ -45,10 +60,11 @@ static void print_text(FILE *f, const cli_command *cmd, const cli_flag *const *t
                 fprintf(f, "\n%s:\n", kind);
             title = kind;
             flag_words(flag, left, sizeof left);
-            fprintf(f, "  %-26s %s\n", left, flag->help);
+            print_flag(f, left, flag->help);
         }
-    fprintf(f, "%s  %-26s %s\n  %-26s %s\n", title ? "" : "\noptions:\n", "--load FILE", load_help,
-            "--help", "print this help and exit");
+    fputs(title ? "" : "\noptions:\n", f);
+    print_flag(f, "--load FILE", load_help);
+    print_flag(f, "--help", "print this help and exit");
     if (cmd->details)
         fprintf(f, "\n%s\n", cmd->details);
 }

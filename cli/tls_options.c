@@ -27,7 +27,7 @@ void cli_tls_flags(mr_tls_opts *o, bool accepts, bool connects, cli_flag *table)
          .kind = CLI_TEXT,
          .value = &o->client_ca,
          .what = "FILE",
-         .help = "require a certificate of the CA in FILE from all who connect; default: "
+         .help = "require a certificate of the CA in FILE from every peer that connects; default: "
                  "$MILLRACE_TLS_CLIENT_CA"}};
     const cli_flag of_services[] = {
         {.name = "tls",

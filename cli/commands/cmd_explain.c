@@ -235,8 +235,8 @@ static int run(int argc, char **argv)
 const cli_command cli_explain = {
     .name = "explain",
     .summary = "prints a pipeline before and after it is distributed, and why",
-    .usage = "EXPR [--replicas R] [--workers W [--worker I]] [--auto-shard POLICY | --elastic S]\n"
-             "    [--json] [OPTIONS]",
+    .usage = "EXPR [--replicas R] [--workers W [--worker I]] [--json] [OPTIONS]\n"
+             "    [--auto-shard POLICY | --elastic S]",
     .details =
         "The graphs are printed as text that 'millrace show' runs, and as a table of their ops:\n"
         "the number of elements that each emits, their type, and how many it holds at once.\n"

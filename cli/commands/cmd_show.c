@@ -196,14 +196,13 @@ static int run(int argc, char **argv)
 const cli_command cli_show = {
     .name = "show",
     .summary = "runs a pipeline and prints its elements as JSON lines",
-    .usage =
-        "EXPR [--limit N] [--epochs N] [OPTIONS]\n"
-        "EXPR --save-after N --state FILE [OPTIONS]\n"
-        "EXPR --restore FILE [--restore-by-name] [OPTIONS]\n"
-        "EXPR --at I[,J...] [OPTIONS]\n"
-        "EXPR --spec\n"
-        "--replicas R [--workers W [--worker I]] [--auto-shard POLICY | --elastic S] [OPTIONS] "
-        "EXPR",
+    .usage = "EXPR [--limit N] [--epochs N] [OPTIONS]\n"
+             "EXPR --save-after N --state FILE [OPTIONS]\n"
+             "EXPR --restore FILE [--restore-by-name] [OPTIONS]\n"
+             "EXPR --at I[,J...] [OPTIONS]\n"
+             "EXPR --spec\n"
+             "EXPR --replicas R [--workers W [--worker I]] [OPTIONS]\n"
+             "    [--auto-shard POLICY | --elastic S]",
     .details = "One element per line; with --replicas, one step per line:\n"
                "  {\"step\": 0, \"replicas\": [[0, 1], [2, 3]]}",
     .run = run,

@@ -139,8 +139,8 @@ static int evaluate(int argc, char **argv);
 const cli_command cli_evaluate = {
     .name = "evaluate",
     .summary = "computes loss and metrics of a saved model over data",
-    .usage = "--saved DIR --data EXPR [--loss LOSS] [--loss-weights WEIGHTS] [--metrics NAME...]\n"
-             "    [--replicas N | --devices LIST] [OPTIONS]",
+    .usage = "--saved DIR --data EXPR [--loss LOSS] [--loss-weights WEIGHTS]\n"
+             "    [--metrics NAME...] [--replicas N | --devices LIST] [OPTIONS]",
     .details = "The loss and the metrics are those of training unless others are given.\n"
                "In a cluster the workers share the data, and the chief prints. One object:\n"
                "  {\"eval_loss\": 0.5, \"eval_accuracy\": 0.75}",

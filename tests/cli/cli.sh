@@ -48,6 +48,7 @@ for c in $("$m" --help=options | cut -f 1 | grep -v '^-'); do
     grep -oE -- '(^|[^[:alnum:]_-])--?[a-z][a-z-]*' usage | sed 's/^[^-]//' | sort -u >named
     other=$(comm -13 takes named) more=$(comm -23 takes named | grep -vxE -e '--(help|load)')
     result "usage_of_$c" $([ -z "$other" ] && { [ -z "$more" ] || grep -qF '[OPTIONS]' usage; }; echo $?) "no options: $other; more: $more"
+    result "help_of_${c}_fits_a_terminal" $("$m" "$c" --help | awk 'length > 100 { exit 1 }'; echo $?)
 done
 "$m" show 'counter()' 2>err | head -n 1 >out
 result sigpipe_is_quiet $([ "$(cat out)" = 0 ] && [ ! -s err ]; echo $?) "$(cat err)"
