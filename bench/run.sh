@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Builds and runs every benchmark. Each prints its figure, the ceiling measured alternately with it,
 # and the ratio of the two.
+case ${1:-} in -h | --help) sed -n '3,4s/^# //p' "$0"; exit ;; esac
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cmake -S . -B build >/dev/null

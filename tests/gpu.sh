@@ -19,7 +19,7 @@ for part; do
     case $part in
     suites | commands | training | processes | memory | rates) ;;
     *)
-        echo "gpu.sh: there is no part '$part'; they are suites, commands, training, processes, memory, rates" >&2
+        echo "gpu.sh: unknown part '$part'; the parts are suites, commands, training, processes, memory, rates" >&2
         exit 2
         ;;
     esac

@@ -88,7 +88,7 @@ mr_code mr_strategy_by_name(mr_strategy **out, const char *name, const mr_strate
     if (strcmp(name, "parameter_server") == 0)
         return mr_strategy_parameter_server(out, o, workers, st);
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "there is no strategy '%s'; there are default, one_device, mirrored, "
-                   "multi_worker_mirrored, central_storage and parameter_server",
+                   "unknown strategy '%s'; expected default, one_device, mirrored, "
+                   "multi_worker_mirrored, central_storage or parameter_server",
                    name);
 }

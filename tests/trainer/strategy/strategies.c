@@ -255,7 +255,7 @@ MR_TEST(a_strategy_is_chosen_by_name_or_by_its_replicas)
                {"default", 2, NULL, MR_INVALID_ARGUMENT, "one replica"},
                {"tpu", 1, NULL, MR_UNIMPLEMENTED, "no TPU backend"},
                {"parameter_server", 1, NULL, MR_INVALID_ARGUMENT, "type ps"},
-               {"mirorred", 1, NULL, MR_INVALID_ARGUMENT, "no strategy 'mirorred'"},
+               {"mirorred", 1, NULL, MR_INVALID_ARGUMENT, "unknown strategy 'mirorred'"},
                {"mirrored", 2, "tree", MR_INVALID_ARGUMENT, "cross-device ops 'tree'"},
                {"mirrored", 2, "nccl", MR_OK, "nccl"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
