@@ -108,7 +108,7 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
     mr_iter_work work;
     mr_iter_work_begin(it, &work);
     p->counters = mr__stats_of(&run->stats, parent != NULL, parent ? parent->priv->counters : NULL,
-                               it, p->place);
+                               it, p->place, &p->owns_counters);
     if (n == 0 && p->scope)
         rc = mr__scope_opened(run, p->scope, p->number, &p->epoch, st);
     if (!(op->props & MR_OP_OPENS_INPUTS))
@@ -122,7 +122,7 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
             mr_status_set_op(st, path);
         }
     }
-    mr_iter_work_end(it, &work);
+    mr__iter_work_end(it, &work);
     if (rc != MR_OK) {
         mr_iter_close(it);
         return rc;
@@ -184,6 +184,8 @@ void mr_iter_close(mr_iter *it)
     mr_iter_set_records(it, false);
     if (it->priv->owns_scope)
         mr__scope_free(it->priv->scope);
+    if (it->priv->owns_counters)
+        mr__stats_disown(it->priv->counters);
     mr_dataset_unref(it->node);
     mr_free(it);
 }
@@ -244,9 +246,8 @@ void mr_iter_dropped(mr_iter *it)
 {
     struct mr_iter_private *p = it->priv;
     p->dropped++;
-    /* Relaxed: statistics order nothing. */
     if (p->counters)
-        atomic_fetch_add_explicit(&p->counters->dropped, 1, memory_order_relaxed);
+        MR__COUNT(p->counters, dropped, p->owns_counters, 1);
 }
 
 uint64_t mr_iter_n_dropped(const mr_iter *it)
@@ -273,10 +274,10 @@ static void count(mr_iter *it, const mr_block *b)
         mr__memory_made(it, bytes, 0);
     if (!c)
         return;
-    /* Relaxed: statistics order nothing. */
-    atomic_fetch_add_explicit(&c->elements, (int64_t)b->rows, memory_order_relaxed);
-    atomic_fetch_add_explicit(&c->blocks, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&c->bytes, (int64_t)bytes, memory_order_relaxed);
+    bool alone = it->priv->owns_counters;
+    MR__COUNT(c, elements, alone, b->rows);
+    MR__COUNT(c, blocks, alone, 1);
+    MR__COUNT(c, bytes, alone, bytes);
 }
 
 /* An error of the op itself names its path, and the element unless it is a source's record: then
@@ -364,7 +365,7 @@ mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
     assert(rc != MR_OK || (b->rows >= 1 && b->rows <= want));
     p->delivered += b->rows;
     count(it, b);
-    mr_iter_work_end(it, &work);
+    mr__iter_work_end(it, &work);
     return rc;
 }
 
@@ -415,7 +416,7 @@ mr_code mr_iter_skip_input(mr_iter *it, size_t i, uint64_t n, uint64_t *skipped,
         name_place(input, rc, st);
         stay_failed(input, rc, st);
     }
-    mr_iter_work_end(input, &work);
+    mr__iter_work_end(input, &work);
     return rc;
 }
 
@@ -444,6 +445,6 @@ mr_code mr__iter_at(mr_iter *it, const uint64_t *index, size_t n, mr_block *b, m
         name_element(it, index[0], rc, st);
     }
     count(it, b);
-    mr_iter_work_end(it, &work);
+    mr__iter_work_end(it, &work);
     return rc;
 }

@@ -102,6 +102,7 @@ struct mr_iter_private {
     uint64_t n_elements;       /* with counted: their number */
     uint64_t dropped;          /* failed elements that the op dropped */
     mr__op_counters *counters; /* NULL: the allocation failed */
+    bool owns_counters;        /* see mr__stats_of */
     atomic_bool no_replay;     /* set by mr_iter_set_no_replay */
     atomic_bool may_block;     /* it or one below it does: set by mr_iter_set_may_block */
     _Atomic(const char *) no_position; /* set by mr__iter_set_no_position */

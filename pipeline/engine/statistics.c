@@ -95,8 +95,9 @@ static mr__op_counters *new_counters(const mr__op_counters *above, const mr_iter
 }
 
 mr__op_counters *mr__stats_of(mr__stats *s, bool has_parent, mr__op_counters *above,
-                              const mr_iter *it, size_t place)
+                              const mr_iter *it, size_t place, bool *owns)
 {
+    *owns = false;
     if (has_parent && !above)
         return NULL;
     pthread_mutex_lock(&s->lock);
@@ -107,8 +108,15 @@ mr__op_counters *mr__stats_of(mr__stats *s, bool has_parent, mr__op_counters *ab
     if (!*at)
         *at = new_counters(above, it, place);
     mr__op_counters *found = *at;
+    /* Acquire: the totals that the last owner wrote. */
+    *owns = found && !atomic_exchange_explicit(&found->owned, true, memory_order_acquire);
     pthread_mutex_unlock(&s->lock);
     return found;
+}
+
+void mr__stats_disown(mr__op_counters *c)
+{
+    atomic_store_explicit(&c->owned, false, memory_order_release);
 }
 
 static double seconds_per_tick(const mr__stats *s)
@@ -129,29 +137,31 @@ static int64_t value_of(const atomic_int_fast64_t *counter)
     return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+#define TOTAL(c, total) (value_of(&(c)->own.total) + value_of(&(c)->shared.total))
+
 /* Depth first, so that an op is followed by those below it. */
 static size_t read_counters(const mr__op_counters *c, double per, mr_op_stats *out, size_t capacity,
                             size_t n)
 {
     for (; c; c = c->next) {
-        int64_t busy = value_of(&c->busy_ticks);
+        int64_t busy = TOTAL(c, busy_ticks);
         if (n < capacity)
             out[n] = (mr_op_stats){
                 .op = c->op->name,
                 .path = c->path,
-                .elements = value_of(&c->elements),
-                .bytes = value_of(&c->bytes),
+                .elements = TOTAL(c, elements),
+                .bytes = TOTAL(c, bytes),
                 /* Below 0: what its neighbours lost in a tenth of a millisecond was taken from
                  * it. */
                 .busy_seconds = busy > 0 ? (double)busy * per : 0,
-                .wait_seconds = (double)value_of(&c->wait_ticks) * per,
-                .blocks = value_of(&c->blocks),
-                .queued_elements = value_of(&c->queued_elements),
-                .queued_blocks = value_of(&c->queued_blocks),
-                .queued_bytes = value_of(&c->queued_bytes),
+                .wait_seconds = (double)TOTAL(c, wait_ticks) * per,
+                .blocks = TOTAL(c, blocks),
+                .queued_elements = TOTAL(c, queued_elements),
+                .queued_blocks = TOTAL(c, queued_blocks),
+                .queued_bytes = TOTAL(c, queued_bytes),
                 .room_elements = value_of(&c->room_elements),
                 .room_blocks = value_of(&c->room_blocks),
-                .dropped = value_of(&c->dropped),
+                .dropped = TOTAL(c, dropped),
             };
         n++;
         for (size_t i = 0; i <= c->n_inputs; i++)
@@ -212,20 +222,17 @@ void mr__stats_tuned(const mr_iter *it, const char *parameter, size_t chosen, do
     atomic_store_explicit(&c->parameter, parameter, memory_order_release);
 }
 
-static void add_to(atomic_int_fast64_t *gauge, int64_t n)
-{
-    if (n)
-        atomic_fetch_add_explicit(gauge, n, memory_order_relaxed);
-}
-
-void mr__stats_queued(const mr_iter *it, int64_t blocks, int64_t elements, int64_t bytes)
+void mr__stats_queued(const mr_iter *it, bool alone, int64_t blocks, int64_t elements,
+                      int64_t bytes)
 {
     mr__op_counters *c = it->priv->counters;
     if (!c)
         return;
-    add_to(&c->queued_blocks, blocks);
-    add_to(&c->queued_elements, elements);
-    add_to(&c->queued_bytes, bytes);
+    alone = alone && it->priv->owns_counters;
+    MR__COUNT(c, queued_blocks, alone, blocks);
+    MR__COUNT(c, queued_elements, alone, elements);
+    if (bytes)
+        MR__COUNT(c, queued_bytes, alone, bytes);
 }
 
 void mr__stats_room(const mr_iter *it, int64_t blocks, int64_t elements)
@@ -233,8 +240,8 @@ void mr__stats_room(const mr_iter *it, int64_t blocks, int64_t elements)
     mr__op_counters *c = it->priv->counters;
     if (!c)
         return;
-    add_to(&c->room_blocks, blocks);
-    add_to(&c->room_elements, elements);
+    mr__count(&c->room_blocks, false, blocks);
+    mr__count(&c->room_elements, false, elements);
 }
 
 size_t mr__stats_read_trace(mr__stats *s, mr_op_span *out, size_t capacity, double *left_out)
@@ -268,7 +275,7 @@ void mr_iter_work_begin(const mr_iter *it, mr_iter_work *w)
         w->bound = mr__memory_bound_set(mr__memory_most_of_one(&it->run->memory));
 }
 
-void mr_iter_work_end(mr_iter *it, mr_iter_work *w)
+static void work_end(mr_iter *it, bool alone, mr_iter_work *w)
 {
     int64_t now, waited_until;
     if (w->bound)
@@ -277,10 +284,9 @@ void mr_iter_work_end(mr_iter *it, mr_iter_work *w)
     int64_t waited = waited_until - w->waited, own_wait = waited - within.waited;
     mr__op_counters *c = it->priv->counters;
     if (c) {
-        /* Relaxed: statistics order nothing. */
-        atomic_fetch_add_explicit(&c->busy_ticks, worked - within.worked, memory_order_relaxed);
+        MR__COUNT(c, busy_ticks, alone, worked - within.worked);
         if (own_wait)
-            atomic_fetch_add_explicit(&c->wait_ticks, own_wait, memory_order_relaxed);
+            MR__COUNT(c, wait_ticks, alone, own_wait);
     }
     if (c && it->run->stats.trace)
         mr__trace_add(it->run->stats.trace, c, false, w->entered, now);
@@ -288,4 +294,14 @@ void mr_iter_work_end(mr_iter *it, mr_iter_work *w)
     within.traced = w->above;
     within.worked = w->inner + worked;
     within.waited = w->inner_waited + waited;
+}
+
+void mr_iter_work_end(mr_iter *it, mr_iter_work *w)
+{
+    work_end(it, false, w);
+}
+
+void mr__iter_work_end(mr_iter *it, mr_iter_work *w)
+{
+    work_end(it, it->priv->owns_counters, w);
 }

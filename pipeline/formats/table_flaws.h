@@ -12,6 +12,9 @@
 #define MR__TABLE_ALL_NULL                                                                         \
     "its type is null: it has no other values; a schema may give it a default, as in "             \
     "feature(int64, default=0)"
+#define MR__TABLE_NULL_LISTS                                                                       \
+    "it holds lists of the type null, which have no values; leave it out (columns, schema), or "   \
+    "write it as lists of another type"
 #define MR__TABLE_UNEVEN                                                                           \
     "the row's lists from the third level on differ in length, which is not possible in an "       \
     "element; pad them first, leave the column out (columns, schema), or skip such rows with "     \

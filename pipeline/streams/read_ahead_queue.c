@@ -153,7 +153,7 @@ static bool push(mr__queue *q, mr__entry *e, bool pulled)
     q->bytes += e->bytes;
     q->pulling = NULL;
     mr__queue_expect(q, e, e->bytes);
-    mr__stats_queued(q->it, 1, (int64_t)e->shown, (int64_t)e->bytes);
+    mr__stats_queued(q->it, !q->executor, 1, (int64_t)e->shown, (int64_t)e->bytes);
     q->ended |= ends;
     bool wake = q->waiting;
     q->waiting = false;
@@ -174,7 +174,7 @@ static void pop(mr__queue *q)
     q->rows -= e->counted;
     q->bytes -= e->bytes;
     mr__memory_ahead(q->it, -(int64_t)e->ahead);
-    mr__stats_queued(q->it, -1, -(int64_t)e->shown, -(int64_t)e->bytes);
+    mr__stats_queued(q->it, !q->executor, -1, -(int64_t)e->shown, -(int64_t)e->bytes);
     unlock(q);
     put_spare(q, e);
 }

@@ -296,6 +296,9 @@ static mr_code fail_type(const mr__arrow_field *column, const mr__arrow_field *a
                        "column '%.200s' cannot be read: " MR__TABLE_ALL_NULL
                        "; columns=[...] selects the columns to read",
                        column->name);
+    if (a->kind == MR__ARROW_NULL)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "column '%.200s' cannot be read: " MR__TABLE_NULL_LISTS, column->name);
     return mr_fail(st, MR_INVALID_ARGUMENT,
                    "column '%.200s' cannot be read: it %s Arrow's type %s; columns=[...] selects "
                    "the columns to read",

@@ -219,7 +219,7 @@ static mr_code add_leaf(mr__parquet_footer *f, const walk *w, const element *e, 
     const char *refusal = NULL;
     leaf->dtype = dtype_of(e, &refusal);
     if (leaf->nulls)
-        refusal = leaf->lists ? "it holds lists of the type null" : MR__TABLE_ALL_NULL;
+        refusal = leaf->lists ? MR__TABLE_NULL_LISTS : MR__TABLE_ALL_NULL;
     if (!leaf->refusal)
         leaf->refusal = refusal;
     f->n_leaves++;

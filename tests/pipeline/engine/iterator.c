@@ -358,6 +358,39 @@ MR_TEST(every_op_counts_its_elements)
     mr_iterator_close(it);
 }
 
+/* Those of datasets that a function makes count together, while several threads read them and the
+ * figures are read. */
+MR_TEST(no_element_is_left_out_of_the_counts_of_many_iterators)
+{
+    static const char *const texts[] = {
+        "range(500).interleave(x => range(300).map(y => x + y), cycle_length=6, "
+        "num_parallel_calls=4).batch(16)",
+        "range(500).map(x => x, num_parallel_calls=3).flat_map(x => range(300).map(y => x + "
+        "y)).prefetch(2).batch(16)"};
+    const mr_iterator_opts opts = {.has_threads = true, .threads = 3, .block_rows = 1};
+    for (size_t i = 0; i < 2; i++) {
+        mr_iterator *it = open_text(texts[i], &opts);
+        mr_block b = MR_BLOCK_EMPTY;
+        mr_op_stats stats[8];
+        mr_status st;
+        while (mr_iterator_next(it, 100, &b, &st) == MR_OK)
+            mr_check(mr_iterator_stats(it, stats, 8) <= 8);
+        size_t n = mr_iterator_stats(it, stats, 8), inner = 0;
+        for (size_t k = 0; k < n; k++) {
+            if (strstr(stats[k].path, "(f)")) {
+                inner++;
+                mr_eq_i64(stats[k].elements, 500 * 300);
+                mr_eq_i64(stats[k].bytes, 8 * 500 * 300);
+            }
+            mr_check(!stats[k].queued_blocks && !stats[k].queued_elements &&
+                     !stats[k].queued_bytes);
+        }
+        mr_eq_u64(inner, 2);
+        mr_block_reset(&b);
+        mr_iterator_close(it);
+    }
+}
+
 enum { BUSY_TRIES = 20 }; /* on a machine that may be busy with something else */
 
 /* Runs `text` in the calling thread; *seconds it took, opening included. */

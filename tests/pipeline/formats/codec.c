@@ -243,6 +243,40 @@ MR_TEST(a_zstd_stream_whose_dictionary_has_no_number_may_be_whole)
     }
 }
 
+/* Blocks as they are written where nothing can be saved; the last one is of no type. */
+static byte_string zstd_with_bad_block(size_t good)
+{
+    static const uint8_t head[] = {0x28, 0xb5, 0x2f, 0xfd, 0, 0x50}, bad[] = {6, 0, 0};
+    enum { BLOCK = 131070 };
+    static char block[BLOCK];
+    const uint8_t before[] = {(uint8_t)(BLOCK << 3), (uint8_t)(BLOCK >> 5), BLOCK >> 13};
+    byte_string z = {0};
+    put(&z, head, sizeof head);
+    for (size_t i = 0; i < good; i++) {
+        put(&z, before, sizeof before);
+        put(&z, block, sizeof block);
+    }
+    put(&z, bad, sizeof bad);
+    return z;
+}
+
+/* The blocks before it were decoded without a dictionary. */
+MR_TEST(a_later_block_of_a_zstd_frame_fails_by_damage_alone)
+{
+    for (size_t good = 0; good <= 16; good += 16) {
+        byte_string z = zstd_with_bad_block(good);
+        const mr_file_opts opts = {.compression = MR_COMPRESSION_ZSTD, .own = &of_five};
+        mr_status st;
+        mr_reader *r = NULL;
+        int64_t skipped;
+        write_file(mr_test_path("bad"), z.data, z.n);
+        mr_ok(mr_reader_open(&r, &mr_format_fixed_length, mr_test_path("bad"), &opts, &st), &st);
+        mr_code_is(mr_reader_skip(r, INT64_MAX, &skipped, &st), MR_DATA_LOSS, &st);
+        mr_check((strstr(st.message, "dictionary") != NULL) == (good == 0));
+        mr_reader_close(r);
+    }
+}
+
 MR_TEST(the_first_bytes_say_how_a_file_is_compressed)
 {
     for (int c = MR_COMPRESSION_NONE; c <= MR_COMPRESSION_ZSTD; c++) {

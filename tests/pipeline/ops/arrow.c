@@ -375,7 +375,7 @@ MR_TEST(a_column_of_the_type_null_needs_a_default)
     mr_drive(mr_drive_path("arrow(\"@/all_null\", schema={\"n\": int32})"),
              "!column_'n'_cannot_be_read:_its_type_is_null:");
     mr_drive(mr_drive_path("arrow(\"@/all_null\", schema={\"l\": feature(int32[], default=[])})"),
-             "!column_'l'_cannot_be_read:_it_holds_values_of_Arrow's_type_null");
+             "!column_'l'_cannot_be_read:_it_holds_lists_of_the_type_null,_which_have_no");
 }
 
 MR_TEST(a_list_of_structs_is_a_record_of_lists)

@@ -153,7 +153,7 @@ MR_TEST(a_column_of_the_type_null_needs_a_default)
              "!column_'n'_cannot_be_read:_its_type_is_null:");
     mr_drive(mr_drive_path(
                  "parquet(\"@/all_null.parquet\", schema={\"l\": feature(int32[], default=[])})"),
-             "!column_'l'_cannot_be_read:_it_holds_lists_of_the_type_null");
+             "!column_'l'_cannot_be_read:_it_holds_lists_of_the_type_null,_which_have_no");
 }
 
 MR_TEST(groups_are_records)
