@@ -362,6 +362,35 @@ MR_TEST(a_cancelled_step_is_resumed)
     }
 }
 
+/* What is dealt is read by threads of the streams, which are ahead of the steps. */
+MR_TEST(rests_wait_for_what_streams_read_ahead)
+{
+    static steps_text want, got;
+    mr_status st;
+    mr_step s;
+    const mr_dist_iterator_opts threads = {
+        .run = {.has_threads = true, .threads = 2, .positions = true, .block_rows = 2}};
+    const char *expr = "range(900).take(893).map(x => x * 2).prefetch(4).batch(64)";
+    job j = open_job(expr, (mr_distribute_opts){.replicas = 2}, &quiet);
+    steps_from(&j, -1, &want);
+    close_job(&j);
+    j = open_job(expr, (mr_distribute_opts){.replicas = 2}, &threads);
+    for (int i = 0; i < 60; i++) {
+        for (int k = 0; k < i % 4; k++)
+            mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+        if (i % 3 == 0) {
+            mr_dist_iterator_cancel(j.it);
+            mr_ok(mr_dist_iterator_resume(j.it, &st), &st);
+            mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+        }
+        mr_ok(mr_dist_iterator_rest(j.it, &st), &st);
+        mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+    }
+    steps_from(&j, -1, &got);
+    mr_eq_str(got.v, want.v);
+    close_job(&j);
+}
+
 typedef struct canceller {
     mr_dist_iterator *it;
     atomic_bool reads, stop;
@@ -637,6 +666,46 @@ MR_TEST(options_are_checked)
 }
 
 /* ---- faults ---- */
+
+/* The streams begin it one after the other: those that have begun it do not begin another one. */
+MR_TEST(a_pass_that_failed_to_begin_is_begun_again)
+{
+    static steps_text want, got;
+    const char *expr = "range(20).map(x => x + 1).shuffle(6).batch(8)";
+    mr_status st;
+    job j = open_job(expr, (mr_distribute_opts){.elastic_streams = 3}, &quiet);
+    steps_from(&j, -1, &got);
+    mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+    steps_from(&j, -1, &want);
+    close_job(&j);
+    mr_fault_each_allocation(n)
+    {
+        mr_status why;
+        j = (job){0};
+        mr_dataset *ds = NULL;
+        const mr_distribute_opts o = {.elastic_streams = 3};
+        mr_code rc =
+            mr_fault_expect(mr_dataset_from_text(expr, strlen(expr), NULL, &ds, &why), &why);
+        if (rc == MR_OK)
+            rc = mr_fault_expect(mr_distribute_dataset(ds, &o, &j.dd, &why), &why);
+        if (rc == MR_OK)
+            rc = mr_fault_expect(mr_dist_iterator_open(&j.it, j.dd, &quiet, &why), &why);
+        bool before = mr_fault_seen();
+        if (rc == MR_OK && !before) {
+            steps_from(&j, -1, &got);
+            before = mr_fault_seen();
+            rc = mr_fault_expect(mr_dist_iterator_rewind(j.it, &why), &why);
+            if (rc != MR_OK)
+                mr_ok(mr_dist_iterator_rewind(j.it, &why), &why);
+            bool failed = mr_fault_seen();
+            steps_from(&j, -1, &got);
+            if (!before && (failed || !mr_fault_seen()))
+                mr_eq_str(got.v, want.v);
+        }
+        close_job(&j);
+        mr_dataset_unref(ds);
+    }
+}
 
 MR_TEST(allocation_failures_are_reported)
 {
