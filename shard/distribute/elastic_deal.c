@@ -349,13 +349,13 @@ static mr_code deal_rows(mr__elastic_hub *h, int64_t s, mr_status *st)
         return MR_OK;
     mr_block rows = MR_BLOCK_EMPTY;
     mr_code rc = pick(h, from, &rows, st);
-    t->next.errors = 0;
-    item *x = rc == MR_OK ? keep(t, ROWS, st) : NULL;
+    item *x = rc == MR_OK ? keep(t, ROWS, st) : NULL; /* after the errors before its first row */
     if (x) {
         x->bytes = mr_block_payload_bytes(&rows);
         mr_block_move(&x->rows, &rows);
         h->kept += x->bytes;
         t->next.row += x->rows.rows;
+        t->next.errors = 0;
     }
     mr_block_reset(&rows);
     return rc != MR_OK || x ? rc : MR_RESOURCE_EXHAUSTED;
