@@ -162,6 +162,21 @@ MR_TEST(a_dataset_in_two_sources_is_read_for_each)
     }
 }
 
+/* Step 0 of a batch of one row, which stream 0 gives: the others have looked at none of theirs. */
+MR_TEST(a_worker_without_rows_has_batches_of_their_shape)
+{
+    mr_status st;
+    mr_step s;
+    const char *expr = "range(8).map(x => decode_raw(format('{}', x + 10), \"uint8\")).batch(1)";
+    job j = open_job(
+        expr, (mr_distribute_opts){.num_workers = 4, .worker = 3, .elastic_streams = 4}, &quiet);
+    mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+    mr_check(!s.has_data[0]);
+    mr_eq_i64(s.replicas[0].columns[0].shape[0], 0);
+    mr_eq_i64(s.replicas[0].columns[0].shape[1], 2);
+    close_job(&j);
+}
+
 /* ---- processes ---- */
 
 typedef struct cluster {
