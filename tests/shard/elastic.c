@@ -672,6 +672,31 @@ MR_TEST(damaged_positions_are_refused)
     close_job(&j);
 }
 
+MR_TEST(parts_of_different_passes_are_not_joined)
+{
+    mr_status st;
+    mr_step s;
+    void *bytes[2], *whole;
+    mr_position_part parts[2];
+    for (int64_t w = 0; w < 2; w++) {
+        job j = open_job("range(40).batch(8)", (mr_distribute_opts){.num_workers = 2, .worker = w},
+                         &quiet);
+        for (int64_t pass = 0; pass <= w; pass++) {
+            if (pass)
+                mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+            mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+        }
+        mr_ok(mr_dist_iterator_save(j.it, &bytes[w], &parts[w].size, &st), &st);
+        parts[w].bytes = bytes[w];
+        close_job(&j);
+    }
+    mr_code_is(mr_dist_position_join(parts, 2, &whole, &parts[0].size, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_check(strstr(st.message, "part 2 has the pass 1, part 1 has 0"));
+    mr_free(bytes[0]);
+    mr_free(bytes[1]);
+}
+
 MR_TEST(options_are_checked)
 {
     mr_status st;
