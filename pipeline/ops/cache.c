@@ -359,10 +359,12 @@ static void close(mr_iter *it)
 
 /* ---- positions ----
  * A record: rows, errors, 1 and the position, or 0 and its blocks (number of them, then each).
- * Shared: whether it is complete, then the record if so.
+ * Shared: whether it is complete, then the record if so. Of a cache in a file: 0, or 2 if the file
+ * was complete.
  * An iterator: 0 recording, the record | 1 reading, rows read | 2 has completed it; the input. */
 
 enum { RECORDING, READING, PUBLISHED };
+enum { COMPLETE_FILE = 2 };
 
 static mr_code save_record(const struct record *r, bool replays, mr_state_w *w, mr_status *st)
 {
@@ -417,6 +419,8 @@ static mr_code save_shared(mr_dataset *node, mr_state_w *w, mr_status *st)
     void *p;
     MR_TRY(mr_node_shared(node, sizeof(struct shared), init_shared, destroy_shared, &p, st));
     struct shared *c = p;
+    if (names_file(mr_dataset_params(node)))
+        return mr_state_put_u64(w, mr__file_cache_was_complete(&c->file) ? COMPLETE_FILE : 0, st);
     mr__lock_take(&c->lock);
     bool complete = c->complete;
     mr__lock_release(&c->lock);
@@ -431,6 +435,10 @@ static mr_code restore_shared(mr_dataset *node, mr_state_r *r, mr_status *st)
     MR_TRY(mr_node_shared(node, sizeof(struct shared), init_shared, destroy_shared, &p, st));
     struct shared *c = p;
     MR_TRY(mr_state_get_u64(r, &complete, st));
+    if (names_file(mr_dataset_params(node))) {
+        mr__file_cache_restore_shared(&c->file, complete == COMPLETE_FILE);
+        return MR_OK;
+    }
     struct record fresh = {0};
     mr_code rc = MR_OK;
     if (complete)

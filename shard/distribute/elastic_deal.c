@@ -222,11 +222,25 @@ static mr_code fill_caches(mr__elastic_hub *h, mr_status *st)
     return rc;
 }
 
+static void close_files(mr__elastic_hub *h)
+{
+    mr_iterator_close(h->it);
+    h->it = NULL;
+}
+
+static mr_code go_to_epoch(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
+{
+    if (epoch > 0 && (mr__dataset_all_props(h->whole) & MR_OP_REMEMBERS))
+        MR_TRY(fill_caches(h, st));
+    for (h->epoch = 0; h->epoch < epoch; h->epoch++)
+        MR_TRY(mr_iterator_rewind(h->it, st));
+    return MR_OK;
+}
+
 static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
 {
     mr_iterator_opts run = *h->run;
-    mr_iterator_close(h->it);
-    h->it = NULL;
+    close_files(h);
     run.internal = &h->internal;
     run.on_mismatch = MR_REFUSE_MISMATCH;
     run.has_threads = true;
@@ -234,12 +248,11 @@ static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
     run.executor = NULL;
     run.watch = false;
     MR_TRY(mr_iterator_open(&h->it, h->whole, &run, st));
-    if (epoch > 0 && (mr__dataset_all_props(h->whole) & MR_OP_REMEMBERS))
-        MR_TRY(fill_caches(h, st));
-    for (h->epoch = 0; h->epoch < epoch; h->epoch++)
-        MR_TRY(mr_iterator_rewind(h->it, st));
     h->row = h->errors = 0;
-    return MR_OK;
+    mr_code rc = go_to_epoch(h, epoch, st);
+    if (rc != MR_OK)
+        close_files(h);
+    return rc;
 }
 
 /* Of streams that will be restored, what follows `at` is kept: they are probably there. */
@@ -276,6 +289,8 @@ static mr_code jump(mr__elastic_hub *h, int64_t s, bool alone, mr_status *st)
     if (rc == MR_OK)
         rc = mr_iterator_restore(h->it, mr_buffer_data(position), mr_buffer_size(position), st);
     mr_buffer_unref(position);
+    if (rc != MR_OK)
+        close_files(h);
     h->epoch = at.epoch;
     h->row = at.row;
     h->errors = at.errors;
@@ -292,6 +307,16 @@ static mr_code next_epoch(mr__elastic_hub *h, mr_status *st)
     h->epoch++;
     h->row = h->errors = 0;
     return MR_OK;
+}
+
+/* What stream s wants next was read already. */
+static bool is_behind(const mr__elastic_hub *h, int64_t s)
+{
+    const taker *t = &h->takers[s];
+    uint64_t streams = (uint64_t)h->streams, turn = h->row % streams;
+    const place here = {h->epoch, h->row / streams + ((uint64_t)s < turn),
+                        (uint64_t)s == turn ? h->errors : 0};
+    return is_before(t->next, here);
 }
 
 /* Rows of h->block from `from` on, every S-th. */
@@ -315,22 +340,22 @@ static mr_code deal_rows(mr__elastic_hub *h, int64_t s, mr_status *st)
     taker *t = &h->takers[s];
     uint64_t streams = (uint64_t)h->streams;
     size_t from = (size_t)(((uint64_t)s + streams - h->row % streams) % streams);
-    if (from >= h->block.rows || t->next.epoch != h->epoch)
+    if (from >= h->block.rows || t->next.epoch != h->epoch || is_behind(h, s))
         return MR_OK;
     uint64_t first = (h->row + from) / streams; /* the stream's number of its first row here */
     if (t->next.row > first)
         from += (size_t)(t->next.row - first) * (size_t)streams;
-    if (t->next.row < first || from >= h->block.rows || (h->kept > MOST_KEPT && t->first))
+    if (from >= h->block.rows || (h->kept > MOST_KEPT && t->first))
         return MR_OK;
     mr_block rows = MR_BLOCK_EMPTY;
     mr_code rc = pick(h, from, &rows, st);
-    t->next.errors = 0;
-    item *x = rc == MR_OK ? keep(t, ROWS, st) : NULL;
+    item *x = rc == MR_OK ? keep(t, ROWS, st) : NULL; /* after the errors before its first row */
     if (x) {
         x->bytes = mr_block_payload_bytes(&rows);
         mr_block_move(&x->rows, &rows);
         h->kept += x->bytes;
         t->next.row += x->rows.rows;
+        t->next.errors = 0;
     }
     mr_block_reset(&rows);
     return rc != MR_OK || x ? rc : MR_RESOURCE_EXHAUSTED;
@@ -354,12 +379,9 @@ static mr_code deal_error(mr__elastic_hub *h, const mr_status *error, mr_status 
 
 static mr_code deal_end(mr__elastic_hub *h, mr_status *st)
 {
-    uint64_t streams = (uint64_t)h->streams;
     for (int64_t s = 0; s < h->streams; s++) {
         taker *t = &h->takers[s];
-        /* Its number of rows: those of all before it, and one of the last round. */
-        uint64_t rows = h->row / streams + ((uint64_t)s < h->row % streams);
-        if (!is_dealt_to(t) || t->next.epoch != h->epoch || t->next.row < rows)
+        if (!is_dealt_to(t) || t->next.epoch != h->epoch || is_behind(h, s))
             continue;
         if (!keep(t, END, st))
             return MR_RESOURCE_EXHAUSTED;
@@ -395,16 +417,6 @@ static mr_code read_on(mr__elastic_hub *h, mr_status *st)
     rc = deal_error(h, &why, st);
     h->errors++;
     return rc;
-}
-
-/* What stream s wants next was read already. */
-static bool is_behind(const mr__elastic_hub *h, int64_t s)
-{
-    const taker *t = &h->takers[s];
-    uint64_t streams = (uint64_t)h->streams, turn = h->row % streams;
-    const place here = {h->epoch, h->row / streams + ((uint64_t)s < turn),
-                        (uint64_t)s == turn ? h->errors : 0};
-    return is_before(t->next, here);
 }
 
 /* An anchor is much closer to what stream s wants next: after a restore. */
@@ -445,10 +457,8 @@ static mr_code wanted(mr__elastic_hub *h, int64_t s, item **out, mr_status *st)
         if (rc == MR_OK)
             rc = read_on(h, st);
         if (rc != MR_OK) {
-            if (rc != MR_CANCELLED && h->it && !t->first) { /* what was read is dealt again */
-                mr_iterator_close(h->it);
-                h->it = NULL;
-            }
+            if (rc != MR_CANCELLED && !t->first) /* what was read is dealt again */
+                close_files(h);
             return rc;
         }
     }
@@ -537,8 +547,9 @@ void mr__elastic_hub_restore(mr__elastic_hub *h, mr__elastic_anchors *anchors)
 
 void mr__elastic_hub_rest(mr__elastic_hub *h)
 {
-    mr_iterator_close(h->it);
-    h->it = NULL;
+    pthread_mutex_lock(&h->lock);
+    close_files(h);
+    pthread_mutex_unlock(&h->lock);
 }
 
 /* ---- the op ---- */

@@ -395,7 +395,8 @@ mr_code mr__elastic_stream(const mr__elastic *x, mr__matched *m, int64_t stream,
                             .what = "streams",
                             .how = ELASTIC,
                             .graph_of = put_data_lists,
-                            .ctx = &lists};
+                            .ctx = &lists,
+                            .seed = seed};
     const mr_stream_cut_opts cut = {.streams = x->streams,
                                     .stream = stream,
                                     .seed = seed,

@@ -138,7 +138,7 @@ static void begin_step(mr__elastic_host *h, mr__elastic_phase phase)
     h->at = 0;
     h->failed = false;
     for (int64_t s = 0; s < h->schedule.streams; s++)
-        h->v[s].share = h->v[s].taken = 0, h->v[s].rows = 0;
+        h->v[s].share = h->v[s].taken = 0, h->v[s].rows = 0, h->v[s].begun = false;
 }
 
 void mr__elastic_started(mr__elastic_host *h)
@@ -156,9 +156,12 @@ mr_code mr__elastic_begin_pass(mr__elastic_host *h, mr_status *st)
     if (!h->touched || h->restoring)
         return MR_OK;
     for (int64_t s = 0; s < h->schedule.streams; s++) {
-        mr__elastic_forget(&h->v[s]);
-        if (h->v[s].it)
-            MR_TRY(mr_iterator_rewind(h->v[s].it, st));
+        mr__elastic_stream_host *x = &h->v[s];
+        mr__elastic_forget(x);
+        if (!x->it || x->begun)
+            continue;
+        MR_TRY(mr_iterator_rewind(x->it, st));
+        x->begun = true; /* should the next one fail, it is not begun twice */
     }
     h->epochs++;
     mr__elastic_started(h);

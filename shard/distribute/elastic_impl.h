@@ -115,6 +115,7 @@ typedef struct mr__elastic_stream_host {
     size_t used;     /* rows taken of it */
     mr_status error; /* with has_error: after the rows of block */
     bool has_error, ended;
+    bool begun;           /* the next pass, which others have not begun yet */
     int64_t share, taken; /* of the current step; errors count as taken */
     size_t rows;          /* gathered for the current step */
     size_t given;         /* to the last step that was delivered */

@@ -210,10 +210,9 @@ static bool has_ended(const mr__job_position *p)
 /* As newly opened. */
 static mr_code start_over(mr__elastic_host *h, mr_iterator *steps, mr_status *st)
 {
-    for (size_t i = 0; i < h->n_hubs; i++) {
-        mr__elastic_hub_rest(h->hubs[i].hub);
+    MR_TRY(mr__elastic_rest(h, st));
+    for (size_t i = 0; i < h->n_hubs; i++)
         mr__elastic_hub_restore(h->hubs[i].hub, &(mr__elastic_anchors){0});
-    }
     for (int64_t s = 0; s < h->schedule.streams; s++) {
         mr__elastic_forget(&h->v[s]);
         if (h->v[s].it)
@@ -341,38 +340,38 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_i
 
 /* ---- resting ---- */
 
-static void rest_hubs(const mr__elastic_host *h)
-{
-    for (size_t i = 0; i < h->n_hubs; i++)
-        mr__elastic_hub_rest(h->hubs[i].hub);
-}
-
+/* The hubs rest last: streams that read ahead ask them. */
 mr_code mr__elastic_rest(mr__elastic_host *h, mr_status *st)
 {
-    rest_hubs(h);
     for (int64_t s = 0; s < h->schedule.streams; s++)
         if (h->v[s].it)
             MR_TRY(mr_iterator_rest(h->v[s].it, st));
+    for (size_t i = 0; i < h->n_hubs; i++)
+        mr__elastic_hub_rest(h->hubs[i].hub);
     return MR_OK;
 }
 
 mr_code mr__elastic_resume(mr__elastic_host *h, mr_status *st)
 {
+    const size_t streams = (size_t)h->schedule.streams;
     mr_code rc = MR_OK;
     h->piece = h->piece_used = 0; /* what the batch had collected is lost */
-    rest_hubs(h);
-    for (int64_t s = 0; s < h->schedule.streams && rc == MR_OK; s++) {
-        void *bytes = NULL;
-        size_t size = 0;
-        if (!h->v[s].it)
-            continue;
-        /* Its block stays: the position is after it. */
-        rc = mr_iterator_save(h->v[s].it, &bytes, &size, st);
-        if (rc == MR_OK)
-            rc = mr_iterator_rest(h->v[s].it, st);
-        if (rc == MR_OK)
-            rc = mr_iterator_restore(h->v[s].it, bytes, size, st);
-        mr_free(bytes);
+    if (!streams)
+        return MR_OK;
+    struct mr__stream_position *at = mr_calloc(streams, sizeof *at);
+    if (!at)
+        return mr_fail_memory(st, streams * sizeof *at, "a position");
+    /* Their blocks stay: the positions are after them. */
+    for (size_t s = 0; s < streams && rc == MR_OK; s++)
+        if (h->v[s].it)
+            rc = mr_iterator_save(h->v[s].it, &at[s].bytes, &at[s].size, st);
+    if (rc == MR_OK)
+        rc = mr__elastic_rest(h, st);
+    for (size_t s = 0; s < streams; s++) {
+        if (h->v[s].it && rc == MR_OK)
+            rc = mr_iterator_restore(h->v[s].it, at[s].bytes, at[s].size, st);
+        mr_free(at[s].bytes);
     }
+    mr_free(at);
     return rc;
 }

@@ -337,17 +337,17 @@ mr_code mr__job_position_read(mr__job_position *p, const void *from, size_t size
 static mr_code differ(mr_status *st, size_t part, const char *what, int64_t theirs, int64_t ours)
 {
     return mr_fail(st, MR_INVALID_ARGUMENT,
-                   "part %zu has the %s %" PRId64 ", part 0 has %" PRId64
+                   "part %zu has the %s %" PRId64 ", part 1 has %" PRId64
                    "; join the parts that all workers of one job saved after the same step",
                    part, what, theirs, ours);
 }
 
-/* Moves the streams of `more`, which is part number `part`, to p. */
+/* Moves the streams of `more`, which is part number `part` (from 1), to p. */
 static mr_code add_part(mr__job_position *p, mr__job_position *more, size_t part, mr_status *st)
 {
     if (strcmp(p->graph, more->graph) != 0)
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "part %zu is of another graph than part 0: %.300s instead of %.300s", part,
+                       "part %zu is of another graph than part 1: %.300s instead of %.300s", part,
                        more->graph, p->graph);
     if (more->streams != p->streams)
         return differ(st, part, "number of streams", more->streams, p->streams);
@@ -412,7 +412,7 @@ mr_code mr_dist_position_join(const mr_position_part *parts, size_t n, void **by
         mr__job_position more;
         rc = read_part(&more, parts, i, n, st);
         if (rc == MR_OK) {
-            rc = add_part(&whole, &more, i, st);
+            rc = add_part(&whole, &more, i + 1, st);
             mr__job_position_reset(&more);
         }
     }

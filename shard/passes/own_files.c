@@ -114,8 +114,9 @@ static mr_code fingerprint(const mr_dataset *ds, const mr_parts *k, char out[17]
         MR_TRY(rc);
     }
     mr_code rc = mr__graph_fingerprint(of, &h, NULL, st);
+    uint64_t seed = mr__any_wants_seed(of) ? k->seed : 0;
     mr_dataset_unref(of);
-    snprintf(out, 17, "%016" PRIx64, mr__splitmix(h + k->how));
+    snprintf(out, 17, "%016" PRIx64, mr__splitmix(h + k->how + seed * MR__GOLDEN));
     return rc;
 }
 

@@ -25,7 +25,8 @@ typedef struct mr_parts {
     uint64_t how;     /* identifies how the parts are made: in another way, they are other parts */
     /* *out (owned) = the graph that the file of an op over `ds` is of; NULL: ds. */
     mr_code (*graph_of)(void *ctx, mr_dataset *ds, mr_dataset **out, mr_status *st);
-    void *ctx; /* of graph_of */
+    void *ctx;     /* of graph_of */
+    uint64_t seed; /* from which random ops of that graph draw, if the files are to differ by it */
 } mr_parts;
 
 /* Refuses ds if an op cannot have a file for each part.

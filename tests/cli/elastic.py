@@ -15,6 +15,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -424,6 +425,40 @@ def caches_have_what_the_first_epoch_drew(folder):
             equal(got, want[step:], f"after {step} steps of {graph}")
 
 
+def caches_in_files_are_on_the_disk_of_each_host(folder):
+    """A host that does not have the file of a stream writes it in the first epoch, and is refused later. The parts of files
+    from runs with different seeds, of which one record is in two and another in none, are not mixed."""
+    hosts = [os.path.join(folder, name) for name in ("alone", "one", "two")]
+    graph = "range(45).shuffle(50).take(30).cache('c').batch(8)"
+    for host in hosts:
+        os.makedirs(host)
+    alone, one, two = hosts
+    want = rows(show(alone, graph, 4, 1, 1, "--epochs", "3"), graph)
+    each = len(want) // 3
+    for done in (2, each, each + 2, 2 * each):
+        for host in (one, two):
+            for name in os.listdir(host):
+                os.remove(os.path.join(host, name))
+        show(one, graph, 4, 1, 2, "--epochs", "3", "--save-after", str(done), "--state", "../whole")
+        p = show(two, graph, 4, 2, 1, "--epochs", "3", "--restore", "../whole")
+        if done < each:
+            equal(rows(p, graph), want[done:], "where the first epoch goes on elsewhere")
+            continue
+        equal((p.returncode, ".cache is not here" in p.stderr), (1, True), f"after {done} steps: {p.stdout} {p.stderr}")
+        for name in os.listdir(one):
+            shutil.copy(os.path.join(one, name), two)
+        p = show(two, graph, 4, 2, 1, "--epochs", "3", "--restore", "../whole")
+        equal(rows(p, graph), want[done:], f"after {done} steps, with the files")
+    for seed in ("5", "0"):
+        for i in range(2):
+            os.remove(f"{two}/c-stream-{i}-of-4.cache")
+        p = show(two, graph, 4, 1, 1, "--seed", seed)
+        if seed == "0":
+            equal(rows(p, graph), want[:each], "with the same seed")
+        else:
+            equal((p.returncode, "another seed" in p.stderr), (1, True), f"with another seed: {p.stdout} {p.stderr}")
+
+
 def far_positions_are_exact(folder):
     """What each process reads once is read from the last places that the position has, not from the beginning."""
     with open(os.path.join(folder, "long.txt"), "w", encoding="utf-8") as f:
@@ -470,6 +505,7 @@ if options.only is not None:
 else:
     TESTS = [explain_names_what_runs_in_full, steps_are_those_of_the_model, errors_keep_their_place, refusals_say_what_to_do,
              positions_of_others_are_refused, far_positions_are_exact, an_epoch_may_begin_with_other_streams,
-             an_epoch_begins_with_the_same_data, caches_have_what_the_first_epoch_drew]
+             an_epoch_begins_with_the_same_data, caches_have_what_the_first_epoch_drew,
+             caches_in_files_are_on_the_disk_of_each_host]
     TESTS += [graphs(first, EACH) for first in range(0, COUNT, EACH)]
 kit.main("elastic", TESTS)

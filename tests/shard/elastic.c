@@ -162,6 +162,21 @@ MR_TEST(a_dataset_in_two_sources_is_read_for_each)
     }
 }
 
+/* Step 0 of a batch of one row, which stream 0 gives: the others have looked at none of theirs. */
+MR_TEST(a_worker_without_rows_has_batches_of_their_shape)
+{
+    mr_status st;
+    mr_step s;
+    const char *expr = "range(8).map(x => decode_raw(format('{}', x + 10), \"uint8\")).batch(1)";
+    job j = open_job(
+        expr, (mr_distribute_opts){.num_workers = 4, .worker = 3, .elastic_streams = 4}, &quiet);
+    mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+    mr_check(!s.has_data[0]);
+    mr_eq_i64(s.replicas[0].columns[0].shape[0], 0);
+    mr_eq_i64(s.replicas[0].columns[0].shape[1], 2);
+    close_job(&j);
+}
+
 /* ---- processes ---- */
 
 typedef struct cluster {
@@ -298,12 +313,19 @@ MR_TEST(processes_agree_and_continue_as_other_numbers_of_them)
 
 /* ---- one process ---- */
 
+/* At most `limit` steps, those that fail included. */
 static void steps_from(job *j, int64_t limit, steps_text *t)
 {
     mr_status st;
+    mr_step s;
+    mr_code rc = MR_OK;
     t->n = 0;
     t->v[0] = 0;
-    (void)steps_run(j->it, limit, t, &st);
+    while (rc != MR_END && limit-- != 0)
+        if ((rc = mr_dist_iterator_next(j->it, NULL, &s, &st)) == MR_OK)
+            steps_put_step(t, &s);
+        else if (rc != MR_END)
+            steps_put(t, "error\n", 6);
 }
 
 MR_TEST(passes_draw_anew_and_rests_change_nothing)
@@ -362,6 +384,35 @@ MR_TEST(a_cancelled_step_is_resumed)
     }
 }
 
+/* What is dealt is read by threads of the streams, which are ahead of the steps. */
+MR_TEST(rests_wait_for_what_streams_read_ahead)
+{
+    static steps_text want, got;
+    mr_status st;
+    mr_step s;
+    const mr_dist_iterator_opts threads = {
+        .run = {.has_threads = true, .threads = 2, .positions = true, .block_rows = 2}};
+    const char *expr = "range(900).take(893).map(x => x * 2).prefetch(4).batch(64)";
+    job j = open_job(expr, (mr_distribute_opts){.replicas = 2}, &quiet);
+    steps_from(&j, -1, &want);
+    close_job(&j);
+    j = open_job(expr, (mr_distribute_opts){.replicas = 2}, &threads);
+    for (int i = 0; i < 60; i++) {
+        for (int k = 0; k < i % 4; k++)
+            mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+        if (i % 3 == 0) {
+            mr_dist_iterator_cancel(j.it);
+            mr_ok(mr_dist_iterator_resume(j.it, &st), &st);
+            mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+        }
+        mr_ok(mr_dist_iterator_rest(j.it, &st), &st);
+        mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+    }
+    steps_from(&j, -1, &got);
+    mr_eq_str(got.v, want.v);
+    close_job(&j);
+}
+
 typedef struct canceller {
     mr_dist_iterator *it;
     atomic_bool reads, stop;
@@ -417,9 +468,13 @@ MR_TEST_SLOW(a_step_is_cancelled_at_any_moment)
 MR_TEST(a_used_iterator_is_restored)
 {
     static const char *const exprs[] = {
-        "range(60).batch(8)", "range(60).take(57).batch(8)",
-        "range(60).take(57).shuffle(7).batch(8)", "range(20).skip(1).repeat(3).shuffle(9).batch(5)",
-        "range(30).take(30).repeat(2).filter(x => x % 3 > 0).batch(4)"};
+        "range(60).batch(8)",
+        "range(60).take(57).batch(8)",
+        "range(60).take(57).shuffle(7).batch(8)",
+        "range(20).skip(1).repeat(3).shuffle(9).batch(5)",
+        "range(30).take(30).repeat(2).filter(x => x % 3 > 0).batch(4)",
+        "range(60).map(x => 100 // (x % 9 - 4)).take(57).batch(8)",
+        "range(20).map(x => 100 // (x % 3)).skip(1).repeat(3).batch(5)"};
     for (size_t e = 0; e < sizeof exprs / sizeof *exprs; e++) {
         static steps_text want, got;
         mr_status st;
@@ -617,6 +672,31 @@ MR_TEST(damaged_positions_are_refused)
     close_job(&j);
 }
 
+MR_TEST(parts_of_different_passes_are_not_joined)
+{
+    mr_status st;
+    mr_step s;
+    void *bytes[2], *whole;
+    mr_position_part parts[2];
+    for (int64_t w = 0; w < 2; w++) {
+        job j = open_job("range(40).batch(8)", (mr_distribute_opts){.num_workers = 2, .worker = w},
+                         &quiet);
+        for (int64_t pass = 0; pass <= w; pass++) {
+            if (pass)
+                mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+            mr_ok(mr_dist_iterator_next(j.it, NULL, &s, &st), &st);
+        }
+        mr_ok(mr_dist_iterator_save(j.it, &bytes[w], &parts[w].size, &st), &st);
+        parts[w].bytes = bytes[w];
+        close_job(&j);
+    }
+    mr_code_is(mr_dist_position_join(parts, 2, &whole, &parts[0].size, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_check(strstr(st.message, "part 2 has the pass 1, part 1 has 0"));
+    mr_free(bytes[0]);
+    mr_free(bytes[1]);
+}
+
 MR_TEST(options_are_checked)
 {
     mr_status st;
@@ -637,6 +717,46 @@ MR_TEST(options_are_checked)
 }
 
 /* ---- faults ---- */
+
+/* The streams begin it one after the other: those that have begun it do not begin another one. */
+MR_TEST(a_pass_that_failed_to_begin_is_begun_again)
+{
+    static steps_text want, got;
+    const char *expr = "range(20).map(x => x + 1).shuffle(6).batch(8)";
+    mr_status st;
+    job j = open_job(expr, (mr_distribute_opts){.elastic_streams = 3}, &quiet);
+    steps_from(&j, -1, &got);
+    mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+    steps_from(&j, -1, &want);
+    close_job(&j);
+    mr_fault_each_allocation(n)
+    {
+        mr_status why;
+        j = (job){0};
+        mr_dataset *ds = NULL;
+        const mr_distribute_opts o = {.elastic_streams = 3};
+        mr_code rc =
+            mr_fault_expect(mr_dataset_from_text(expr, strlen(expr), NULL, &ds, &why), &why);
+        if (rc == MR_OK)
+            rc = mr_fault_expect(mr_distribute_dataset(ds, &o, &j.dd, &why), &why);
+        if (rc == MR_OK)
+            rc = mr_fault_expect(mr_dist_iterator_open(&j.it, j.dd, &quiet, &why), &why);
+        bool before = mr_fault_seen();
+        if (rc == MR_OK && !before) {
+            steps_from(&j, -1, &got);
+            before = mr_fault_seen();
+            rc = mr_fault_expect(mr_dist_iterator_rewind(j.it, &why), &why);
+            if (rc != MR_OK)
+                mr_ok(mr_dist_iterator_rewind(j.it, &why), &why);
+            bool failed = mr_fault_seen();
+            steps_from(&j, -1, &got);
+            if (!before && (failed || !mr_fault_seen()))
+                mr_eq_str(got.v, want.v);
+        }
+        close_job(&j);
+        mr_dataset_unref(ds);
+    }
+}
 
 MR_TEST(allocation_failures_are_reported)
 {

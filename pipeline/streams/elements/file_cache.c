@@ -117,6 +117,51 @@ void mr__file_cache_destroy_shared(void *shared)
     mr__lock_destroy(&s->lock);
 }
 
+bool mr__file_cache_was_complete(mr__file_cache_shared *s)
+{
+    mr__lock_take(&s->lock);
+    bool was = s->was_complete;
+    mr__lock_release(&s->lock);
+    return was;
+}
+
+void mr__file_cache_restore_shared(mr__file_cache_shared *s, bool was_complete)
+{
+    mr__lock_take(&s->lock);
+    s->was_complete = s->restored = was_complete;
+    mr__lock_release(&s->lock);
+}
+
+static void note_complete(const mr__file_cache *c)
+{
+    mr__file_cache_shared *s = c->o.shared;
+    if (!s)
+        return;
+    mr__lock_take(&s->lock);
+    s->was_complete = true;
+    mr__lock_release(&s->lock);
+}
+
+/* The restored position is of a run that had the file, which is not there. */
+static mr_code fail_missing(const mr__file_cache *c, mr_status *st)
+{
+    return mr_fail(st, MR_FAILED_PRECONDITION,
+                   "%s is not here, but was complete where the position was saved; bring it from "
+                   "there, or keep it where all processes of the job find it",
+                   c->path);
+}
+
+static mr_code check_missing(const mr__file_cache *c, mr_status *st)
+{
+    mr__file_cache_shared *s = c->o.shared;
+    if (!s)
+        return MR_OK;
+    mr__lock_take(&s->lock);
+    bool had = s->restored;
+    mr__lock_release(&s->lock);
+    return had ? fail_missing(c, st) : MR_OK;
+}
+
 /* The file as it is now was checked. */
 static bool was_checked(const mr__file_cache *c, const struct stat *is)
 {
@@ -263,6 +308,8 @@ static mr_code complete(mr__file_cache *c, mr_status *st)
         rc = mr__element_writer_close(w, c->o.reuse ? &origin : NULL, &c->inputs, st);
     }
     stop_writing(c);
+    if (rc == MR_OK)
+        note_complete(c);
     mr__element_origin_reset(&origin);
     return rc;
 }
@@ -393,8 +440,10 @@ mr_code mr__file_cache_open(mr_iter *it, char *path, const mr__file_cache_opts *
     MR_TRY(of_file(look(c, &there, st), st));
     if (there) {
         c->mode = MR_FC_READING;
+        note_complete(c);
         return MR_OK;
     }
+    MR_TRY(of_file(check_missing(c, st), st));
     MR_TRY(mr_iter_open_input(it, 0, st));
     if (mr_iter_keeps_positions(it) && mr_iter_replays(it->inputs[0]))
         MR_TRY(mr_iter_position(it->inputs[0], &c->position, st));
@@ -537,6 +586,7 @@ mr_code mr__file_cache_restore(mr_iter *it, mr_state_r *r, mr_status *st)
 {
     mr__file_cache *c = it->state;
     uint64_t mode, rows, again;
+    bool there;
     MR_TRY(mr_state_get_u64(r, &mode, st));
     MR_TRY(mr_state_get_u64(r, &rows, st));
     MR_TRY(mr_state_get_u64(r, &again, st));
@@ -555,9 +605,10 @@ mr_code mr__file_cache_restore(mr_iter *it, mr_state_r *r, mr_status *st)
         size_t n;
         MR_TRY(mr_state_get_bytes(r, &position, &n, st));
         MR_TRY(write_again(c, position, n, rows, st));
-    } else if (c->mode == MR_FC_READING)
-        MR_TRY(seek(c, rows, st));
-    else if (c->mode == MR_FC_WRITING && rows)
+    } else if (c->mode == MR_FC_READING) {
+        MR_TRY(look(c, &there, st));
+        MR_TRY(there ? seek(c, rows, st) : fail_missing(c, st));
+    } else if (c->mode == MR_FC_WRITING && rows)
         c->mode = MR_FC_PASSING; /* the written rows cannot be read again */
     MR_TRY(mr_state_get_block(r, c->it->spec, &c->ahead, st));
     return mr_iter_restore_input(c->it, 0, r, st);

@@ -29,6 +29,8 @@ typedef enum mr__file_cache_mode {
  * inputs as they are. Looking at each of them in every repetition would cost much. */
 typedef struct mr__file_cache_shared {
     mr__lock lock; /* guards the rest */
+    bool was_complete;
+    bool restored; /* a position says so: what the input would yield now are other elements */
     bool checked;
     uint64_t device, inode; /* of the file that was checked, and when it was last written */
     int64_t size, seconds, nanoseconds;
@@ -36,6 +38,9 @@ typedef struct mr__file_cache_shared {
 /* For mr_iter_shared. */
 void mr__file_cache_init_shared(void *shared);
 void mr__file_cache_destroy_shared(void *shared);
+/* Whether the file was complete, as positions have it. */
+bool mr__file_cache_was_complete(mr__file_cache_shared *s);
+void mr__file_cache_restore_shared(mr__file_cache_shared *s, bool was_complete);
 
 typedef struct mr__file_cache_opts {
     bool reuse;        /* read a complete file */

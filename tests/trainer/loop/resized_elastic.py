@@ -155,9 +155,28 @@ def test_an_epoch_begins_with_other_streams():
     remove_backups()
     shutil.copytree("saved/1", "backup/backup")
     for processes in (2, 3):
-        code, _, err = run([x for x in command(DATA[0], processes, 1, "--callback", 'backup_and_restore("backup")')
-                            if x not in ("--elastic", str(STREAMS))])
+        code, _, err = run(ordinary(processes))
         assert code == 1 and "--elastic" in err, (processes, code, err)
+    shutil.rmtree("saved")
+
+
+def ordinary(processes, callback='backup_and_restore("backup")'):
+    """The job that is not elastic."""
+    return [x for x in command(DATA[0], processes, 1, "--callback", callback) if x not in ("--elastic", str(STREAMS))]
+
+
+def test_an_ordinary_job_does_not_become_elastic():
+    """Also between epochs, and with a checkpoint without positions, as of data that have none."""
+    code, _, err = run(ordinary(2, 'checkpoint("saved/{epoch}")'))
+    assert code == 0, err
+    for processes, positions in ((2, True), (3, True), (3, False)):
+        remove_backups()
+        shutil.copytree("saved/1", "backup/backup")
+        for name in os.listdir("backup/backup"):
+            if "position" in name and not positions:
+                os.remove(os.path.join("backup/backup", name))
+        code, lines, err = run(command(DATA[0], processes, 1, "--callback", 'backup_and_restore("backup")'))
+        assert code == 1 and not losses(lines) and "not elastic" in err and "elastic streams" in err, (processes, positions, code, err)
     shutil.rmtree("saved")
 
 
