@@ -521,6 +521,53 @@ class Dropped(unittest.TestCase):
                     os.close(keep)
                     ds._shared = None
 
+    def test_what_handlers_raise_at_exit_leaves_nothing(self) -> None:
+        """Such as sys.exit() of a handler of SIGTERM, in each close."""
+        program = textwrap.dedent(
+            """\
+            import atexit, os, signal, sys, time
+            def last():  # registered first: runs last
+                left = 0
+                for _ in range(100):
+                    left = len(os.listdir("/proc/self/task")) - 1
+                    if not left:
+                        break
+                    time.sleep(0.02)
+                print(left, len(mr._iterator._engines), server._owned)
+            atexit.register(last)
+            import millrace as mr
+            from millrace.service import Dispatcher
+            class Alarm(Exception):
+                pass
+            def handler(*_):
+                raise KIND
+            signal.signal(signal.SIGTERM, handler)
+            server = Dispatcher()
+            kept = [iter(mr.range(10**9).map(lambda x: x + 1, num_parallel_calls=2)) for _ in range(3)]
+            for it in kept:
+                next(it)
+            def interrupted(close, calls):
+                def run(self):
+                    calls.append(1)
+                    if len(calls) % 2:
+                        signal.raise_signal(signal.SIGTERM)
+                    close(self)
+                    if len(calls) % 2 == 0 and len(calls) < 9:
+                        signal.raise_signal(signal.SIGTERM)
+                return run
+            mr.Iterator.close = interrupted(mr.Iterator.close, [])
+            mr._iterator.Engine.close = interrupted(mr._iterator.Engine.close, [])
+            Dispatcher._close_quietly = interrupted(Dispatcher._close_quietly, [])
+            """
+        )
+        for kind in ("Alarm", "SystemExit(3)"):
+            with self.subTest(kind=kind):
+                child = subprocess.run(
+                    [sys.executable, "-c", program.replace("KIND", kind)], capture_output=True, text=True, timeout=120
+                )
+                self.assertEqual((child.returncode, child.stdout), (0, "0 0 None\n"), child.stderr)
+                self.assertEqual(child.stderr, "")
+
     def test_another_interrupt_at_exit_ends_all_the_same(self) -> None:
         """The first one leaves a function that does not return."""
         program = textwrap.dedent(

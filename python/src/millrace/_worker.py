@@ -82,7 +82,7 @@ class Task(NamedTuple):
         except Exception as e:
             failures[i] = (i, *describe(e))
         except SystemExit as e:
-            if in_worker:
+            if in_worker or ends_program(e):
                 raise
             failures[i] = (i, *describe(e))
         return None, None
@@ -132,6 +132,12 @@ class Task(NamedTuple):
             if not failed:
                 parts.append(part)
         return [pack([p[k][0] for p in parts], leaf) for k, leaf in enumerate(self.leaves)], failures
+
+
+def ends_program(e: BaseException) -> bool:
+    """sys.exit() and the like in the main thread, where the handlers of signals call it too. In other threads
+    it is an error like others."""
+    return not isinstance(e, Exception) and threading.current_thread() is threading.main_thread()
 
 
 in_worker = False
