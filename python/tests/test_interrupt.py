@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import random
@@ -442,6 +443,77 @@ class Handlers(unittest.TestCase):
         self.assertIn("alarm", got)
         self.assertEqual([x for x in got if x != "alarm"], [0, 1, 2])
 
+    def test_a_signal_as_an_iterator_begins_goes_on_or_leaves_nothing(self) -> None:
+        """Each call that opens, rewinds or restores is met by one, before and after it has done so."""
+
+        class Library:
+            def __init__(self, library: Any) -> None:
+                self.library = library
+
+            def __getattr__(self, name: str) -> Any:
+                found = getattr(self.library, name)
+                if not name.endswith(("iterator_open", "iterator_rewind", "iterator_restore")):
+                    return found
+
+                def call(*args: Any) -> Any:
+                    if met.get(name, 0) < 2:
+                        met[name] = met.get(name, 0) + 1
+                        if met[name] == 1:
+                            signal.raise_signal(signal.SIGINT)
+                        code = found(*args)
+                        if met[name] == 2:
+                            signal.raise_signal(signal.SIGINT)
+                        return code
+                    return found(*args)
+
+                return call
+
+        met: dict[str, int] = {}
+
+        def tried(call: Any) -> Any:
+            while True:
+                try:
+                    return call()
+                except KeyboardInterrupt:
+                    pass
+
+        def passes(ds: Any) -> list[list[int]]:
+            """Three epochs, and what follows the first element of the last one."""
+            parts, state = [], {}
+            for _ in range(3):
+                it = iter(ds)
+                part = [tried(lambda it=it: next(it))]
+                state = it.state_dict()
+                parts.append([*part, *it])
+            tried(lambda: it.load_state_dict(state))
+            parts.append(list(it))
+            return [[int(x[0][0] if isinstance(x, tuple) else x[0]) for x in part] for part in parts]
+
+        def interrupt(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        modules: Any = (mr._iterator, mr._distribute)  # type: ignore[attr-defined]
+        threads = kit.threads()
+        for handler in (lambda *_: None, interrupt):
+            for distributed in (False, True):
+                with self.subTest(raises=handler is interrupt, distributed=distributed), handler_of_interrupts(handler):
+                    ds: Any = mr.from_text("range(4).map(x => x + 1, num_parallel_calls=2).batch(1)")
+                    ds = mr.distribute_dataset(ds, 1, {}) if distributed else ds
+                    libraries = [m.lib for m in modules]
+                    met.clear()
+                    try:
+                        for m in modules:
+                            m.lib = Library(m.lib)
+                        got = passes(ds)
+                    finally:
+                        for m, library in zip(modules, libraries):
+                            m.lib = library
+                    self.assertEqual(sum(met.values()), 6, met)
+                    self.assertEqual(got, [[1, 2, 3, 4]] * 3 + [[2, 3, 4]])
+                    del ds
+                    gc.collect()
+        self.assertLessEqual(kit.wait_for_threads(threads), threads)
+
     def rest_of(self, state: dict[str, Any]) -> mr.Iterator:
         it = iter(mr.range(10))
         it.load_state_dict(state)
@@ -556,7 +628,6 @@ class Dropped(unittest.TestCase):
                         signal.raise_signal(signal.SIGTERM)
                 return run
             mr.Iterator.close = interrupted(mr.Iterator.close, [])
-            mr._iterator.Engine.close = interrupted(mr._iterator.Engine.close, [])
             Dispatcher._close_quietly = interrupted(Dispatcher._close_quietly, [])
             """
         )

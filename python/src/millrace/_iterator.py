@@ -160,7 +160,9 @@ def _close_soon(engine: Any) -> None:
 DONE, WOKEN, AGAIN = range(3)
 
 
-def guarded(it: Any, cancel: Any, call: Callable[[Any], int]) -> int:
+def guarded(
+    it: Any, cancel: Any, call: Callable[[Any], int], distributed: Any = ffi.NULL, check: Callable[..., None] = check
+) -> int:
     """A call that may take long: Ctrl-C ends it. Where the program's handler of SIGINT raises nothing:
     WOKEN, done, but what the signal cancelled must resume; AGAIN: not done."""
     st = ffi.new("mr_status *")
@@ -170,7 +172,7 @@ def guarded(it: Any, cancel: Any, call: Callable[[Any], int]) -> int:
         nonlocal code
         code = call(st)
 
-    woken = _fast.guarded(_address(it), _address(cancel), run)
+    woken = _fast.guarded(_address(it), _address(cancel), run, _address(distributed))
     if woken and code == lib.MR_CANCELLED:
         return AGAIN
     check(code, st)
