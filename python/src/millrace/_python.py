@@ -194,7 +194,7 @@ def fail(st: Any, code: str, message: str) -> int:
 
 def _fail_with(st: Any, e: BaseException) -> int:
     """The error of a whole call."""
-    if isinstance(e, KeyboardInterrupt) or ends_program(e):
+    if ends_program(e):
         # The function raised this in the main thread, as a rule in the handler of a signal.
         _fast.raise_later(e)
         return fail(st, "CANCELLED", "interrupted")
@@ -715,7 +715,9 @@ class _Pass:
                 values = flatten(next(self.iterator), g.plan, g.leaves)
             except StopIteration:
                 break
-            except Exception as e:
+            except BaseException as e:
+                if ends_program(e):
+                    raise
                 self.error = describe(e)
                 break
             for column, value in zip(columns, values):
