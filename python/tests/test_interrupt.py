@@ -608,7 +608,7 @@ class Dropped(unittest.TestCase):
                 print(left, len(mr._iterator._engines), server._owned)
             atexit.register(last)
             import millrace as mr
-            from millrace.service import Dispatcher
+            from millrace.service import Dispatcher, _Server
             class Alarm(Exception):
                 pass
             def handler(*_):
@@ -628,7 +628,7 @@ class Dropped(unittest.TestCase):
                         signal.raise_signal(signal.SIGTERM)
                 return run
             mr.Iterator.close = interrupted(mr.Iterator.close, [])
-            Dispatcher._close_quietly = interrupted(Dispatcher._close_quietly, [])
+            _Server._close_quietly = interrupted(_Server._close_quietly, [])
             """
         )
         for kind in ("Alarm", "SystemExit(3)"):

@@ -290,6 +290,18 @@ class Generators(unittest.TestCase):
         gc.collect()
         self.assertIsNone(kept())
 
+    def test_the_iterator_that_shows_the_type_is_closed(self) -> None:
+        closed: list[int] = []
+
+        class Closed(Counter):
+            def close(self) -> None:
+                closed.append(self.at)
+
+        ds = mr.from_generator(lambda: Closed(3))
+        self.assertEqual(closed, [1])
+        list(ds)
+        self.assertEqual(closed, [1, 3])
+
     def test_printing(self) -> None:
         def numbers() -> Any:
             yield 1

@@ -535,7 +535,7 @@ class _Engine:
 
         def call(st: Any) -> int:
             nonlocal code
-            code = lib.mr_dist_iterator_next(self.it, ffi.NULL, self.step, st)
+            code = int(lib.mr_dist_iterator_next(self.it, ffi.NULL, self.step, st))
             return code
 
         try:
