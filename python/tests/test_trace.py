@@ -914,6 +914,8 @@ class Behaviour(unittest.TestCase):
         self.assertIn("buffer_size: int, seed: int | None = None", str(inspect.signature(mr.Dataset.shuffle)))
         self.assertIn("axis: int | Sequence[int] | None", str(inspect.signature(fn.sum)))
         self.assertIn("seed: int | None = None", str(inspect.signature(mr.Dataset.iterator)))
+        self.assertEqual("(text: str) -> Dataset", str(inspect.signature(mr.from_text)))
+        self.assertEqual("(*datasets: Any) -> Dataset", str(inspect.signature(mr.zip)))
         self.assertTrue({"resize", "cond"} <= set(dir(fn)) and not {"Any", "annotations"} & {*dir(fn), *dir(mr)})
 
     def test_unknown_functions_and_wrong_arguments(self) -> None:
