@@ -550,7 +550,7 @@ class _Engine:
         except BaseException:
             self.interrupted = True
             raise
-        self.cut = end == WOKEN
+        self.cut = False
         return None if code == lib.MR_END else self.step
 
     def begin(self, epoch: int) -> None:
