@@ -350,9 +350,9 @@ static void close(mr_iter *it)
     mr__file_cache_close(it);
     if (!s->reading && !s->published && s->record.rows)
         mr_log(MR_LOG_WARNING,
-               "cache: an iterator was closed before the end of its input; the %llu elements it "
-               "recorded are thrown away (put take() before cache() to keep a part)",
-               (unsigned long long)s->record.rows);
+               "cache: an iterator was closed before the end of its input; what it recorded, %llu "
+               "element%s, is thrown away (put take() before cache() to keep a part)",
+               (unsigned long long)s->record.rows, s->record.rows == 1 ? "" : "s");
     reset_record(&s->record);
     mr_block_reset(&s->ahead);
 }

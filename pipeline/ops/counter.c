@@ -59,11 +59,11 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
     return MR_INFINITE;
 }
 
-static const mr_param table[] = {MR_PARAM(struct params, start, .doc = "First number."),
-                                 MR_PARAM(struct params, step,
-                                          .has_at = offsetof(struct params, has_step), .def.i = 1,
-                                          .doc = "Distance from one number to the next."),
-                                 {0}};
+static const mr_param table[] = {
+    MR_PARAM(struct params, start, .doc = "First number."),
+    MR_PARAM(struct params, step, .has_at = offsetof(struct params, has_step), .def.i = 1,
+             .doc = "Distance from one number to the next. Default: 1."),
+    {0}};
 
 const mr_op mr_op_counter = {
     .abi = MR_ABI_VERSION,

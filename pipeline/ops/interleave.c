@@ -52,9 +52,9 @@ static mr_code check(const void *params, mr_status *st)
 static const mr_param table[] = {
     MR_ARG(struct params, fn, .doc = "Makes a dataset from each element."),
     MR_OPT(struct params, cycle_length, .flags = MR_P_AUTO | MR_P_NONE | MR_P_OPTIONAL, .min.i = 1,
-           .max.i = INT64_MAX, .doc = "Datasets taken in turn; auto: 16."),
+           .max.i = INT64_MAX, .doc = "Datasets taken in turn; auto or absent: 16."),
     MR_OPT(struct params, block_length, .flags = MR_P_NONE | MR_P_OPTIONAL, .def.i = 1, .min.i = 1,
-           .max.i = INT64_MAX, .doc = "Elements taken from one before the next."),
+           .max.i = INT64_MAX, .doc = "Elements taken from one before the next. Default: 1."),
     MR_OPT(struct params, num_parallel_calls, .flags = MR_P_AUTO | MR_P_NONE | MR_P_OPTIONAL,
            .min.i = 1, .max.i = INT64_MAX,
            .doc = "Datasets read at once; auto: as the consumer needs; none: sequential."),

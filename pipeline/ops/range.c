@@ -131,7 +131,7 @@ static const mr_param table[] = {
     MR_PARAM(struct params, stop, .has_at = offsetof(struct params, has_stop),
              .doc = "End of the numbers, exclusive."),
     MR_PARAM(struct params, step, .has_at = offsetof(struct params, has_step), .def.i = 1,
-             .doc = "Distance from one number to the next; not 0, may be negative."),
+             .doc = "Distance from one number to the next; not 0, may be negative. Default: 1."),
     {0}};
 
 const mr_op mr_op_range = {

@@ -94,7 +94,7 @@ static int64_t cardinality(const mr_dataset *self, const void *p, const int64_t 
 static const mr_param table[] = {
     MR_PARAM_WITH(struct params, count, MR_P_OPTIONAL | MR_P_NONE,
                   .has_at = offsetof(struct params, has_count), .def.i = -1,
-                  .doc = "Number of epochs; 0: none, negative: without end."),
+                  .doc = "Number of epochs; absent or negative: without end; 0: no elements."),
     {0}};
 
 const mr_op mr_op_repeat = {

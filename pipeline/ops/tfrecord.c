@@ -250,7 +250,7 @@ static const mr_param table[] = {
            .doc = "Compression of the files as a whole; empty: none."),
     MR_OPT(struct params, num_parallel_reads, .flags = MR_P_AUTO | MR_P_NONE | MR_P_READS,
            .min.i = 1, .max.i = INT64_MAX,
-           .doc = "Files read at once, a record of each in turn; auto: 16."),
+           .doc = "Files read at once, a record of each in turn; auto: 16; none: one."),
     MR_OPT(struct params, record_range, .flags = MR_P_RANGE,
            .doc =
                "[i, n]: part i of n equal parts of all records together, by the files' indexes."),

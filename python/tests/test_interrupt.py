@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import random
@@ -442,6 +443,77 @@ class Handlers(unittest.TestCase):
         self.assertIn("alarm", got)
         self.assertEqual([x for x in got if x != "alarm"], [0, 1, 2])
 
+    def test_a_signal_as_an_iterator_begins_goes_on_or_leaves_nothing(self) -> None:
+        """Each call that opens, rewinds or restores is met by one, before and after it has done so."""
+
+        class Library:
+            def __init__(self, library: Any) -> None:
+                self.library = library
+
+            def __getattr__(self, name: str) -> Any:
+                found = getattr(self.library, name)
+                if not name.endswith(("iterator_open", "iterator_rewind", "iterator_restore")):
+                    return found
+
+                def call(*args: Any) -> Any:
+                    if met.get(name, 0) < 2:
+                        met[name] = met.get(name, 0) + 1
+                        if met[name] == 1:
+                            signal.raise_signal(signal.SIGINT)
+                        code = found(*args)
+                        if met[name] == 2:
+                            signal.raise_signal(signal.SIGINT)
+                        return code
+                    return found(*args)
+
+                return call
+
+        met: dict[str, int] = {}
+
+        def tried(call: Any) -> Any:
+            while True:
+                try:
+                    return call()
+                except KeyboardInterrupt:
+                    pass
+
+        def passes(ds: Any) -> list[list[int]]:
+            """Three epochs, and what follows the first element of the last one."""
+            parts, state = [], {}
+            for _ in range(3):
+                it = iter(ds)
+                part = [tried(lambda it=it: next(it))]
+                state = it.state_dict()
+                parts.append([*part, *it])
+            tried(lambda: it.load_state_dict(state))
+            parts.append(list(it))
+            return [[int(x[0][0] if isinstance(x, tuple) else x[0]) for x in part] for part in parts]
+
+        def interrupt(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        modules: Any = (mr._iterator, mr._distribute)  # type: ignore[attr-defined]
+        threads = kit.threads()
+        for handler in (lambda *_: None, interrupt):
+            for distributed in (False, True):
+                with self.subTest(raises=handler is interrupt, distributed=distributed), handler_of_interrupts(handler):
+                    ds: Any = mr.from_text("range(4).map(x => x + 1, num_parallel_calls=2).batch(1)")
+                    ds = mr.distribute_dataset(ds, 1, {}) if distributed else ds
+                    libraries = [m.lib for m in modules]
+                    met.clear()
+                    try:
+                        for m in modules:
+                            m.lib = Library(m.lib)
+                        got = passes(ds)
+                    finally:
+                        for m, library in zip(modules, libraries):
+                            m.lib = library
+                    self.assertEqual(sum(met.values()), 6, met)
+                    self.assertEqual(got, [[1, 2, 3, 4]] * 3 + [[2, 3, 4]])
+                    del ds
+                    gc.collect()
+        self.assertLessEqual(kit.wait_for_threads(threads), threads)
+
     def rest_of(self, state: dict[str, Any]) -> mr.Iterator:
         it = iter(mr.range(10))
         it.load_state_dict(state)
@@ -520,6 +592,52 @@ class Dropped(unittest.TestCase):
                         self.assertIn("first", seen[0])
                     os.close(keep)
                     ds._shared = None
+
+    def test_what_handlers_raise_at_exit_leaves_nothing(self) -> None:
+        """Such as sys.exit() of a handler of SIGTERM, in each close."""
+        program = textwrap.dedent(
+            """\
+            import atexit, os, signal, sys, time
+            def last():  # registered first: runs last
+                left = 0
+                for _ in range(100):
+                    left = len(os.listdir("/proc/self/task")) - 1
+                    if not left:
+                        break
+                    time.sleep(0.02)
+                print(left, len(mr._iterator._engines), server._owned)
+            atexit.register(last)
+            import millrace as mr
+            from millrace.service import Dispatcher, _Server
+            class Alarm(Exception):
+                pass
+            def handler(*_):
+                raise KIND
+            signal.signal(signal.SIGTERM, handler)
+            server = Dispatcher()
+            kept = [iter(mr.range(10**9).map(lambda x: x + 1, num_parallel_calls=2)) for _ in range(3)]
+            for it in kept:
+                next(it)
+            def interrupted(close, calls):
+                def run(self):
+                    calls.append(1)
+                    if len(calls) % 2:
+                        signal.raise_signal(signal.SIGTERM)
+                    close(self)
+                    if len(calls) % 2 == 0 and len(calls) < 9:
+                        signal.raise_signal(signal.SIGTERM)
+                return run
+            mr.Iterator.close = interrupted(mr.Iterator.close, [])
+            _Server._close_quietly = interrupted(_Server._close_quietly, [])
+            """
+        )
+        for kind in ("Alarm", "SystemExit(3)"):
+            with self.subTest(kind=kind):
+                child = subprocess.run(
+                    [sys.executable, "-c", program.replace("KIND", kind)], capture_output=True, text=True, timeout=120
+                )
+                self.assertEqual((child.returncode, child.stdout), (0, "0 0 None\n"), child.stderr)
+                self.assertEqual(child.stderr, "")
 
     def test_another_interrupt_at_exit_ends_all_the_same(self) -> None:
         """The first one leaves a function that does not return."""

@@ -193,6 +193,23 @@ class Dropped(InFolder):
         del it
         left.check(self)
 
+    def test_a_stream_freed_while_an_exception_is_raised_keeps_that(self) -> None:
+        freed: list[Any] = []
+
+        class Make:
+            def __call__(self) -> Any:
+                return iter([1, 2])
+
+            def __del__(self) -> None:
+                try:
+                    {}["x"]
+                except KeyError:
+                    freed.append(sys.exc_info()[0])
+
+        with self.assertRaises(IndexError):
+            [mr.from_generator(Make(), mr.int64).__arrow_c_stream__()][7]
+        self.assertEqual(len(freed), 1)
+
     def test_memory_of_dropped_iterators_returns(self) -> None:
         resident = []
         for i in range(MANY):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import os
 import pickle
@@ -184,7 +185,7 @@ class Results(unittest.TestCase):
 
     def test_another_shape_or_type_is_the_element_s_error(self) -> None:
         bad: list[Any] = [
-            np.zeros(4), np.zeros(3, np.float32), np.zeros((1, 3)), 1.5, "a", (np.zeros(3),), {"a": np.zeros(3)},
+            np.zeros(4), np.zeros(3, np.float32), np.zeros((1, 3)), 1.5, "a", (np.zeros(3), 1), {"a": np.zeros(3)},
             None, object(), [np.zeros(3)], np.array(["a", "b", "c"]), [1, "a", None],
         ]  # fmt: skip
         for parallel, workers in WAYS[:1] + WAYS[-2:]:
@@ -290,13 +291,75 @@ class Results(unittest.TestCase):
         def f(x: Any) -> Any:
             raise [mr.NotFound, mr.DataLoss, mr.Unavailable, KeyError, SystemExit][x]("why")
 
+        codes = ["NOT_FOUND", "DATA_LOSS", "UNAVAILABLE", "INVALID_ARGUMENT", "INVALID_ARGUMENT"]
         for parallel, workers in WAYS[:2]:
-            got = events(iter(mr.range(5).map_py(f, output=mr.int64, parallel=parallel, num_workers=workers)))
-            codes = ["NOT_FOUND", "DATA_LOSS", "UNAVAILABLE", "INVALID_ARGUMENT", "INVALID_ARGUMENT"]
-            self.assertEqual(got, list(enumerate(codes)))
+            n = 4 if parallel == "inline" else 5
+            got = events(iter(mr.range(n).map_py(f, output=mr.int64, parallel=parallel, num_workers=workers)))
+            self.assertEqual(got, list(enumerate(codes[:n])))
         with self.assertRaises(FileNotFoundError):
             next(iter(mr.range(1).map_py(f, output=mr.int64)))
         self.assertEqual(list(mr.range(5).map_py(work).ignore_errors().map(lambda a, b: a).take(1)), [0])
+
+    def test_what_ends_the_program_ends_it(self) -> None:
+        """In the main thread, where the handler of SIGTERM may raise it as well."""
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
+        try:
+            for ask in (lambda: signal.raise_signal(signal.SIGTERM), lambda: sys.exit("terminated")):
+                def f(x: Any) -> Any:
+                    if x == 2 and x not in seen:
+                        seen.append(2)
+                        ask()
+                    return x
+
+                seen: list[int] = []
+                it = iter(mr.range(4).map_py(f, output=mr.int64, parallel="inline"))
+                self.assertEqual([next(it), next(it)], [0, 1])
+                with self.assertRaisesRegex(SystemExit, "terminated"):
+                    next(it)
+                self.assertEqual(list(it), [2, 3])
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+    def test_exceptions_of_any_kind_are_errors_of_elements(self) -> None:
+        def f(x: Any) -> Any:
+            if x == 2:
+                eval("1 +")
+            raise [asyncio.CancelledError, Odd, None, GeneratorExit][x]("why")
+
+        class Odd(Exception):
+            def __str__(self) -> str:
+                raise RuntimeError
+
+        said = ["CancelledError: why", "Odd: <exception str() failed>", "SyntaxError: invalid syntax", "GeneratorExit: why"]
+        for parallel in ("thread", *(w for w, _ in WAYS[-1:])):
+            for batched, g in ((False, f), (True, lambda x: [f(v) for v in x])):
+                it = iter(mr.range(4).map_py(g, output=mr.int64, parallel=parallel, num_workers=1, batched=batched))
+                for i in range(4):
+                    with self.assertRaises(mr.InvalidArgument) as e:
+                        next(it)
+                    self.assertEqual(e.exception.element, i)
+                    self.assertIn(said[i], str(e.exception).splitlines()[0])
+
+    def test_a_tuple_of_one_is_its_component(self) -> None:
+        ds = mr.range(2)
+        for f, want in (
+            (lambda x: (x,), [0, 1]),
+            (lambda x: ((x, 1),), [(0, 1), (1, 1)]),
+            (lambda x: {"a": (x,)}, [{"a": 0}, {"a": 1}]),
+            (lambda x: (f"{x}",), [b"0", b"1"]),
+        ):
+            self.assertEqual(list(ds.map_py(f)), want)
+        for f in (lambda x: (x,), lambda x: ([x],)):
+            self.assertEqual([x.tolist() for x in ds.map_py(f, output=mr.int64[1])], [[0], [1]])
+
+    def test_results_that_no_tensor_holds_are_named(self) -> None:
+        for f, message in (
+            (lambda x: 2**70, "1180591620717411303424.*too large for an integer of 64 bits"),
+            (lambda x: [1, "a"], "int 1 among objects"),
+            (lambda x: np.zeros((1,) * 9), "at most 8 axes.*has 9"),
+        ):
+            with self.assertRaisesRegex(mr.InvalidArgument, message):
+                mr.range(2).map_py(f)
 
     def test_long_errors_keep_their_ends(self) -> None:
         def deep(n: int) -> Any:

@@ -50,6 +50,7 @@ class Counter:
         self.at = state["at"]
         self.rng.bit_generator.state = state["rng"]
         assert state["more"][0] == b"\xff" and state["more"][1].tolist() == [0, 1, 2] and state["more"][3] == {1: None}
+        state["more"][1][0] = 7  # it is the generator's own
 
 
 def events(it: Any) -> list[Any]:
@@ -169,6 +170,93 @@ class Generators(unittest.TestCase):
             it.state_dict()
         self.assertEqual(list(it), [1, 2, 3, 4])
 
+    def test_a_state_that_does_not_load_begins_no_generator_again(self) -> None:
+        other = iter(mr.range(3))
+        next(other)
+        state = other.state_dict()
+        damaged = {**state, "position": state["position"][:-8] + "AAAAAAA="}
+        made: list[int] = []
+
+        def make() -> Iterator[int]:
+            made.append(1)
+            yield from range(9)
+
+        for build in (
+            lambda ds: ds,
+            lambda ds: ds.map_py(int, output=mr.int64, num_workers=2).prefetch(2),
+            lambda ds: mr.zip(ds, mr.from_generator(lambda: Counter(9))).map(lambda x, _: x),
+            lambda ds: mr.distribute_dataset(ds.batch(1), 1, {}),
+        ):
+            with self.subTest(ds=str(build(mr.range(1)))):
+                ds = build(mr.from_generator(make, mr.int64))
+                it = iter(ds)
+                # Neither before it has begun, nor with what is not a state, is anything lost.
+                self.fails_to_load(it, mr.InvalidArgument, state, damaged)
+                self.assertEqual([int(np.squeeze(next(it))) for _ in range(3)], [0, 1, 2])
+                self.fails_to_load(it, mr.InvalidArgument, {**state, "version": 9}, {**state, "position": "x"})
+                self.assertEqual(int(np.squeeze(next(it))), 3)
+                for wrong in (state, damaged):
+                    before = len(made)
+                    self.fails_to_load(it, mr.Error, wrong)
+                    for ask in (lambda: next(it), it.state_dict):
+                        with self.assertRaisesRegex(mr.FailedPrecondition, "load_state_dict failed"):
+                            ask()
+                    self.assertEqual(len(made), before)
+                self.assertEqual(int(np.squeeze(next(iter(ds)))), 0)
+
+    def fails_to_load(self, it: Any, error: Any, *states: Any) -> None:
+        for state in states:
+            with self.assertRaises(error):
+                it.load_state_dict(state)
+
+    def test_a_state_that_does_not_load_leaves_one_with_positions_in_place(self) -> None:
+        other = iter(mr.range(3))
+        state = other.state_dict()
+        for on_mismatch in (None, "by_name"):
+            it = iter(mr.from_generator(lambda: Counter(40)).batch(2).prefetch(1))
+            next(it)
+            with self.assertRaises(mr.InvalidArgument):
+                it.load_state_dict(state, on_mismatch)
+            self.assertEqual(next(it)[0].tolist(), [3, 4])
+
+    def test_several_generators(self) -> None:
+        """Of which some have positions: saving is an error as long as one of the others is open."""
+
+        def plain(n: int) -> Any:
+            return mr.from_generator(lambda: iter(range(n)), mr.int64)
+
+        exact = mr.from_generator(lambda: Counter(9)).map(lambda i, *_: i)
+        for build, saves in (
+            (lambda: mr.zip(plain(5), plain(7)), False),
+            (lambda: mr.zip(plain(5), exact), False),
+            (lambda: mr.zip(exact, plain(5)).prefetch(2), False),
+            (lambda: plain(3).concatenate(plain(3)).prefetch(1), False),
+            (lambda: mr.zip(exact, mr.from_generator(lambda: Counter(5))).prefetch(2), True),
+            (lambda: exact.concatenate(mr.from_generator(lambda: Counter(3)).map(lambda i, *_: i)), True),
+        ):
+            it = iter(build())
+            with self.subTest(graph=str(it.dataset)):
+                first = next(it)
+                if saves:
+                    again = iter(build())
+                    again.load_state_dict(json.loads(json.dumps(it.state_dict())))
+                    self.assertEqual(self.rest(again), self.rest(it))
+                    continue
+                with self.assertRaisesRegex(mr.FailedPrecondition, "plain.*state_dict"):
+                    it.state_dict()
+                self.assertEqual(len(self.rest(it)), len(self.rest(iter(build()))) - 1)
+                self.assertEqual(str(next(iter(build()))), str(first))
+
+    def rest(self, it: Any) -> list[str]:
+        out = []
+        while True:
+            try:
+                out.append(str(next(it)))
+            except StopIteration:
+                return out
+            except mr.InvalidArgument as e:
+                out.append(str(e))
+
     def test_a_state_that_cannot_be_kept(self) -> None:
         class Bad(Counter):
             def state_dict(self) -> dict[str, Any]:
@@ -202,6 +290,18 @@ class Generators(unittest.TestCase):
         del ds, make
         gc.collect()
         self.assertIsNone(kept())
+
+    def test_the_iterator_that_shows_the_type_is_closed(self) -> None:
+        closed: list[int] = []
+
+        class Closed(Counter):
+            def close(self) -> None:
+                closed.append(self.at)
+
+        ds = mr.from_generator(lambda: Closed(3))
+        self.assertEqual(closed, [1])
+        list(ds)
+        self.assertEqual(closed, [1, 3])
 
     def test_printing(self) -> None:
         def numbers() -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import hashlib
 import inspect
 import linecache
 import math
@@ -901,11 +902,20 @@ class Behaviour(unittest.TestCase):
             rows.map(lambda e: e.name)
         with self.assertRaisesRegex(mr.TraceError, r"looked up as x\['name'\]"):
             rows.map(lambda id, name: id)
+        for hint, f in (("np.ravel", lambda e: e["id"].flatten()), ("starts_with", lambda e: e["name"].startswith(b"a")),
+                        (r"the function size; call it: size\(", lambda e: e["id"] / e["id"].size)):  # fmt: skip
+            with self.assertRaisesRegex(mr.TraceError, hint):
+                rows.map(f)
+        with self.assertRaises(TypeError) as raised_by_c:
+            rows.map(lambda e: hashlib.md5(e["name"]))
+        self.assertIn("map_py", raised_by_c.exception.__notes__[0])
 
     def test_help_shows_types_without_quotation_marks(self) -> None:
         self.assertIn("buffer_size: int, seed: int | None = None", str(inspect.signature(mr.Dataset.shuffle)))
         self.assertIn("axis: int | Sequence[int] | None", str(inspect.signature(fn.sum)))
         self.assertIn("seed: int | None = None", str(inspect.signature(mr.Dataset.iterator)))
+        self.assertEqual("(text: str) -> Dataset", str(inspect.signature(mr.from_text)))
+        self.assertEqual("(*datasets: Any) -> Dataset", str(inspect.signature(mr.zip)))
         self.assertTrue({"resize", "cond"} <= set(dir(fn)) and not {"Any", "annotations"} & {*dir(fn), *dir(mr)})
 
     def test_unknown_functions_and_wrong_arguments(self) -> None:

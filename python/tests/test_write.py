@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import filecmp
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -214,6 +215,33 @@ except KeyboardInterrupt:
             [sys.executable, "-c", program, self.at("a")], capture_output=True, text=True, timeout=120, check=False
         )
         self.assertEqual(done.stdout, "interrupted True []\n", done.stderr)
+
+    def test_ctrl_c_as_the_files_are_opened_or_completed_leaves_a_whole_set_or_none(self) -> None:
+        library = mr._write.lib  # type: ignore[attr-defined]
+
+        class Library:
+            def __getattr__(self, name: str) -> Any:
+                found = getattr(library, name)
+                if name != interrupted:
+                    return found
+
+                def call(*args: Any) -> Any:
+                    code = found(*args)
+                    signal.raise_signal(signal.SIGINT)
+                    return code
+
+                return call
+
+        for interrupted in ("mr_shard_writer_open", "mr_write_iterator", "mr_shard_writer_close"):
+            mr._write.lib = Library()  # type: ignore[attr-defined]
+            try:
+                with self.assertRaises(KeyboardInterrupt):
+                    mr.write(mr.range(4), self.at("a"), "jsonl", shards=1)
+            finally:
+                mr._write.lib = library  # type: ignore[attr-defined]
+            whole = interrupted == "mr_shard_writer_close"
+            self.assertEqual(self.left(), ["a-00000-of-00001.jsonl"] if whole else [], interrupted)
+        mr.write(mr.range(4), self.at("a"), "jsonl", shards=1)
 
 
 if __name__ == "__main__":

@@ -475,6 +475,8 @@ static mr_code call_function(const mr_function *f, const mr_expr *e, const scope
 
 /* ---- functions registered as mr_fn ---- */
 
+enum { MAX_CALLS = 32 }; /* one within the other */
+
 static mr_code type_program(mr_fn *fn, const mr_expr *e, typed **v, typed **out, mr_status *st)
 {
     mr_spec **specs = mr_calloc(e->n + 1, sizeof *specs);
@@ -547,7 +549,18 @@ mr_code mr__type_call(const mr_expr *e, const scope *s, typed **out, mr_status *
     mr_fn *fn = mr__fn_registered(e->text);
     if (!fn)
         return unknown_function(e, st);
-    mr_code rc = call_program(fn, e, s, out, st);
+    mr_code rc;
+    static _Thread_local int depth; /* of calls whose functions are being typed */
+    if (depth == MAX_CALLS) {
+        rc = mr_expr_fail_at(st, e,
+                             "functions that are registered as expressions call each other more "
+                             "than %d deep at '%s'; one of them calls itself",
+                             MAX_CALLS, e->text);
+    } else {
+        depth++;
+        rc = call_program(fn, e, s, out, st);
+        depth--;
+    }
     mr_fn_unref(fn);
     return rc;
 }

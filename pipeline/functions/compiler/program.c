@@ -320,20 +320,27 @@ int64_t mr__program_dataset_count(const mr_program *p)
     return mr__dataset_body_count(p->code->tree->body);
 }
 
+static bool fn_may_block(const mr_fn *fn);
+
+/* A registered expression calls others, but not itself: then it would not have been compiled. */
 static bool may_block(const char *name)
 {
     if (mr_function_find(name))
         return false;
     mr_fn *fn = mr__fn_registered(name);
-    bool found = fn && fn->may_block;
+    bool found = fn && fn_may_block(fn);
     mr_fn_unref(fn);
     return found;
 }
 
+static bool fn_may_block(const mr_fn *fn)
+{
+    return fn->may_block || (fn->expr && mr__expr_calls(fn->expr, may_block));
+}
+
 bool mr_program_may_block(const mr_program *p)
 {
-    const mr_fn *fn = p->fn;
-    return fn->may_block || (fn->expr && mr__expr_calls(fn->expr, may_block));
+    return fn_may_block(p->fn);
 }
 
 /* ---- running callbacks ---- */

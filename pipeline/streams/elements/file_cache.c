@@ -495,9 +495,9 @@ void mr__file_cache_close(mr_iter *it)
             mr_log(MR_LOG_WARNING, "%s", text);
     } else if (c->writer && c->rows)
         mr_log(MR_LOG_WARNING,
-               "%s: an iterator was closed before the end of its input; the %" PRIu64
-               " elements it wrote are thrown away",
-               c->path, c->rows);
+               "%s: an iterator was closed before the end of its input; what it wrote, %" PRIu64
+               " element%s, is thrown away",
+               c->path, c->rows, c->rows == 1 ? "" : "s");
     if (c->lock_path)
         stop_writing(c);
     mr__element_reader_close(c->reader);

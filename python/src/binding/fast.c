@@ -1081,15 +1081,16 @@ static PyObject *capsule_pointer(PyObject *self, PyObject *args)
 
 static void capsule_release(PyObject *capsule)
 {
-    struct ArrowArrayStream *s = PyCapsule_GetPointer(capsule, "arrow_array_stream");
-    if (!s) { /* renamed by who took it */
-        PyErr_Clear();
+    PyObject *error, *value, *traceback;                   /* as in memory_dealloc */
+    if (!PyCapsule_IsValid(capsule, "arrow_array_stream")) /* renamed by who took it */
         return;
-    }
+    struct ArrowArrayStream *s = PyCapsule_GetPointer(capsule, "arrow_array_stream");
+    PyErr_Fetch(&error, &value, &traceback);
     if (s->release) {
         Py_BEGIN_ALLOW_THREADS s->release(s);
         Py_END_ALLOW_THREADS
     }
+    PyErr_Restore(error, value, traceback);
     free(s);
 }
 

@@ -139,8 +139,7 @@ _atexit.register(_at_exit)
 for _kind in list(globals().values()):  # they are shown by the names that users know
     if isinstance(_kind, type) and _kind.__module__.startswith("millrace."):
         _kind.__module__ = "millrace"
-for _kind in (Dataset, Iterator):
-    for _member in vars(_kind).values():
-        if isinstance(_member, _types_of_python.FunctionType):
-            _trace.unquote(_member)
+for _member in (*vars(Dataset).values(), *vars(Iterator).values(), *list(globals().values())):
+    if isinstance(_member, _types_of_python.FunctionType):
+        _trace.unquote(getattr(_member, "__wrapped__", _member))
 del annotations  # of __future__

@@ -68,16 +68,21 @@ def finalizer(function: _F) -> _F:
 
 
 _T = TypeVar("_T")
+MOST_FAILURES = 100
 
 
 def close_all(things: Iterable[_T], close: Callable[[_T], None]) -> None:
-    """Closes them as the interpreter ends, where an interrupt must not leave the others. `close` can be
-    called again, and waits for no functions of Python, which may never return."""
-    left = list(things)
+    """Closes them as the interpreter ends, where what the handler of a signal raises must not leave the
+    others. `close` can be called again, and waits for no functions of Python, which may never return."""
+    left, failures = list(things), 0
     while left:
         try:
             while left:
                 close(left[-1])
                 left.pop()
-        except KeyboardInterrupt:
-            pass
+                failures = 0
+        except BaseException:
+            failures += 1
+            if failures == MOST_FAILURES:  # the cause is not a signal
+                left.pop()
+                failures = 0

@@ -13,6 +13,11 @@ from typing import Any
 
 Op = dict[str, Any]
 
+INPUTS = {  # besides `self`
+    "{}sources": {"name": "sources", "doc": "The datasets by their names."},
+    "[]datasets": {"name": "datasets", "doc": "The datasets, numbered from 0."},
+    "choice_dataset": {"name": "choice_dataset", "doc": "Emits for each element the number of its dataset."},
+}
 HANDWRITTEN = ("from_tensors", "from_tensor_slices")  # sources of _memory.py
 INDENT = "    "
 WIDTH = 100
@@ -123,12 +128,19 @@ def signature(op: Op, method: bool) -> str:
     return f"({inside}\n{INDENT}) -> Dataset"
 
 
+def in_python(text: str, auto: bool = False) -> str:
+    """Text about the grammar's words, with Python's."""
+    text = re.sub(r"(^|; |=|\bor )(none|true|false)\b(?=:|$| as)", lambda m: m[1] + m[2].capitalize(), text)
+    return re.sub(r"\bauto\b", "mr.AUTO", text) if auto else text
+
+
 def docstring(op: Op, example: str, indent: str) -> str:
     lines = [op["doc"]]
-    if op["params"]:
+    rows = [{"kind": "", "auto": False, "words": [], **INPUTS[x]} for x in inputs_of(op) if x in INPUTS] + op["params"]
+    if rows:
         lines += ["", "Args:"]
-    for p in op["params"]:
-        doc = p["doc"]
+    for p in rows:
+        doc = in_python(p["doc"], p["auto"] and "auto" not in p["words"])
         if p["kind"] == "bool or unset":
             doc += f" Default: {p['default'].capitalize()}."
         if p["words"]:
@@ -141,7 +153,7 @@ def docstring(op: Op, example: str, indent: str) -> str:
             break_on_hyphens=False,
             break_long_words=False,
         )
-    lines += ["", *(f"{t.capitalize()}: {op[t]}." for t in ("order", "memory", "state", "elements"))]
+    lines += ["", *(f"{t.capitalize()}: {in_python(op[t])}." for t in ("order", "memory", "state", "elements"))]
     lines += ["", "Example:", f"    {example}"]
     first = textwrap.wrap(lines[0], WIDTH - 8, break_on_hyphens=False)
     text = "\n".join(f"{indent}{x}" if x else "" for x in first + lines[1:]).lstrip()

@@ -18,7 +18,10 @@ from ._errors import Cancelled, InvalidArgument, check, text_of, without_secrets
 from ._ffi import ffi, lib
 from ._formats import arrow_maker
 from ._iterator import (
+    AGAIN,
     CHANGE,
+    DONE,
+    WOKEN,
     Iterator,
     Ledger,
     Options,
@@ -26,6 +29,7 @@ from ._iterator import (
     _address,
     _engines,
     check_end,
+    guarded,
     parse_state,
 )
 from ._python import fail
@@ -479,7 +483,7 @@ class _Engine:
     """An `mr_dist_iterator`, with what `_iterator.Engine` has of an `mr_iterator`."""
 
     def __init__(self, ds: DistributedDataset, options: Options, ledger: Ledger | None) -> None:
-        self.it = ffi.NULL
+        self.out = ffi.new("mr_dist_iterator **")  # closed by whatever ends the constructor
         self.ds = ds._distributed(options.key[0])
         self.fn = ds._fn
         self.options = options
@@ -491,18 +495,27 @@ class _Engine:
         self.lock = threading.RLock()
         check_end()
         _engines.add(cast(Any, self))
-        made, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
-        check(lib.mr_cancel_new(ffi.NULL, made, st), st)
-        cancel = ffi.gc(made[0], lib.mr_cancel_unref)
-        opts, out = ffi.new("mr_dist_iterator_opts *"), ffi.new("mr_dist_iterator **")
+        opts = ffi.new("mr_dist_iterator_opts *")
         options.fill(opts.run)
-        opts.run.cancel = cancel
         opts.run.ledger = ledger.pointer if ledger is not None else ffi.NULL
-        call = lambda: self._check(lib.mr_dist_iterator_open(out, self.ds, opts, st), st)  # noqa: E731
-        _fast.guarded(0, _address(cancel), call)
-        self.it = out[0]
+        made, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
+        while True:
+            check(lib.mr_cancel_new(ffi.NULL, made, st), st)
+            opts.run.cancel = cancel = ffi.gc(made[0], lib.mr_cancel_unref)
+            try:
+                if self._guarded(lambda st: lib.mr_dist_iterator_open(self.out, self.ds, opts, st), cancel) == DONE:
+                    break
+            except BaseException:
+                self._free()
+                raise
+            self._free()
         self.step = ffi.new("mr_step *")
         self.epochs = 1
+
+    @property
+    def it(self) -> Any:
+        """The `mr_dist_iterator *`, or NULL."""
+        return self.out[0]
 
     def _check(self, code: int, st: Any) -> None:
         if self.fn is not None:
@@ -510,25 +523,25 @@ class _Engine:
         else:
             check(code, st)
 
-    def _guarded(self, call: Callable[[Any], int]) -> int:
-        st = ffi.new("mr_status *")
-        code = 0
-
-        def run() -> None:
-            nonlocal code
-            code = call(st)
-            self._check(code, st)
-
-        _fast.guarded(0, 0, run, _address(self.it))
-        return code
+    def _guarded(self, call: Callable[[Any], int], cancel: Any = ffi.NULL) -> int:
+        return guarded(ffi.NULL, cancel, call, self.it, self._check)
 
     def next(self) -> Any:
         """The `mr_step *`; None: the end."""
         if self.cut:
-            self._guarded(lambda st: lib.mr_dist_iterator_resume(self.it, st))
+            self.resume()
         self.cut, self.interrupted = True, False
+        code = 0
+
+        def call(st: Any) -> int:
+            nonlocal code
+            code = int(lib.mr_dist_iterator_next(self.it, ffi.NULL, self.step, st))
+            return code
+
         try:
-            code = self._guarded(lambda st: lib.mr_dist_iterator_next(self.it, ffi.NULL, self.step, st))
+            end = self._guarded(call)
+            if end == AGAIN:
+                raise Cancelled("interrupted")
         except Cancelled:
             raise
         except Exception:
@@ -544,8 +557,17 @@ class _Engine:
         if self.epochs <= epoch:
             self.rest()
         while self.epochs <= epoch:
-            self._guarded(lambda st: lib.mr_dist_iterator_rewind(self.it, st))
+            end = self._guarded(lambda st: lib.mr_dist_iterator_rewind(self.it, st))
+            if end == AGAIN:
+                self.rest()
+                continue
             self.epochs += 1
+            if end == WOKEN:
+                self.resume()
+
+    def resume(self) -> None:
+        while self._guarded(lambda st: lib.mr_dist_iterator_resume(self.it, st)) != DONE:
+            pass
 
     def save(self, undelivered: Any = None) -> bytes:
         out, size, st = ffi.new("void **"), ffi.new("size_t *"), ffi.new("mr_status *")
@@ -555,7 +577,9 @@ class _Engine:
         return data
 
     def restore(self, position: bytes) -> None:
-        self._guarded(lambda st: lib.mr_dist_iterator_restore(self.it, position, len(position), st))
+        size = len(position)
+        while self._guarded(lambda st: lib.mr_dist_iterator_restore(self.it, position, size, st)) != DONE:
+            self.rest()
 
     def rest(self) -> None:
         st = ffi.new("mr_status *")
@@ -577,11 +601,14 @@ class _Engine:
         with self.lock:
             self._close()
 
-    def _close(self) -> None:
-        it, self.it = self.it, ffi.NULL
-        ledger, self.ledger = self.ledger, None
+    def _free(self) -> None:
+        it, self.out[0] = self.out[0], ffi.NULL
         if it != ffi.NULL:
             lib.mr_dist_iterator_close(it)
+
+    def _close(self) -> None:
+        ledger, self.ledger = self.ledger, None
+        self._free()
         if ledger is not None and self.generation == _fast.generation():
             ledger.close()
 

@@ -77,8 +77,8 @@ class Methods:
             length_fn: The length of an element, an integer.
             boundaries: The lengths at which buckets end, in ascending order.
             batch_sizes: Elements in a batch of each bucket; one more number than boundaries.
-            padded_shapes: As for padded_batch; none: to the largest in the batch.
-            padding_values: As for padded_batch; none: 0, false or the empty string.
+            padded_shapes: As for padded_batch; None: to the largest in the batch.
+            padding_values: As for padded_batch; None: 0, false or the empty string.
             pad_to_bucket_boundary: Pads open axes to one less than the bucket's boundary.
             no_padding: Batches without padding: the elements of a bucket must have the same
                 shape.
@@ -157,8 +157,8 @@ class Methods:
 
         Args:
             fn: True for the elements to keep.
-            num_parallel_calls: Blocks evaluated at once; auto: as needed; none: sequential.
-            deterministic: Keeps the order; false: emits elements as they are finished. Default:
+            num_parallel_calls: Blocks evaluated at once; mr.AUTO: as needed; None: sequential.
+            deterministic: Keeps the order; False: emits elements as they are finished. Default:
                 True.
 
         Order: kept.
@@ -197,7 +197,7 @@ class Methods:
             seed: Fixes the order; drawn at random if absent.
             reshuffle_each_iteration: Draws a new order in each epoch. Default: True.
             window: Permutes blocks of this number of neighbours, and the elements within each;
-                none: all elements.
+                None: all elements.
 
         Order: random: a permutation of all elements.
         Memory: the files' indexes, and up to a thousand elements of a source, about 1 MiB.
@@ -264,14 +264,14 @@ class Methods:
 
         Args:
             fn: Makes a dataset from each element.
-            cycle_length: Datasets taken in turn; auto: 16.
-            block_length: Elements taken from one before the next.
-            num_parallel_calls: Datasets read at once; auto: as the consumer needs; none:
+            cycle_length: Datasets taken in turn; mr.AUTO or absent: 16.
+            block_length: Elements taken from one before the next. Default: 1.
+            num_parallel_calls: Datasets read at once; mr.AUTO: as the consumer needs; None:
                 sequential.
-            deterministic: Keeps the order; false: emits elements as they become available.
+            deterministic: Keeps the order; False: emits elements as they become available.
                 Default: True.
 
-        Order: block_length elements of each dataset in turn; with deterministic=false as they come.
+        Order: block_length elements of each dataset in turn; with deterministic=False as they come.
         Memory: a block of each of cycle_length datasets.
         State: each open dataset: the element that it was made from, and its position.
         Elements: n times that of the datasets, if it is the same for all.
@@ -291,11 +291,11 @@ class Methods:
 
         Args:
             fn: Computes the new element.
-            num_parallel_calls: Blocks evaluated at once; auto: as needed; none: sequential.
-            deterministic: Keeps the order; false: emits elements as they are finished. Default:
+            num_parallel_calls: Blocks evaluated at once; mr.AUTO: as needed; None: sequential.
+            deterministic: Keeps the order; False: emits elements as they are finished. Default:
                 True.
 
-        Order: kept; with deterministic=false as they come.
+        Order: kept; with deterministic=False as they come.
         Memory: a block for each parallel call.
         State: that of its inputs.
         Elements: n.
@@ -315,7 +315,7 @@ class Methods:
 
         Args:
             batch_size: Elements in a batch, at least 1.
-            padded_shapes: Shapes to pad to, structured like the element; -1 or none: the
+            padded_shapes: Shapes to pad to, structured like the element; -1 or None: the
                 largest in the batch.
             padding_values: Value to pad with, for all components or structured like the
                 element; a number takes the component's type. Default: 0 or "".
@@ -334,7 +334,7 @@ class Methods:
         """Reads ahead on another thread; passes its input through.
 
         Args:
-            buffer_size: Elements read ahead; auto, 0 or -1: blocks as the consumer needs.
+            buffer_size: Elements read ahead; mr.AUTO, 0 or -1: blocks as the consumer needs.
 
         Order: kept.
         Memory: buffer_size elements.
@@ -412,7 +412,7 @@ class Methods:
         """Repeats the input, with a new iterator for each pass.
 
         Args:
-            count: Number of epochs; 0: none, negative: without end.
+            count: Number of epochs; absent or negative: without end; 0: no elements.
 
         Order: kept.
         Memory: a block.
@@ -720,18 +720,18 @@ class Methods:
             service: HOST:PORT of the dispatcher; "local": this process, without a server.
             processing_mode: Delivery guarantee for each element. One of "exactly_once",
                 "dynamic", "parallel_epochs", "file", "data", "file_or_data", "hint".
-            job_name: Clients with the same name share a job; none: a new job.
-            streams: Number of streams that the graph is cut into; auto: 8, or the number of
+            job_name: Clients with the same name share a job; None: a new job.
+            streams: Number of streams that the graph is cut into; mr.AUTO: 8, or the number of
                 files if smaller.
             block_length: Number of elements of a stream before the next stream's turn.
-            deterministic: Keeps the order; false: blocks come from whichever stream has one.
+            deterministic: Keeps the order; False: blocks come from whichever stream has one.
                 Default: True.
             consumer_index: Index of this consumer, from 0.
             num_consumers: Number of consumers that read the job together, each its own streams.
             compression: Compression of blocks on the network; auto: if the link is slower than
                 compressing. One of "ZSTD", "auto".
-            max_outstanding_bytes: Maximum bytes in transit or waiting here; auto: 4 blocks of
-                each stream, at least 16 MiB.
+            max_outstanding_bytes: Maximum bytes in transit or waiting here; mr.AUTO: 4 blocks
+                of each stream, at least 16 MiB.
             target_workers: Workers to read from; local: only those on this host. One of "auto",
                 "any", "local".
             transfer: How blocks are transferred; auto: through shared memory from workers on
@@ -743,7 +743,7 @@ class Methods:
                 worker. One of "fail", "move".
             seed: Seed for random ops without one; drawn at random if absent.
             connect_timeout: Seconds to wait for the dispatcher.
-            stall_timeout: Seconds without an element after which reading fails; none: it waits.
+            stall_timeout: Seconds without an element after which reading fails; None: it waits.
             client_timeout: Seconds after which a silent client loses its streams.
 
         Order: an element of each stream in turn.
@@ -788,7 +788,9 @@ def choose_from_datasets(
     """Takes each element from the dataset whose number the last dataset yields.
 
     Args:
-        stop_on_empty_dataset: Ends with the first dataset that ends; false: ignores its
+        datasets: The datasets, numbered from 0.
+        choice_dataset: Emits for each element the number of its dataset.
+        stop_on_empty_dataset: Ends with the first dataset that ends; False: ignores its
             numbers from then on. Default: True.
 
     Order: of each input kept; between them as the last input says.
@@ -806,7 +808,7 @@ def counter(start: int = 0, step: int | None = None) -> Dataset:
 
     Args:
         start: First number.
-        step: Distance from one number to the next.
+        step: Distance from one number to the next. Default: 1.
 
     Order: by number.
     Memory: a block.
@@ -990,6 +992,7 @@ def mix(
     mixture finds their positions.
 
     Args:
+        sources: The datasets by their names.
         weights: How often each source is drawn, in proportion, as in {"web": 0.7, "code":
             0.3}; equally often if absent.
         seed: Fixes the order; drawn at random if absent.
@@ -1098,7 +1101,7 @@ def range(start: int, stop: int | None = None, step: int | None = None) -> Datas
     Args:
         start: First number; given alone it is the stop, and the first number is 0.
         stop: End of the numbers, exclusive.
-        step: Distance from one number to the next; not 0, may be negative.
+        step: Distance from one number to the next; not 0, may be negative. Default: 1.
 
     Order: by number.
     Memory: a block.
@@ -1120,9 +1123,10 @@ def sample_from_datasets(
     """Takes each element from a dataset drawn at random.
 
     Args:
+        datasets: The datasets, numbered from 0.
         weights: How often each dataset is drawn, in proportion; equally often if absent.
         seed: Fixes the order; drawn at random if absent.
-        stop_on_empty_dataset: Ends with the first dataset that ends; false: continues with
+        stop_on_empty_dataset: Ends with the first dataset that ends; False: continues with
             the others. Default: False.
         rerandomize_each_iteration: Draws a new order in each epoch. Default: False.
 
@@ -1200,7 +1204,8 @@ def tfrecord(
         files: Paths, or patterns; several are read in the order given.
         compression: Compression of the files as a whole; empty: none. One of "", "GZIP",
             "ZLIB", "ZSTD".
-        num_parallel_reads: Files read at once, a record of each in turn; auto: 16.
+        num_parallel_reads: Files read at once, a record of each in turn; mr.AUTO: 16; None:
+            one.
         record_range: [i, n]: part i of n equal parts of all records together, by the files'
             indexes.
         on_corrupt: Treats a damaged record as an error, or skips to the next valid one. One
@@ -1210,7 +1215,7 @@ def tfrecord(
         quarantine: Folder for skipped bytes, a file for each damaged place.
         record_compression: Compression of each record by itself (write --compress
             zstd-record); empty: none. One of "", "ZSTD".
-        dictionary: File of the zstd dictionary; none: PREFIX.dict, for records that name
+        dictionary: File of the zstd dictionary; None: PREFIX.dict, for records that name
             one.
 
     Order: by file, then by record; with num_parallel_reads a record of each file in turn.
@@ -1266,18 +1271,18 @@ def distributed_dataset(
         dataset_id: Id that 'millrace service register' printed.
         processing_mode: Delivery guarantee for each element. One of "exactly_once",
             "dynamic", "parallel_epochs", "file", "data", "file_or_data", "hint".
-        job_name: Clients with the same name share a job; none: a new job.
-        streams: Number of streams that the graph is cut into; auto: 8, or the number of
+        job_name: Clients with the same name share a job; None: a new job.
+        streams: Number of streams that the graph is cut into; mr.AUTO: 8, or the number of
             files if smaller.
         block_length: Number of elements of a stream before the next stream's turn.
-        deterministic: Keeps the order; false: blocks come from whichever stream has one.
+        deterministic: Keeps the order; False: blocks come from whichever stream has one.
             Default: True.
         consumer_index: Index of this consumer, from 0.
         num_consumers: Number of consumers that read the job together, each its own streams.
         compression: Compression of blocks on the network; auto: if the link is slower than
             compressing. One of "ZSTD", "auto".
-        max_outstanding_bytes: Maximum bytes in transit or waiting here; auto: 4 blocks of
-            each stream, at least 16 MiB.
+        max_outstanding_bytes: Maximum bytes in transit or waiting here; mr.AUTO: 4 blocks
+            of each stream, at least 16 MiB.
         target_workers: Workers to read from; local: only those on this host. One of "auto",
             "any", "local".
         transfer: How blocks are transferred; auto: through shared memory from workers on
@@ -1289,7 +1294,7 @@ def distributed_dataset(
             worker. One of "fail", "move".
         seed: Seed for random ops without one; drawn at random if absent.
         connect_timeout: Seconds to wait for the dispatcher.
-        stall_timeout: Seconds without an element after which reading fails; none: it waits.
+        stall_timeout: Seconds without an element after which reading fails; None: it waits.
         client_timeout: Seconds after which a silent client loses its streams.
 
     Order: an element of each stream in turn.

@@ -45,6 +45,27 @@ OF_DATASET = {
 }
 
 
+OF_EXPR = {  # methods of tensors elsewhere
+    "bool": 'write x.astype("bool")',
+    "decode": "strings are bytes here; strings='str' of ds.iterator decodes them",
+    "double": 'write x.astype("float64")',
+    "endswith": "write x.ends_with(ending)",
+    "flatten": "write np.ravel(x)",
+    "float": 'write x.astype("float32")',
+    "get": 'write x["name"]',
+    "half": 'write x.astype("float16")',
+    "int": 'write x.astype("int32")',
+    "long": 'write x.astype("int64")',
+    "permute": "write x.transpose([...])",
+    "replace": "write x.regex_replace(pattern, rewrite)",
+    "startswith": "write x.starts_with(beginning)",
+    "to": 'write x.astype("float32"); a device is chosen where batches are loaded',
+    "type": 'write x.astype("float32")',
+    "unsqueeze": "write x.expand_dims(axis)",
+    "view": "write x.reshape([...])",
+}
+
+
 OF_LOADER = {  # arguments of torch.utils.data.DataLoader
     "batch_sampler": "batch the dataset: ds.batch(n)",
     "batch_size": "batch the dataset: ds.batch(n)",

@@ -160,7 +160,9 @@ def _close_soon(engine: Any) -> None:
 DONE, WOKEN, AGAIN = range(3)
 
 
-def guarded(it: Any, cancel: Any, call: Callable[[Any], int]) -> int:
+def guarded(
+    it: Any, cancel: Any, call: Callable[[Any], int], distributed: Any = ffi.NULL, check: Callable[..., None] = check
+) -> int:
     """A call that may take long: Ctrl-C ends it. Where the program's handler of SIGINT raises nothing:
     WOKEN, done, but what the signal cancelled must resume; AGAIN: not done."""
     st = ffi.new("mr_status *")
@@ -170,7 +172,7 @@ def guarded(it: Any, cancel: Any, call: Callable[[Any], int]) -> int:
         nonlocal code
         code = call(st)
 
-    woken = _fast.guarded(_address(it), _address(cancel), run)
+    woken = _fast.guarded(_address(it), _address(cancel), run, _address(distributed))
     if woken and code == lib.MR_CANCELLED:
         return AGAIN
     check(code, st)
@@ -309,6 +311,7 @@ class Iterator(_fast.Iterator):
         self._done = False
         self._before = self._last_stats = Stats([])
         self._saved: bytes | None = None  # its position, where it has no engine any more
+        self._lost = False  # it has no engine and no position, and cannot return to where it was
         self._options = Options(seed, threads, memory_limit, on_mismatch)
         self._convert, self._str = converter(format, strings)
         self._arrow = arrow_parts(format, strings)
@@ -329,6 +332,11 @@ class Iterator(_fast.Iterator):
             return
         if self._done and self._engine is None:
             return
+        if self._lost:
+            raise FailedPrecondition(
+                "load_state_dict failed, and the iterator could not save its position before; load a state, or make "
+                "another iterator"
+            )
         engine = self._engine
         if engine is not None:
             engine.resume()
@@ -479,27 +487,30 @@ class Iterator(_fast.Iterator):
 
     def load_state_dict(self, state: dict[str, Any], on_mismatch: str | None = None) -> None:
         """Goes to a position that `state_dict` returned. Later iterators of the Dataset are the epochs
-        that follow. on_mismatch: as for `Dataset.iterator`; None: as there."""
-        epoch, position = parse_state(state)
-        if on_mismatch is not None:
-            self._options = self._options.with_mismatch(on_mismatch)
-        self._locked(lambda: self._load(epoch, position), CHANGE)
+        that follow. on_mismatch: as for `Dataset.iterator`; None: as there.
 
-    def _load(self, epoch: int, position: bytes) -> None:
+        If it fails the iterator stays where it is, or, if it has begun and cannot save positions, is of
+        no use until another state is loaded."""
+        epoch, position = parse_state(state)
+        options = self._options if on_mismatch is None else self._options.with_mismatch(on_mismatch)
+        self._locked(lambda: self._load(epoch, position, options), CHANGE)
+
+    def _load(self, epoch: int, position: bytes, options: Options) -> None:
         if self._closed:
             raise FailedPrecondition("the iterator is closed; make another one")
-        previous = self._saved
+        before, engine = (self._saved, self._lost, self._options), None
         if self._engine is not None:
             try:
-                previous = self._engine.save(self._undelivered)
+                before = (self._engine.save(self._undelivered), False, self._options)
             except Error:
-                previous = None
-        if self._was_interrupted():
-            self._let_go(interrupted=True)
-        engine, self._engine = self._engine, None
-        self._detach()
+                before = (None, True, self._options)
         try:
-            if engine is not None and engine.options.key != self._options.key:
+            self._options = options
+            if self._was_interrupted():
+                self._let_go(interrupted=True)
+            engine, self._engine = self._engine, None
+            self._detach()
+            if engine is not None and engine.options.key != options.key:
                 engine.close()
                 engine = None
             if engine is None:
@@ -507,12 +518,12 @@ class Iterator(_fast.Iterator):
             engine.rest()
             engine.restore(position)
         except BaseException:
-            self._saved = previous  # it stays where it is
+            self._saved, self._lost, self._options = before
             if engine is not None:
                 engine.close()
             raise
         engine.epochs = epoch + 1
-        self._done = False
+        self._done = self._lost = False
         self._saved = None
         self._epoch = epoch
         shared = self.dataset._shared
@@ -599,6 +610,6 @@ def at_exit() -> None:
     for x in left:
         try:
             x.close()  # daemon threads may be in next, and functions of Python may not return
-        except (Error, RuntimeError, KeyboardInterrupt):
+        except BaseException:  # also what the handlers of signals raise
             pass
     _engines.clear()  # those whose closing was interrupted are waited for once

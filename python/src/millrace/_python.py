@@ -26,7 +26,7 @@ from ._ffi import ffi, lib
 from ._log import logger
 from ._types import DatasetSpec, Spec, TensorSpec, as_spec, plan_of, pointer_of, spec_of
 from ._values import AUTO, Auto
-from ._worker import Column, Leaf, Mismatch, Task, as_array, describe, flatten, generator, pack
+from ._worker import Column, Leaf, Mismatch, Task, as_array, describe, ends_program, flatten, generator, pack
 
 if TYPE_CHECKING:
     from ._dataset import Dataset
@@ -194,8 +194,8 @@ def fail(st: Any, code: str, message: str) -> int:
 
 def _fail_with(st: Any, e: BaseException) -> int:
     """The error of a whole call."""
-    if isinstance(e, KeyboardInterrupt):
-        # Python's handler raised this in the function, which runs in the main thread.
+    if ends_program(e):
+        # The function raised this in the main thread, as a rule in the handler of a signal.
         _fast.raise_later(e)
         return fail(st, "CANCELLED", "interrupted")
     if isinstance(e, Error):
@@ -715,7 +715,9 @@ class _Pass:
                 values = flatten(next(self.iterator), g.plan, g.leaves)
             except StopIteration:
                 break
-            except Exception as e:
+            except BaseException as e:
+                if ends_program(e):
+                    raise
                 self.error = describe(e)
                 break
             for column, value in zip(columns, values):

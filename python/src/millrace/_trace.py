@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Union
 import numpy as np
 
 from ._errors import TraceError
+from ._hints import OF_EXPR
 from ._methods import Methods
 from ._types import DatasetSpec, DType, ShapedType, Spec, TensorSpec, as_dtype
 
@@ -844,13 +845,15 @@ def as_node(value: Any, what: str = "a value", beside: DType | None = None) -> N
             "dicts and datasets. Use flat_map_py for generators"
         )
     if callable(value):
-        raise _error(f"{what} is a function; call it")
+        name = getattr(value, "__name__", "")
+        called = f"the function {name}; call it: {name}(...)" if name.isidentifier() else "a function; call it"
+        raise _error(f"{what} is {called}")
     if isinstance(value, complex):
         raise _error("complex numbers have no dtype here; use two floats")
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return _array(_to_numpy(value), beside)
     raise _error(
-        f"{what} is a {type(value).__name__}, which cannot be recorded: expected an Expr, a "
+        f"{what} is of type {type(value).__name__}, which cannot be recorded: expected an Expr, a "
         "number, a string, an array, or a list, tuple or dict of them"
     )
 
@@ -1023,7 +1026,7 @@ class Expr(Methods):
         spec = _spec_or_none(self._node)
         if isinstance(spec, dict):
             return tuple(spec)
-        raise _error("this value is no dict: it has no names")
+        raise _error("this value is not a dict: it has no names")
 
     def keys(self) -> tuple[str, ...]:
         """The names of the components, for ``{**element, "more": x}``."""
@@ -1309,6 +1312,8 @@ class Expr(Methods):
         instead = "mr.fn lists the functions, which are methods too"
         if name in ("numpy", "tolist", "item", "tobytes", "cpu", "detach"):
             instead = f"{_CONSTANT}. Use functions of mr.fn, or map_py"
+        elif name in OF_EXPR:
+            instead = OF_EXPR[name]
         elif _is_recorded_by_numpy(name):
             instead = f"write np.{name}(x, ...)"
         spec = self._node.spec
@@ -1838,6 +1843,7 @@ def _run(fn: Callable[..., Any], args: Sequence[Any]) -> Any:
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as e:
         # What Python or a library says of an Expr that it cannot use.
         if "Expr" not in str(e) and not any(isinstance(a, Expr) for a in e.args):
+            e.add_note("The function was being recorded, with an Expr for each value; map_py runs Python for each element.")
             raise
         file, line = _place_of(_frames_of(e.__traceback__))
         if file is None:  # a function of C

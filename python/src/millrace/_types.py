@@ -11,7 +11,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from ._errors import Unimplemented
+from ._errors import InvalidArgument, Unimplemented
 from ._ffi import ffi, lib
 
 
@@ -496,7 +496,10 @@ def _pointer_of(spec: Spec) -> Any:
     if isinstance(spec, TensorSpec):
         leaf = ffi.new("mr_leaf *")
         leaf.dtype, leaf.ragged = spec.dtype.number, spec.ragged
-        leaf.rank = -1 if spec.shape is None else len(spec.shape)
+        rank, most = -1 if spec.shape is None else len(spec.shape), len(leaf.shape)
+        if rank > most:
+            raise InvalidArgument(f"a tensor has at most {most} axes, and this type has {rank}: {spec}")
+        leaf.rank = rank
         for i, n in enumerate(spec.shape or ()):
             leaf.shape[i] = -1 if n is None else n
         return lib.mr_spec_of_leaf(leaf)

@@ -79,10 +79,8 @@ class Task(NamedTuple):
     def _one(self, i: int, row: Any, key: int | None, failures: dict[int, Failure]) -> tuple[list[Any] | None, None]:
         try:
             return self._flat(self.call(row, key)), None
-        except Exception as e:
-            failures[i] = (i, *describe(e))
-        except SystemExit as e:
-            if in_worker:
+        except BaseException as e:
+            if ends_program(e):
                 raise
             failures[i] = (i, *describe(e))
         return None, None
@@ -121,7 +119,9 @@ class Task(NamedTuple):
             result = self.function(*args, **more) if several else self.function(args, **more)
             leaves = [leaf._replace(shape=(n, *(leaf.shape or ()))) for leaf in self.leaves]
             return flatten(result, self.out_plan, leaves, axis=n), []
-        except Exception as e:
+        except BaseException as e:
+            if ends_program(e):
+                raise
             if n == 1:
                 return [[] for _ in self.leaves], [(0, *describe(e))]
         failures: list[Failure] = []
@@ -132,6 +132,16 @@ class Task(NamedTuple):
             if not failed:
                 parts.append(part)
         return [pack([p[k][0] for p in parts], leaf) for k, leaf in enumerate(self.leaves)], failures
+
+
+def ends_program(e: BaseException) -> bool:
+    """An interrupt, or sys.exit() and the like in the main thread, where the handlers of signals call it too.
+    In other threads it is an error like others."""
+    if isinstance(e, Exception) or isinstance(e, KeyboardInterrupt):
+        return not isinstance(e, Exception)
+    if in_worker:
+        return isinstance(e, SystemExit)
+    return threading.current_thread() is threading.main_thread()
 
 
 in_worker = False
@@ -175,6 +185,8 @@ def flatten(result: Any, plan: Any, leaves: list[Leaf], axis: int | None = None)
     out: list[Any] = []
 
     def walk(x: Any, p: Any) -> None:
+        if isinstance(x, tuple) and len(x) == 1 and (not isinstance(p, int) or _is_the_value(x[0], leaves[p])):
+            x = x[0]
         if isinstance(p, int):
             out.append(value_of(x, leaves[p]))
         elif isinstance(p, tuple):
@@ -193,7 +205,9 @@ def flatten(result: Any, plan: Any, leaves: list[Leaf], axis: int | None = None)
     return out
 
 
-_ranges = {"u": 0, "i": 1}
+def _is_the_value(x: Any, leaf: Leaf) -> bool:
+    """Of a tuple of one, which is its component, as in the grammar: not an array along another axis."""
+    return leaf.shape is None or hasattr(x, "row_splits") or np.ndim(x) == len(leaf.shape)
 
 
 def value_of(x: Any, leaf: Leaf) -> Any:
@@ -314,8 +328,10 @@ def strings(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     for i, x in enumerate(a.reshape(-1).tolist()):
         if isinstance(x, str):
             x = x.encode("utf-8", "surrogateescape")
+        elif isinstance(x, int) and not -(2**63) <= x < 2**64:
+            raise Mismatch(f"the result has {x!r:.40}, which is too large for an integer of 64 bits")
         elif not isinstance(x, bytes):
-            raise Mismatch(f"the result has {type(x).__name__} {x!r:.40}, which is not a number or a string")
+            raise Mismatch(f"the result has {type(x).__name__} {x!r:.40} among objects, which may be str and bytes")
         out[i] = x
     return out.reshape(a.shape)
 
@@ -373,8 +389,9 @@ def describe(e: BaseException) -> tuple[str, str]:
             code = str(getattr(e, "code", code))
     if isinstance(e, Mismatch):
         return code, _cut(str(e), MESSAGE)
-    said = "".join(traceback.format_exception_only(type(e), e)).strip()
-    head = _cut(said.splitlines()[0] if said else type(e).__name__, 260)
+    # Of a SyntaxError the lines of the program come first, indented.
+    said = [s for s in traceback.format_exception_only(type(e), e) if s.strip() and not s.startswith(" ")]
+    head = _cut(said[0].splitlines()[0] if said else type(e).__name__, 260)
     frames = []
     for f in traceback.extract_tb(e.__traceback__):
         if os.path.dirname(os.path.abspath(f.filename)) == _package:

@@ -101,16 +101,22 @@ def write(
     out, made = ffi.new("mr_shard_writer **"), ffi.new("mr_cancel **")
     check(lib.mr_cancel_new(ffi.NULL, made, st), st)
     opts.cancel = cancel = ffi.gc(made[0], lib.mr_cancel_unref)
-    check(lib.mr_shard_writer_open(out, path, shards, opts, st), st)
+
+    def close() -> None:
+        writer, out[0] = out[0], ffi.NULL
+        check(lib.mr_shard_writer_close(writer, st), st)
+
     try:
+        check(lib.mr_shard_writer_open(out, path, shards, opts, st), st)
         _elements(ds, out[0], cancel)
+        records = int(lib.mr_shard_writer_records(out[0]))
+        _guarded(cancel, close)
     except BaseException:
-        lib.mr_shard_writer_abort(out[0])
+        if out[0] != ffi.NULL:
+            lib.mr_shard_writer_abort(out[0])
         if raised:
             raise raised[0] from None
         raise
-    records = int(lib.mr_shard_writer_records(out[0]))
-    _guarded(cancel, lambda: check(lib.mr_shard_writer_close(out[0], st), st))
     ending = text_of(lib.mr_shard_ending(number))
     name = os.fsdecode(path)
     quoted = lib.mr_glob_quote(path)

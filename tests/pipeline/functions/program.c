@@ -190,6 +190,51 @@ MR_TEST(the_environments_names_and_functions_are_in_scope)
     mr_has_str(run_env("range(m)", &env), "refused");
 }
 
+/* Directly, through a registered expression, and through one that calls another. */
+MR_TEST(what_registered_expressions_call_may_block)
+{
+    static const struct {
+        const char *name, *text;
+        bool blocks;
+    } cases[] = {{NULL, "x => waits(x)", true},
+                 {"calls_it", "x => waits(x) + 1", true},
+                 {NULL, "x => 2 * calls_it(x)", true},
+                 {"calls_that", "x => calls_it(x)", true},
+                 {NULL, "x => range(calls_that(x))", true},
+                 {"adds", "x => x + 1", false},
+                 {NULL, "x => adds(x)", false}};
+    mr_status st;
+    int calls = 0;
+    mr_fn *waits = mr_fn_element(twice, &calls, &(mr_fn_opts){.may_block = true, .name = "waits"});
+    mr_spec *number = mr_spec_scalar(MR_INT64);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const mr_program *p = NULL;
+        mr_fn *fn = mr_fn_text(cases[i].text);
+        mr_test_context("%s", cases[i].text);
+        if (cases[i].name)
+            mr_ok(mr_fn_register(cases[i].name, fn, &st), &st);
+        mr_ok(mr_program_get(fn, number, &p, &st), &st);
+        mr_check(mr_program_may_block(p) == cases[i].blocks);
+        mr_program_unref(p);
+        mr_fn_unref(fn);
+    }
+    mr_spec_unref(number);
+    mr_fn_unref(waits);
+}
+
+MR_TEST(registered_expressions_that_call_each_other_are_refused)
+{
+    mr_status st;
+    mr_fn *there = mr_fn_text("x => back(x)"), *back = mr_fn_text("x => there(x)");
+    mr_ok(mr_fn_register("there", there, &st), &st);
+    mr_ok(mr_fn_register("back", back, &st), &st);
+    mr_check(strstr(run("range(2).map(x => there(x))"), "one of them calls itself"));
+    mr_check(strstr(run("range(2).map(there)"), "one of them calls itself"));
+    mr_eq_str(run("range(2).map(x => x + 1)"), "1 2");
+    mr_fn_unref(there);
+    mr_fn_unref(back);
+}
+
 MR_TEST(graphs_whose_allocations_fail_leave_nothing)
 {
     static const char *const texts[] = {
