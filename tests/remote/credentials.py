@@ -425,6 +425,13 @@ reads("keys_that_were_changed_in_the_file")
 del cloud.routes["/data/f-0"]
 cloud.keys = {}
 seen = fails("keys_that_did_not_change", "permission denied", "~/.aws/credentials")
+# A token that a message has room for only in part.
+LONG = "a-long-token/" + "".join(f"{i:03}" for i in range(200))
+secrets.append(LONG[:13])
+cloud.routes["/data"] = lambda h: cloud.fail(h, 403, "NoEntry", f"these credentials may not enter: {h.headers['x-amz-security-token']}")
+fails("a_long_token_is_repeated", "may not enter: ...", AWS_ACCESS_KEY_ID=second[0], AWS_SECRET_ACCESS_KEY=second[1], AWS_SESSION_TOKEN=LONG)
+del cloud.routes["/data"]
+
 result("are_not_sent_again", len(seen) <= 2, str([r[:2] for r in seen]))
 
 # ---- secrets: everything that the program printed or wrote
