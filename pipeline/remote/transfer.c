@@ -420,6 +420,7 @@ bool mr__transfer_has_next(mr__transfer *t)
 
 static mr_code wait_for(mr__transfer *t, unsigned seen, mr_cancel *cancel, mr_status *st)
 {
+    cancel = cancel ? cancel : mr__cancel_of_thread();
     mr__wait_while(&t->word, seen, cancel);
     if (!mr_cancel_is_cancelled(cancel))
         return MR_OK;

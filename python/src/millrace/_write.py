@@ -101,7 +101,7 @@ def write(
     out, made = ffi.new("mr_shard_writer **"), ffi.new("mr_cancel **")
     check(lib.mr_cancel_new(ffi.NULL, made, st), st)
     opts.cancel = cancel = ffi.gc(made[0], lib.mr_cancel_unref)
-    check(lib.mr_shard_writer_open(out, path, shards, opts, st), st)
+    _guarded(cancel, lambda: check(lib.mr_shard_writer_open(out, path, shards, opts, st), st))
     try:
         _elements(ds, out[0], cancel)
     except BaseException:
@@ -136,7 +136,15 @@ def _compress(opts: Any, format: str, compression: str | None) -> None:
 
 def _guarded(cancel: Any, call: Callable[[], None], engine: Engine | None = None) -> None:
     """Calls it; Ctrl-C ends it."""
-    _fast.guarded(0 if engine is None else _address(engine.it), _address(cancel), call)
+
+    def run() -> None:
+        before = lib.mr_cancel_set_thread(cancel)
+        try:
+            call()
+        finally:
+            lib.mr_cancel_set_thread(before)
+
+    _fast.guarded(0 if engine is None else _address(engine.it), _address(cancel), run)
 
 
 def _elements(ds: Dataset, writer: Any, cancel: Any) -> None:
