@@ -442,7 +442,7 @@ run = show(f'text_line("{URL}").cache("{saved}/cache")', "--save-after", "2", "-
 outputs.append((run.stdout.decode(), run.stderr))
 run = show(f'text_line("{URL}")', "--ledger", os.path.join(saved, "ledger"))
 outputs.append((run.stdout.decode(), run.stderr))
-bench = Run(["bench", "--expr", f'text_line("{URL}")', "--elements", "3", "--trace", os.path.join(saved, "trace")])
+bench = Run(["bench", f'text_line("{URL}")', "--limit", "3", "--trace", os.path.join(saved, "trace")])
 outputs.append((bench.stdout.decode(), bench.stderr))
 explained = Run(["explain", f'text_line("{URL}")'])
 outputs.append((explained.stdout.decode(), explained.stderr))
@@ -453,5 +453,5 @@ for folder, _, names in os.walk(saved):
 written = sorted(os.listdir(saved))
 wanted = list(dict.fromkeys(secrets + [urllib.parse.quote(s, safe="") for s in secrets]))
 found = [(s, o) for s in wanted for o in outputs if s in o[0] or s in o[1]]
-result("no_secret_is_printed_or_saved", not found and len(outputs) > 50 and len(written) > 1, f"{found[:3]} {written} {len(outputs)}")
+result("no_secret_is_printed_or_saved", not found and len(outputs) > 50 and "trace" in written and bench.status == 0, f"{found[:3]} {written} {len(outputs)} {bench}")
 kit.end()
