@@ -128,6 +128,8 @@ static mr_code open_root(mr_iterator *it, mr_status *st)
     it->root = NULL;
     if (!it->run.cancel)
         MR_TRY(mr_cancel_new(it->cancel, &it->run.cancel, st));
+    it->run.names.cancel = it->run.cancel;
+    (void)mr__name_scope_set(it->run.names); /* the caller sets the outer one again */
     if (it->run.opts.watch && !it->watched.run)
         mr__watch_start(&it->watched, &it->run, it->run.graph);
     const mr__place place = {.in_graph = MR__PLACE_ROOT,
@@ -489,7 +491,7 @@ mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
     it->root = NULL;
     mr__run_end_functions(&it->run);
     mr_cancel_unref(it->run.cancel);
-    it->run.cancel = NULL;
+    it->run.cancel = it->run.names.cancel = NULL;
     mr__cancel_forget(it->cancel);
     if (it->run.own_executor) {
         mr_executor_free(it->run.executor);

@@ -76,7 +76,7 @@ static mr_code create(mr_atomic_file **out, const char *path, const mr_atomic_fi
     MR_TRY(mr__url_check_writing(path, st));
     if (mr__is_url(path))
         return mr__atomic_file_open_upload(out, path, NULL, st);
-    if (mr__remote_hint(path)[0] && strncmp(path, "file:", 5) != 0) {
+    if (strstr(path, "://") && mr__remote_hint(path)[0] && strncmp(path, "file:", 5) != 0) {
         mr_fail(st, MR_UNIMPLEMENTED,
                 "files are written to local paths and s3:// URLs, not to this scheme");
         mr_status_at(st, path, -1, -1);

@@ -14,5 +14,12 @@ const char *mr__remote_hint(const char *path)
                    "bucket or "
                    "copy the files, and use their local path";
     }
+    static const char *const known[] = {"s3:/", "gs:/", "hf:/", "http:/", "https:/"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        size_t n = strlen(known[i]);
+        if (strncmp(path, known[i], n) == 0 && path[n] != '/')
+            return "; a URL has two slashes, of which objects for paths, such as Python's "
+                   "pathlib.Path, drop one: pass a string";
+    }
     return strncmp(path, "file://", 7) == 0 ? "; write the path without file://" : "";
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_PIPELINE_FILES_REMOTE_H
 #define MR_PIPELINE_FILES_REMOTE_H
-/* Remote names like hdfs://host/file, which cannot be opened. Private to pipeline/.
+/* Remote names like hdfs://host/file, which cannot be opened, and URLs without their second slash.
+ * Private to pipeline/.
  *
  * thread   any */
 

@@ -689,6 +689,7 @@ static mr_code go_direct(mr__fetch *f, mr_status *st)
 
 static mr_code wait_for(mr__fetch *f, mr_cancel *cancel, mr_status *st)
 {
+    cancel = cancel ? cancel : mr__cancel_of_thread();
     while (!is_done(f->now)) {
         unsigned seen = atomic_load(&f->now->word);
         if (is_done(f->now))

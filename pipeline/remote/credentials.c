@@ -56,7 +56,7 @@ static mr_code from_access(mr__s3_credentials *c, mr_status *st)
 static mr_code from_source(mr__s3_credentials *c, mr__access_fetch fetch,
                            const char *const *arguments, mr_status *st)
 {
-    MR_TRY(mr__access_get(&c->access, fetch, arguments, mr__remote_cancel(), st));
+    MR_TRY(mr__access_get(&c->access, fetch, arguments, mr__cancel_of_thread(), st));
     return from_access(c, st);
 }
 

@@ -12,7 +12,7 @@
  *
  * Those that end are kept and renewed; see access.h.
  *
- * thread   any; waits with mr__remote_cancel */
+ * thread   any; waits with mr__cancel_of_thread */
 #include "pipeline/remote/access.h"
 
 typedef struct mr__s3_credentials {

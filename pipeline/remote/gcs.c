@@ -51,7 +51,7 @@ static mr_code from_source(mr__object_target *t, mr__access_fetch fetch, const c
 {
     const char *const arguments[MR__ACCESS_ARGUMENTS] = {argument};
     mr__credentials now = {0};
-    MR_TRY(mr__access_get(&t->access, fetch, arguments, mr__remote_cancel(), st));
+    MR_TRY(mr__access_get(&t->access, fetch, arguments, mr__cancel_of_thread(), st));
     MR_TRY(mr__access_take(t->access, &t->generation, &now, st));
     t->token = now.token;
     return copy(&t->origin, now.origin, st);

@@ -11,7 +11,7 @@
  *     none                             anonymous
  *
  * source   Cloud Storage, XML API: "Overview", "Request headers", "HMAC keys"
- * thread   any; waits with mr__remote_cancel */
+ * thread   any; waits with mr__cancel_of_thread */
 #include "pipeline/remote/remote_object.h"
 
 /* Makes the target of gs://bucket/key; query (or NULL) is for the bucket instead. Owned parts, for

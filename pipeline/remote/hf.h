@@ -6,7 +6,7 @@
  *
  * source   Hub API endpoints (/api/datasets/.../revision, .../tree); huggingface_hub, "Environment
  *          variables" and hf_file_system
- * thread   any; waits with mr__remote_cancel */
+ * thread   any; waits with mr__cancel_of_thread */
 #include "pipeline/remote/remote_object.h"
 
 enum { MR__HF_COMMIT = 40 /* digits of a commit */ };

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pipeline/memory_bound.h"
 #include "pipeline/remote/object_ranges.h"
 #include "pipeline/system/name_scope.h"
 
@@ -48,8 +47,7 @@ static int by_turn(const void *a, const void *b, void *ctx)
 static int64_t most_bytes(void)
 {
     int64_t set = mr__name_scope_get().remote_read_ahead, most = set ? set : MOST_ALL;
-    size_t bound = mr__memory_bound(); /* a few times the limit */
-    return bound / 64 < (size_t)MOST_ALL && most > LIMITED ? LIMITED : most;
+    return mr__remote_is_limited() && most > LIMITED ? LIMITED : most;
 }
 
 /* Number of the pieces of parts sorted by place, which it writes to v unless that is NULL. */

@@ -71,11 +71,6 @@ static int64_t most_of_all(void)
     return bound == SIZE_MAX || bound / 64 > MOST_ALL ? MOST_ALL : (int64_t)(bound / 64);
 }
 
-static bool is_limited(void)
-{
-    return most_of_all() < 8 * MOST_RANGE;
-}
-
 static bool is_too_much(int64_t bytes)
 {
     return atomic_load_explicit(&all_bytes, memory_order_relaxed) + bytes > most_of_all();
@@ -153,7 +148,7 @@ static bool has_room(const mr__object_stream *s)
         return true;
     if (s->read_ahead && s->counted + s->size > s->read_ahead)
         return false;
-    if (is_limited())
+    if (mr__remote_is_limited())
         return s->counted + FIRST_RANGE <= MOST_LIMITED;
     return s->n < s->most && !is_too_much(s->size);
 }
@@ -174,7 +169,7 @@ static mr_code start_ranges(mr__object_stream *s, mr_status *st)
     while (!is_at_end(s) && !is_one_transfer(s) && has_room(s)) {
         range *r = &s->ranges[(s->head + s->n) % ROOM];
         int64_t bytes = s->size;
-        if ((is_limited() || is_too_much(bytes)) && bytes > FIRST_RANGE)
+        if ((mr__remote_is_limited() || is_too_much(bytes)) && bytes > FIRST_RANGE)
             bytes = FIRST_RANGE;
         if (is_known(s) && s->object->info.size >= 0 && bytes > s->object->info.size - s->next)
             bytes = s->object->info.size - s->next;

@@ -12,7 +12,7 @@
 
 #include "pipeline/remote/access.h"
 #include "pipeline/remote/url.h"
-#include "pipeline/wait/cancel.h"
+#include "pipeline/wait/cancel_internal.h"
 
 /* Begins what identifies an object of Google's without an ETag, in its place: its generation. */
 #define MR__GENERATION "generation "
@@ -71,11 +71,6 @@ mr_code mr__object_open_request(mr__object **out, const char *url, const char *q
 mr_code mr__object_add_query(mr__object *o, mr_status *st) MR_NODISCARD;
 mr__object *mr__object_ref(mr__object *o);
 void mr__object_unref(mr__object *o); /* NULL: no-op */
-
-/* Sets what ends the waits for listings and for small requests of this thread; borrowed; NULL:
- * nothing. Returns the previous one. */
-mr_cancel *mr__remote_cancel_set(mr_cancel *c);
-mr_cancel *mr__remote_cancel(void);
 
 /* Remembers a listed object, instead of what is known of that URL. */
 mr_code mr__object_remember(const char *url, int64_t size, const char *etag,

@@ -2,7 +2,7 @@
 #ifndef MR_PIPELINE_REMOTE_STORE_INTERNAL_H
 #define MR_PIPELINE_REMOTE_STORE_INTERNAL_H
 /* Objects of a store for the libraries above this one, which write directories there. Waits end
- * with mr__remote_cancel of the thread.
+ * with mr__cancel_of_thread.
  *
  * thread   any */
 #include <stdbool.h>

@@ -31,12 +31,14 @@ static struct {
 } shared = {.connections = CONNECTIONS};
 
 static atomic_int_fast64_t worked; /* nanoseconds, by the thread */
+atomic_int_fast64_t mr__transfer_held;
 
 static void forget_thread(void)
 {
     shared.running = shared.stops = false;
     shared.multi = NULL;
     shared.arriving = NULL;
+    atomic_store(&mr__transfer_held, 0); /* what the parent holds is not released here */
 }
 MR__AROUND_FORK(lock, forget_thread)
 
@@ -46,8 +48,11 @@ static void release(mr__transfer *t)
     if (atomic_fetch_sub_explicit(&t->refs, 1, memory_order_acq_rel) != 1)
         return;
     unsigned filled = atomic_load_explicit(&t->filled, memory_order_relaxed);
-    for (unsigned i = atomic_load_explicit(&t->taken, memory_order_relaxed); i != filled; i++)
+    for (unsigned i = atomic_load_explicit(&t->taken, memory_order_relaxed); i != filled; i++) {
         mr_buffer_unref(t->slots[i % MR__RING]);
+        atomic_fetch_sub_explicit(&mr__transfer_held, (int64_t)t->sizes[i % MR__RING],
+                                  memory_order_relaxed);
+    }
     mr_buffer_unref(t->slot);
     mr_buffer_unref(t->request.body);
     mr__object_unref(t->object);
@@ -84,7 +89,8 @@ static void limit_connections(void)
 {
     mr__curl.curl_multi_setopt(shared.multi, CURLMOPT_MAX_HOST_CONNECTIONS,
                                shared.connections + shared.paused);
-    mr__curl.curl_multi_setopt(shared.multi, CURLMOPT_MAXCONNECTS, 2 * shared.connections);
+    mr__curl.curl_multi_setopt(shared.multi, CURLMOPT_MAXCONNECTS,
+                               2 * shared.connections + shared.paused);
     shared.connections_changed = false;
 }
 
@@ -126,6 +132,14 @@ static int64_t look_at_all(mr__transfer **all)
         next = t->next;
         if (t->waits && !atomic_load(&t->dropped) && !atomic_load(&t->done))
             mr__try_look_at_renewal(t);
+        if (t->easy && atomic_load(&t->paused) && !atomic_load(&t->dropped) &&
+            mr__try_has_room(t)) {
+            atomic_store(&t->paused, false);
+            t->last_byte_at = now;
+            CURLcode rc = mr__curl.curl_easy_pause(t->easy, CURLPAUSE_CONT);
+            if (rc != CURLE_OK) /* also if mr__try_on_body refused what had waited */
+                mr__try_end(t, rc);
+        }
         if (!t->easy && t->begin_at <= now && !atomic_load(&t->dropped) && !atomic_load(&t->done))
             mr__try_begin(t);
         if (atomic_load(&t->dropped) || atomic_load(&t->done)) {
@@ -134,13 +148,6 @@ static int64_t look_at_all(mr__transfer **all)
         }
         if (!t->easy)
             first = t->begin_at < first ? t->begin_at : first;
-        if (t->easy && atomic_load(&t->paused) && mr__try_free_slots(t) >= 2) {
-            atomic_store(&t->paused, false);
-            t->last_byte_at = now;
-            CURLcode rc = mr__curl.curl_easy_pause(t->easy, CURLPAUSE_CONT);
-            if (rc != CURLE_OK) /* also if mr__try_on_body refused what had waited */
-                mr__try_end(t, rc);
-        }
     }
     return first;
 }
@@ -328,6 +335,7 @@ static mr_code start(mr__transfer **out, mr__object *o, int64_t from, int64_t to
             return rc;
         }
     }
+    t->limited = mr__remote_is_limited();
     t->most_tries = t->request.tries ? t->request.tries : retries();
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&lock);
@@ -412,6 +420,7 @@ bool mr__transfer_has_next(mr__transfer *t)
 
 static mr_code wait_for(mr__transfer *t, unsigned seen, mr_cancel *cancel, mr_status *st)
 {
+    cancel = cancel ? cancel : mr__cancel_of_thread();
     mr__wait_while(&t->word, seen, cancel);
     if (!mr_cancel_is_cancelled(cancel))
         return MR_OK;
@@ -443,8 +452,8 @@ mr_code mr__transfer_take(mr__transfer *t, mr_cancel *cancel, mr_buffer **slot, 
             *slot = t->slots[i % MR__RING];
             *data = (uint8_t *)mr_buffer_data(*slot) + t->headroom;
             *got = t->sizes[i % MR__RING];
-            /* Release: the slot is free. */
-            atomic_store_explicit(&t->taken, i + 1, memory_order_release);
+            atomic_fetch_sub_explicit(&mr__transfer_held, (int64_t)*got, memory_order_relaxed);
+            atomic_store(&t->taken, i + 1); /* the slot is free; see mr__try_free_slots */
             if (atomic_load(&t->paused))
                 wake_thread();
             return MR_OK;

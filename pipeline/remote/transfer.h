@@ -16,6 +16,7 @@
  *
  * thread   one at a time per transfer */
 #include "pipeline/memory/buffer.h"
+#include "pipeline/memory_bound.h"
 #include "pipeline/remote/remote_object.h"
 #include "pipeline/wait/cancel.h"
 
@@ -24,6 +25,12 @@ typedef struct mr__transfer mr__transfer;
 /* Space before the data of a slot, and the size of its data: as of local files (read_ahead.h). */
 #define MR__REMOTE_HEADROOM ((size_t)64 << 10)
 #define MR__REMOTE_SLOT     ((size_t)512 << 10)
+
+/* This thread has a memory limit of less than 1 GiB, so that little is read ahead. */
+static inline bool mr__remote_is_limited(void)
+{
+    return mr__memory_bound() / 64 < (size_t)64 << 20; /* a few times the limit */
+}
 
 /* Starts to read bytes from..to-1 of the object, or to its end if that comes first or `to` is -1.
  * From a server that sends no ranges everything from `from` on is read. bare: slots have no

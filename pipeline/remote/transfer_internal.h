@@ -46,6 +46,7 @@ extern mr__curl_functions mr__curl;
 
 enum {
     MR__RING = 32, /* slots of a transfer that have not been taken; a range of 8 MiB has 16 */
+    MR__FEW = 4,   /* the same, if there is little memory */
     MR__MOST_ANSWER = 8192, /* of the document of an error */
     MR__MOST_REDIRECTS = 10
 };
@@ -85,7 +86,9 @@ struct mr__transfer {
     size_t used;
     int64_t received; /* bytes that arrived, in all tries */
     int64_t last_byte_at, begin_at;
+    int64_t begun_at; /* of the try */
     int most_tries;   /* without a new byte */
+    bool limited;     /* the reader has a memory limit */
     int tries, moves; /* tries since the last new byte */
     bool renewed;     /* other credentials were asked for since then */
     bool waits;       /* for them */
@@ -107,6 +110,7 @@ struct mr__transfer {
     char mark[MR__MARK_SIZE];
     size_t sent;   /* of its body */
     bool shut_out; /* the server's address is not one that a worker connects to */
+    int no_socket; /* errno of a socket that was not made; or 0 */
     mr__answer answer;
 };
 
@@ -132,12 +136,15 @@ static inline bool mr__is_generation(const char *etag)
     return strncmp(etag, MR__GENERATION, sizeof MR__GENERATION - 1) == 0;
 }
 
+/* Sequentially consistent with `paused`: either the thread sees that a slot was taken, or the
+ * reader that the transfer waits. */
 static inline size_t mr__try_free_slots(const mr__transfer *t)
 {
-    /* Acquire: pairs with the reader's release after it took the buffer. */
-    return MR__RING - (atomic_load_explicit(&t->filled, memory_order_relaxed) -
-                       atomic_load_explicit(&t->taken, memory_order_acquire));
+    return MR__RING -
+           (atomic_load_explicit(&t->filled, memory_order_relaxed) - atomic_load(&t->taken));
 }
+
+extern atomic_int_fast64_t mr__transfer_held; /* bytes in slots of all transfers */
 
 /* ---- transfer_receive.c ---- */
 
@@ -145,6 +152,8 @@ static inline size_t mr__try_free_slots(const mr__transfer *t)
 void mr__try_notify(mr__transfer *t);
 /* Hands the slot to the reader. */
 void mr__try_emit(mr__transfer *t);
+/* The next chunk may be received. */
+bool mr__try_has_room(const mr__transfer *t);
 void mr__try_forget_answer(mr__transfer *t);
 /* Checks the head of a good answer, before its first byte or, without a body, at its end. */
 bool mr__try_judge(mr__transfer *t);

@@ -15,10 +15,38 @@ enum { MOST_MOVES = 3 /* to another region */ };
 #define FIRST_DELAY (MR__SECOND / 10)
 #define MOST_DELAY  (20 * MR__SECOND)
 
+/* Replaces a secret of six characters and more, which a server may repeat; at the end of a text,
+ * also the beginning of one. */
+static void hide(char *text, const char *secret, size_t n)
+{
+    for (char *at = text; n >= 6 && (at = memmem(at, strlen(at), secret, n)); at += 3) {
+        memmove(at + 3, at + n, strlen(at + n) + 1);
+        memcpy(at, "...", 3);
+    }
+    size_t size = strlen(text);
+    for (size_t k = n < size ? n : size; k >= 6; k--)
+        if (memcmp(text + size - k, secret, k) == 0) {
+            memcpy(text + size - k, "...", 4);
+            return;
+        }
+}
+
+static void hide_credentials(char *text, const mr__object_target *target)
+{
+    size_t n = target->user ? strcspn(target->user, ":") : 0;
+    if (n) {
+        hide(text, target->user + n + 1, strlen(target->user + n + 1));
+        hide(text, target->user, n);
+    }
+    if (target->token)
+        hide(text, target->token, strlen(target->token));
+}
+
 /* "the server answered 503 (SlowDown: Reduce your request rate; request id 1)" */
 static void describe(mr__transfer *t, long status, char *out, size_t room)
 {
     char code[80] = "", message[200] = "", more[512] = "";
+    const mr__object_target *target = &t->object->target;
     const char *at = t->document, *end = at + t->n_document;
     t->document[t->n_document] = '\0';
     if (mr__xml_text(&at, end, "Code", code, sizeof code)) {
@@ -27,10 +55,16 @@ static void describe(mr__transfer *t, long status, char *out, size_t room)
         at = t->document;
         if (!t->id[0])
             mr__xml_text(&at, end, "RequestId", t->id, sizeof t->id);
+        hide_credentials(code, target);
+        hide_credentials(message, target);
         snprintf(more, sizeof more, "%s%s%s", code, message[0] ? ": " : "", message);
-    } else if (t->code[0] || t->said[0])
+    } else if (t->code[0] || t->said[0]) {
+        hide_credentials(t->code, target);
+        hide_credentials(t->said, target);
         snprintf(more, sizeof more, "%s%s%s", t->code, t->code[0] && t->said[0] ? ": " : "",
                  t->said);
+    }
+    hide_credentials(t->id, target);
     if (t->id[0])
         snprintf(more + strlen(more), sizeof more - strlen(more), "%srequest id %s",
                  more[0] ? "; " : "", t->id);
@@ -51,26 +85,6 @@ static mr_code fail_changed(mr__transfer *t)
     return mr_fail(&t->why, MR_FAILED_PRECONDITION, MR__REPLACED_WHILE_OPEN);
 }
 
-/* Replaces a secret of six characters and more, which a server may repeat. */
-static void hide(char *text, const char *secret, size_t n)
-{
-    for (char *at = text; n >= 6 && (at = memmem(at, strlen(at), secret, n)); at += 3) {
-        memmove(at + 3, at + n, strlen(at + n) + 1);
-        memcpy(at, "...", 3);
-    }
-}
-
-static void hide_credentials(char *text, const mr__object_target *target)
-{
-    size_t n = target->user ? strcspn(target->user, ":") : 0;
-    if (n) {
-        hide(text, target->user + n + 1, strlen(target->user + n + 1));
-        hide(text, target->user, n);
-    }
-    if (target->token)
-        hide(text, target->token, strlen(target->token));
-}
-
 /* Servers say in several ways that credentials have ended. */
 static bool may_have_ended(const mr__transfer *t, long status)
 {
@@ -83,7 +97,6 @@ static mr_code fail_status(mr__transfer *t, long status)
     char text[640];
     const mr__object_target *target = &t->object->target;
     describe(t, status, text, sizeof text);
-    hide_credentials(text, target);
     if (has_code(t, "RequestTimeTooSkewed"))
         return mr_fail(&t->why, MR_PERMISSION_DENIED,
                        "%s: the clock of this machine is wrong; set it", text);
@@ -185,6 +198,24 @@ static bool is_transient(CURLcode rc)
     }
 }
 
+static bool was_connected(const mr__transfer *t)
+{
+    long port = 0;
+    return mr__curl.curl_easy_getinfo(t->easy, CURLINFO_LOCAL_PORT, &port) == CURLE_OK && port > 0;
+}
+
+static mr_code fail_connect(mr__transfer *t, const char *text)
+{
+    long err = 0;
+    if (t->no_socket)
+        return mr_fail_errno(&t->why, t->no_socket, "cannot connect to the server");
+    char room[128];
+    return mr__curl.curl_easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &err) == CURLE_OK && err
+               ? mr_fail(&t->why, MR_UNAVAILABLE, "cannot connect to the server: %s",
+                         strerror_r((int)err, room, sizeof room))
+               : mr_fail(&t->why, MR_UNAVAILABLE, "%s", text);
+}
+
 /* Sets t->why for a try that libcurl gave up. */
 static mr_code fail_curl(mr__transfer *t, CURLcode rc)
 {
@@ -195,7 +226,11 @@ static mr_code fail_curl(mr__transfer *t, CURLcode rc)
         return mr_fail(&t->why, MR_UNAVAILABLE, "the proxy answered %ld to CONNECT", proxy);
     switch (rc) {
     case CURLE_OUT_OF_MEMORY:
-        return mr_fail_memory(&t->why, 0, "a transfer");
+        return was_connected(t) ? mr_fail(&t->why, MR_RESOURCE_EXHAUSTED,
+                                          "out of memory, or the head of the answer is too large")
+                                : mr_fail_memory(&t->why, 0, "a transfer");
+    case CURLE_COULDNT_CONNECT:
+        return fail_connect(t, text);
     case CURLE_URL_MALFORMAT:
     case CURLE_UNSUPPORTED_PROTOCOL:
         return mr_fail(&t->why, MR_INVALID_ARGUMENT, "not a URL that can be read: %s", text);
@@ -350,12 +385,6 @@ static void begin_again(mr__transfer *t)
     mr__try_stop(t);
     t->tries--;
     mr__try_begin(t);
-}
-
-static bool was_connected(const mr__transfer *t)
-{
-    long port = 0;
-    return mr__curl.curl_easy_getinfo(t->easy, CURLINFO_LOCAL_PORT, &port) == CURLE_OK && port > 0;
 }
 
 void mr__try_end(mr__transfer *t, CURLcode rc)

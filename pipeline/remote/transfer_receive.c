@@ -10,6 +10,8 @@
 #include "pipeline/wait/wait.h"
 #include "pipeline/warn_once.h"
 
+#define MOST_HELD ((int64_t)256 << 20) /* in slots of the process, before whole files wait */
+
 void mr__try_notify(mr__transfer *t)
 {
     atomic_fetch_add(&t->word, 2);
@@ -21,11 +23,23 @@ void mr__try_emit(mr__transfer *t)
     unsigned i = atomic_load_explicit(&t->filled, memory_order_relaxed);
     t->slots[i % MR__RING] = t->slot;
     t->sizes[i % MR__RING] = t->used;
+    atomic_fetch_add_explicit(&mr__transfer_held, (int64_t)t->used, memory_order_relaxed);
     t->slot = NULL;
     t->used = 0;
     /* Release: pairs with the reader's acquire. */
     atomic_store_explicit(&t->filled, i + 1, memory_order_release);
     mr__try_notify(t);
+}
+
+/* A chunk needs at most two slots. The size of a range is its reader's choice; that of a whole file
+ * is not. */
+bool mr__try_has_room(const mr__transfer *t)
+{
+    size_t n = mr__try_free_slots(t);
+    /* Relaxed: it orders nothing. */
+    return n >= 2 && (t->to >= 0 || MR__RING - n < MR__FEW ||
+                      (!t->limited &&
+                       atomic_load_explicit(&mr__transfer_held, memory_order_relaxed) < MOST_HELD));
 }
 
 static bool append(mr__transfer *t, const char *p, size_t n)
@@ -145,10 +159,9 @@ size_t mr__try_on_body(char *p, size_t size, size_t count, void *ctx)
         if (n == 0) /* none is new */
             return all;
     }
-    /* A chunk needs at most two slots. */
-    if (n && mr__try_free_slots(t) < 2) {
+    if (n && !mr__try_has_room(t)) {
         atomic_store(&t->paused, true);
-        if (mr__try_free_slots(t) < 2) {
+        if (!mr__try_has_room(t)) {
             t->skip += (int64_t)(all - n); /* the same chunk comes again */
             return CURL_WRITEFUNC_PAUSE;
         }

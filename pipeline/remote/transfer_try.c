@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/remote/transfer_internal.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -131,14 +132,27 @@ static bool set_request(mr__transfer *t)
     return good;
 }
 
-/* For a graph of a service's client. */
 static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
 {
     mr__transfer *t = ctx;
     (void)purpose;
-    t->shut_out = !mr__url_roots_allow_address(&a->addr);
-    return t->shut_out ? CURL_SOCKET_BAD
-                       : socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+    t->shut_out = t->object->guarded && !mr__url_roots_allow_address(&a->addr);
+    if (t->shut_out)
+        return CURL_SOCKET_BAD;
+    int fd = socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+    t->no_socket = fd < 0 ? errno : 0;
+    return fd;
+}
+
+/* The request is about to be sent. Until it had a connection it could not get a byte. */
+static int on_connection(void *ctx, char *to, char *from, int to_port, int from_port)
+{
+    mr__transfer *t = ctx;
+    (void)to, (void)from, (void)to_port, (void)from_port;
+    int64_t now = mr__clock_ns(CLOCK_MONOTONIC);
+    t->last_byte_at += now - t->begun_at;
+    t->begun_at = now;
+    return CURL_PREREQFUNC_OK;
 }
 
 static bool set_options(mr__transfer *t)
@@ -168,6 +182,10 @@ static bool set_options(mr__transfer *t)
     SET(CURLOPT_HEADERFUNCTION, mr__try_on_header);
     SET(CURLOPT_HEADERDATA, t);
     SET(CURLOPT_PRIVATE, t);
+    SET(CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    SET(CURLOPT_OPENSOCKETDATA, t);
+    SET(CURLOPT_PREREQFUNCTION, on_connection);
+    SET(CURLOPT_PREREQDATA, t);
     SET(CURLOPT_SOCKOPTFUNCTION, count_socket);
     SET(CURLOPT_SOCKOPTDATA, t->host);
     SET(CURLOPT_CLOSESOCKETFUNCTION, close_socket);
@@ -206,10 +224,6 @@ static bool set_options(mr__transfer *t)
     }
     if (t->request.method)
         good = good && set_request(t);
-    if (o->guarded) {
-        SET(CURLOPT_OPENSOCKETFUNCTION, open_socket);
-        SET(CURLOPT_OPENSOCKETDATA, t);
-    }
     if (t->headers)
         SET(CURLOPT_HTTPHEADER, t->headers);
     return good;
@@ -230,6 +244,8 @@ void mr__try_begin(mr__transfer *t)
 {
     mr__try_forget_answer(t);
     t->begin_at = 0;
+    t->begun_at = mr__clock_ns(CLOCK_MONOTONIC);
+    t->no_socket = 0;
     t->tries++;
     t->host = mr__host_of(t->object->target.url);
     mr__host_add(&t->host->requests, 1);

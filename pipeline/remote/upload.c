@@ -112,7 +112,7 @@ mr_code mr__upload_open(mr__upload **out, const char *url, const mr__upload_opts
     u->creates = opts && opts->creates;
     u->rewinds = opts && opts->rewinds;
     u->overwritten = SIZE_MAX;
-    u->cancel = opts && opts->cancel ? opts->cancel : mr__remote_cancel();
+    u->cancel = opts && opts->cancel ? opts->cancel : mr__cancel_of_thread();
     make_mark(u->mark, sizeof u->mark);
     if (!u->url || !u->group) {
         mr__upload_close(u);
@@ -208,8 +208,8 @@ static mr_code fail_document(const char *text, mr_status *st)
 
 mr_code mr__object_delete(const char *url, mr_status *st)
 {
-    mr_code rc =
-        request(url, NULL, &(mr__request){.method = "DELETE"}, mr__remote_cancel(), NULL, NULL, st);
+    mr_code rc = request(url, NULL, &(mr__request){.method = "DELETE"}, mr__cancel_of_thread(),
+                         NULL, NULL, st);
     mr__object_forget(url);
     return rc == MR_NOT_FOUND ? MR_OK : rc;
 }
@@ -229,8 +229,12 @@ mr_code mr__upload_abort_id(const char *url, const char *id, int tries, mr_statu
 {
     char *query = NULL;
     MR_TRY(upload_query(&query, "uploadId=", id, 0, st));
+    mr_cancel *before = mr__cancel_of_thread();
+    if (tries) /* although what it belongs to was cancelled */
+        (void)mr_cancel_set_thread(NULL);
     mr_code rc = request(url, query, &(mr__request){.method = "DELETE", .tries = tries},
-                         tries ? NULL : mr__remote_cancel(), NULL, NULL, st);
+                         mr__cancel_of_thread(), NULL, NULL, st);
+    (void)mr_cancel_set_thread(before);
     mr_free(query);
     return rc == MR_NOT_FOUND ? MR_OK : rc;
 }

@@ -143,9 +143,9 @@ mr_code mr_uploads_list(const char *prefix, upload_fn fn, void *ctx, mr_cancel *
 
 mr_code mr_upload_abort(const char *url, const char *id, mr_cancel *cancel, mr_status *st)
 {
-    mr_cancel *before = mr__remote_cancel_set(cancel);
+    mr_cancel *before = mr_cancel_set_thread(cancel);
     mr_code rc = mr__upload_abort_id(url, id, 0, st);
-    mr__remote_cancel_set(before);
+    mr_cancel_set_thread(before);
     if (rc != MR_OK)
         mr_status_at(st, url, -1, -1);
     return rc;

@@ -20,6 +20,7 @@ typedef struct mr__name_scope {
     const char *cache;     /* directory of cached objects; borrowed; NULL: that of the process */
     bool own;              /* a file of this process that no graph named: no root applies */
     int64_t remote_connections, remote_read_ahead; /* as in mr_iterator_opts; 0: not set */
+    struct mr_cancel *cancel; /* ends waits for remote files; borrowed; NULL: nothing does */
 } mr__name_scope;
 
 /* Returns the previous one. */

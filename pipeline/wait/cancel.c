@@ -15,6 +15,7 @@
 
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/fork.h"
+#include "pipeline/system/name_scope.h"
 #include "pipeline/system/spin_once.h"
 #include "pipeline/system/system.h"
 #include "pipeline/wait/cancel_internal.h"
@@ -207,4 +208,16 @@ mr_code mr_cancel_fd(mr_cancel *c, int *fd, mr_status *st)
     *fd = c->fd;
     unlock(c, &old);
     return *fd >= 0 ? MR_OK : mr_fail_errno(st, err, "cannot wait for a cancellation");
+}
+
+MR_API mr_cancel *mr_cancel_set_thread(mr_cancel *c)
+{
+    mr__name_scope s = mr__name_scope_get();
+    s.cancel = c;
+    return mr__name_scope_set(s).cancel;
+}
+
+mr_cancel *mr__cancel_of_thread(void)
+{
+    return mr__name_scope_get().cancel;
 }

@@ -58,6 +58,12 @@ MR_API void mr_cancel_unregister(mr_cancel *c, mr_cancel_waiter *w);
  * errors   as eventfd(2) */
 MR_API mr_code mr_cancel_fd(mr_cancel *c, int *fd, mr_status *st) MR_NODISCARD;
 
+/* Sets what ends the waits of this thread for remote files, in calls that take no mr_cancel: when a
+ * graph is built or analysed, patterns are listed and columns of Parquet files are read. Iterators
+ * use their own. Borrowed until it is set again; NULL: nothing. Returns the previous one.
+ * since    0.2 */
+MR_API mr_cancel *mr_cancel_set_thread(mr_cancel *c);
+
 #ifdef __cplusplus
 }
 #endif

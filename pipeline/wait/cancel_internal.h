@@ -6,4 +6,6 @@
 
 /* Makes c as it was before it was triggered, unless its parent was. Nothing waits on it. */
 void mr__cancel_forget(mr_cancel *c);
+/* That of mr_cancel_set_thread or, in calls of an op, of the iterator. NULL: none. */
+mr_cancel *mr__cancel_of_thread(void);
 #endif

@@ -153,9 +153,10 @@ server.always["/less"] = lambda s, h, p: s.send(h, p, total=100)
 reads("a_total_smaller_than_the_range", path="/less", requests=2)
 
 
-def endless(s, h, path):
-    h.send_response(404)
-    h.end_headers()
+def endless(s, h, path, head=True):
+    if head:
+        h.send_response(404)
+        h.end_headers()
     try:
         while True:
             h.wfile.write(b"not here " * 1000)
@@ -163,6 +164,13 @@ def endless(s, h, path):
         h.close_connection = True
 
 
+def endless_head(s, h, path):
+    h.wfile.write(b"HTTP/1.1 206 Partial Content\r\nX-Long: ")
+    endless(s, h, path, head=False)
+
+
+server.always["/s"] = endless_head
+fails("a_head_without_an_end", ["resource exhausted", "the head of the answer is too large"], path="/s", requests=1)
 server.always["/s"] = endless
 fails("an_error_without_an_end", ["not found", "404", "/s"], path="/s", requests=1)
 server.always["/cut"] = lambda s, h, p: s.send(h, p, cut=100 if not h.headers["Range"].startswith("bytes=100-") else 0)
@@ -172,7 +180,8 @@ fails("another_range_forever", ["data loss", "asked for"], path="/shift", reques
 with socket.socket() as s:
     s.bind(("127.0.0.1", 0))
     run = show(f'text_line("http://127.0.0.1:{s.getsockname()[1]}/a")', MILLRACE_REMOTE_RETRIES="2")
-result("connection_refused", run.status == 1 and "unavailable" in run.stderr and "2 tries" in run.stderr, str(run))
+result("connection_refused", run.status == 1 and "unavailable" in run.stderr and "2 tries" in run.stderr and
+       "Connection refused" in run.stderr, str(run))
 run = show('text_line("http://no-such-host.invalid/a")')
 result("a_name_that_does_not_resolve", run.status == 1 and "unavailable" in run.stderr and "resolved" in run.stderr,
        str(run))

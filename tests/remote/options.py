@@ -3,7 +3,11 @@
 # tier: plain=full asan=full
 """How many ranges are asked for at once, of which size, and over how many connections."""
 import os
+import resource
+import socket
+import subprocess
 import threading
+import time
 
 import kit
 from kit import Run, directory, result, show
@@ -73,6 +77,64 @@ for path in ("/b", "/c"):
 both = f'zip(text_line("{server.address}/b"), text_line("{server.address}/c")).skip({len(longer) // 64 - 1})'
 run = Run(["show", both, "--connections", "1"], timeout=120)
 result("a_reader_that_waits_keeps_no_other_from_reading", run.status == 0 and len(run.lines) == 1, str(run))
+
+# Files without ranges, of which at most 3 MiB are in memory under a limit: what is sent lies in sockets otherwise.
+sent = []
+
+
+def count(s, h, path):
+    h.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)
+    h.send_response(200)
+    h.send_header("Content-Length", str(len(longer)))
+    h.end_headers()
+    try:
+        for at in range(0, len(longer), 1 << 16):
+            h.wfile.write(longer[at:at + (1 << 16)])
+            sent.append(path)
+    except OSError:
+        h.close_connection = True
+
+
+def is_still():
+    before = -1
+    while len(sent) != before or not sent:
+        before = len(sent)
+        time.sleep(1)
+    return before << 16
+
+
+server.always["/b"] = count
+reader = subprocess.Popen([kit.millrace, "show", f'text_line("{server.address}/b")', "--memory-limit", "64M"],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+held = is_still()  # its output is not read
+reader.kill()
+reader.communicate()
+result("a_file_without_ranges_under_a_limit", held < 14 * MiB, f"{held} bytes were sent")
+
+# While four such files wait, the connection of a fifth, with ranges, is kept; and no descriptors are left for others.
+ports = set()
+
+
+def on_port(s, h, path):
+    ports.add(h.client_address)
+    s.send(h, path)
+
+
+paths = [server.put(f"/w{i}", longer) for i in range(40)]
+server.always.update((f"/w{i}", kit.fault(ranges=False)) for i in range(40))
+server.always["/a"] = on_port
+first = ", ".join(f'text_line("{p}")' for p in paths[:4])
+run = show(f'zip({first}, text_line("{url}").batch(16000)).take(16)', "--connections", "1", "--memory-limit", "64M")
+result("a_connection_is_kept_beside_files_that_wait", run.status == 0 and len(run.lines) == 16 and len(ports) <= 3, f"{run} {len(ports)}")
+every = ", ".join(f'"{p}"' for p in paths)
+expression = f'from_tensor_slices([{every}]).interleave(f => text_line(f), cycle_length=40).take(1000)'
+for name, limit, elements, words in (("forty_files_wait", 256, 1000, ""),
+                                     ("no_descriptors_are_left", 30, None, "Too many open files; gave up after 2 tries")):
+    run = subprocess.run([kit.millrace, "show", expression, "--memory-limit", "512M"], capture_output=True, check=False, timeout=300,
+                         env={**os.environ, "MILLRACE_REMOTE_RETRIES": "2"},
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+    shown, said = run.stdout.splitlines(), run.stderr.decode()
+    result(name, (len(shown) == elements if elements else run.returncode == 1) and words in said, f"{run.returncode} {len(shown)} {said}")
 
 for name, arguments, words in (
         ("too_many_connections", ["--connections", "257"], "1 to 256"),

@@ -126,10 +126,10 @@ static mr_code find_old(mr__shard_upload *u, mr_status *st)
         mr_free(u->old[i]);
     u->n_old = 0;
     char *quoted = mr_glob_quote(u->prefix), *pattern = quoted ? mr_strf("%s-*", quoted) : NULL;
-    mr_cancel *before = mr__remote_cancel_set(u->cancel);
+    mr_cancel *before = mr_cancel_set_thread(u->cancel);
     mr_code rc = pattern ? mr__object_list(pattern, add_old, u, st)
                          : mr_fail_memory(st, strlen(u->prefix), "a pattern");
-    mr__remote_cancel_set(before);
+    mr_cancel_set_thread(before);
     mr_free(pattern);
     mr_free(quoted);
     if (rc == MR_OK && u->n_old && !u->overwrite) {
@@ -200,7 +200,7 @@ static bool is_left(const mr__shard_upload *u, const char *url)
 static mr_code drop_old(mr__shard_upload *u, bool (*these)(const mr__shard_upload *, const char *),
                         mr_status *st)
 {
-    mr_cancel *before = mr__remote_cancel_set(u->cancel);
+    mr_cancel *before = mr_cancel_set_thread(u->cancel);
     mr_code rc = MR_OK;
     size_t kept = 0;
     for (size_t i = 0; i < u->n_old; i++) {
@@ -212,7 +212,7 @@ static mr_code drop_old(mr__shard_upload *u, bool (*these)(const mr__shard_uploa
         mr_free(u->old[i]);
     }
     u->n_old = kept;
-    mr__remote_cancel_set(before);
+    mr_cancel_set_thread(before);
     return rc;
 }
 

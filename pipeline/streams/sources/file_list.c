@@ -79,10 +79,8 @@ static mr_code add_matches(mr_iter *it, mr__file_list *l, size_t *capacity, cons
     mr_code rc = MR_OK;
     for (size_t i = 0; i < n && rc == MR_OK; i++)
         rc = path_of(it, names->v[first + i].data, &patterns[i], st);
-    mr_cancel *cancel_before = mr__remote_cancel_set(it ? mr_iter_cancel(it) : NULL);
     if (rc == MR_OK)
         rc = mr_data_files((const char *const *)patterns, n, &paths, &n_paths, st);
-    mr__remote_cancel_set(cancel_before);
     if (rc == MR_OK && it) /* else a look before the run */
         mr__warn_of_missing_shards((const char *const *)patterns, n, paths, n_paths);
     /* The list contains the names as written, without the directory. */

@@ -2,7 +2,6 @@
 #include "pipeline/streams/sources/record_set.h"
 #include "pipeline/engine/op_source.h"
 #include "pipeline/formats/tfrecord/record_index_internal.h"
-#include "pipeline/remote/remote_object.h"
 
 void mr__record_set_unref(mr__record_set *s)
 {
@@ -55,15 +54,6 @@ static mr_code open_files(mr_iter *it, mr__record_set *s, const char *const *pat
     return MR_OK;
 }
 
-static mr_code open_all(mr_iter *it, mr__record_set *s, const char *const *paths,
-                        mr__record_count_fn *count, mr_status *st)
-{
-    mr_cancel *before = mr__remote_cancel_set(mr_iter_cancel(it));
-    mr_code rc = open_files(it, s, paths, count, st);
-    mr__remote_cancel_set(before);
-    return rc;
-}
-
 mr_code mr__record_set_open(mr_iter *it, const char *const *paths, size_t n, mr__record_set **out,
                             mr_status *st)
 {
@@ -83,7 +73,7 @@ mr_code mr__record_set_count(mr_iter *it, const char *const *paths, size_t n,
     s->first = mr_calloc(n + 1, sizeof *s->first);
     s->marks = mr_calloc(n + 1, sizeof *s->marks);
     mr_code rc = s->paths && (count || s->indexes) && s->first && s->marks
-                     ? open_all(it, s, paths, count, st)
+                     ? open_files(it, s, paths, count, st)
                      : mr_fail_memory(st, n * sizeof *s->first, "indexes");
     if (rc != MR_OK) {
         mr__record_set_unref(s);

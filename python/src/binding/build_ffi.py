@@ -111,6 +111,7 @@ mr_code mr_cancel_new(mr_cancel *parent, mr_cancel **out, mr_status *st);
 void mr_cancel_unref(mr_cancel *c);
 void mr_cancel_trigger(mr_cancel *c);
 bool mr_cancel_is_cancelled(const mr_cancel *c);
+mr_cancel *mr_cancel_set_thread(mr_cancel *c);
 mr_code mr_ledger_create(const char *path, bool steps, mr_ledger **out, mr_status *st);
 mr_code mr_ledger_close(mr_ledger *l, mr_status *st);
 typedef struct mr_op_stats { const char *op, *path; int64_t elements, bytes; double busy_seconds, wait_seconds; int64_t blocks;

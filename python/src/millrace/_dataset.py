@@ -12,8 +12,8 @@ from . import _fast, _hints, _trace
 from ._errors import Error, FailedPrecondition, TraceError, check, without_secrets
 from ._ffi import ffi, lib
 from ._generated import Methods
-from ._iterator import Iterator, Options, Shared
-from ._lookup import Lookup, lookup_of
+from ._iterator import Iterator, Options, Shared, interruptible
+from ._lookup import Lookup, look_up
 from ._python import PythonMethods
 from ._report import Bench, Explanation, bench, explain
 from ._types import DatasetSpec, Spec, pointer_of, spec_of
@@ -72,15 +72,15 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
 
     def cardinality(self) -> int:
         """The number of elements, `mr.INFINITE`, or `mr.UNKNOWN` where only running would show it."""
-        return int(lib.mr_dataset_cardinality(self._pointer()))
+        return interruptible(lambda: lib.mr_dataset_cardinality(self._pointer()), UNKNOWN)
 
     def __len__(self) -> int:
         n = self.cardinality()
         if n == INFINITE:
             raise TypeError("this dataset has no end; take(n) is its first n elements")
-        if n == UNKNOWN and lib.mr_dataset_indexed(self._pointer(), ffi.NULL) == lib.MR_OK:
+        if n == UNKNOWN and interruptible(lambda: lib.mr_dataset_indexed(self._pointer(), ffi.NULL)) == lib.MR_OK:
             try:
-                return lookup_of(self).count()
+                return look_up(self, Lookup.count)
             except Error as why:  # list() asks too, of datasets that it can iterate over
                 raise TypeError(f"the number of elements is not known without running: {why}") from why
         if n == UNKNOWN:
@@ -160,7 +160,7 @@ class Dataset(PythonMethods, Methods, metaclass=_hints.Kind):
                     f"ds[i] is an element and ds[:n] the first ones, not {part!r:.60}; "
                     "for a component of each element, ds.map(lambda e: e['name'])"
                 )
-            return lookup_of(self).at(index(part))
+            return look_up(self, lambda x: x.at(index(part)))
         start, stop, step = part.start or 0, part.stop, 1 if part.step is None else part.step
         if step != 1 or start < 0 or (stop is not None and stop < 0):
             raise ValueError("slices of datasets go forward in steps of 1 from the beginning: ds[10:20]")
@@ -427,9 +427,13 @@ def parse(text: str, names: Names | None = None, *, call: bool = False) -> Datas
     data = text.encode("utf-8", "surrogateescape")
     out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
     env = names.env() if names is not None and names.names else ffi.NULL
-    code = lib.mr_dataset_from_text(data, len(data), env, out, st)
+
+    def build() -> int:
+        return int(lib.mr_dataset_from_text(data, len(data), env, out, st))
+
+    code = interruptible(build)
     if code == lib.MR_INVALID_ARGUMENT and b"distribute" in data and _service_loads():
-        code = lib.mr_dataset_from_text(data, len(data), env, out, st)
+        code = interruptible(build)
     check(code, st, call=call)
     return new_dataset(out[0])
 
@@ -459,8 +463,12 @@ def from_text(text: str) -> Dataset:
 
 def _from_proto(data: bytes) -> Dataset:
     out, st = ffi.new("mr_dataset **"), ffi.new("mr_status *")
-    code = lib.mr_dataset_from_proto(data, len(data), out, st)
+
+    def build() -> int:
+        return int(lib.mr_dataset_from_proto(data, len(data), out, st))
+
+    code = interruptible(build)
     if code == lib.MR_INVALID_ARGUMENT and b"distribute" in data and _service_loads():
-        code = lib.mr_dataset_from_proto(data, len(data), out, st)
+        code = interruptible(build)
     check(code, st)
     return new_dataset(out[0])

@@ -179,6 +179,30 @@ def guarded(
     return WOKEN if woken else DONE
 
 
+def interruptible(call: Callable[[], int], undone: int = lib.MR_CANCELLED) -> int:
+    """What the call returns, which may wait for remote files: Ctrl-C ends that. Where the program's
+    handler of SIGINT raises nothing, a call that returns `undone` is repeated."""
+    out = undone
+    made, st = ffi.new("mr_cancel **"), ffi.new("mr_status *")
+
+    def run() -> None:
+        nonlocal out
+        before = lib.mr_cancel_set_thread(made[0])
+        try:
+            out = call()
+        finally:
+            lib.mr_cancel_set_thread(before)
+
+    while True:
+        check(lib.mr_cancel_new(ffi.NULL, made, st), st)
+        try:
+            woken = _fast.guarded(0, _address(made[0]), run)
+        finally:
+            lib.mr_cancel_unref(made[0])
+        if not woken or out != undone:
+            return out
+
+
 def _address(pointer: Any) -> int:
     return int(ffi.cast("intptr_t", pointer))
 

@@ -334,6 +334,8 @@ class Explanation:
         self.distributed = distributed
 
     def _add(self, ds: Any, depth: int) -> None:
+        from ._iterator import interruptible
+
         chain = [ds]
         while lib.mr_dataset_n_inputs(chain[-1]) == 1:
             chain.append(lib.mr_dataset_input(chain[-1], 0))
@@ -347,7 +349,7 @@ class Explanation:
             lib.mr_dataset_held(node, held, size)
             room = ffi.new("char[]", 4096)
             lib.mr_spec_format(lib.mr_dataset_spec(node), room, 4096)
-            count = lib.mr_dataset_cardinality(node)
+            count = interruptible(lambda node=node: lib.mr_dataset_cardinality(node), lib.MR_UNKNOWN_COUNT)
             self.ops.append(OpLine(op, depth, text_of(room), count, held[0], size[0]))
             before = whole
 

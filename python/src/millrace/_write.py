@@ -107,7 +107,7 @@ def write(
         check(lib.mr_shard_writer_close(writer, st), st)
 
     try:
-        check(lib.mr_shard_writer_open(out, path, shards, opts, st), st)
+        _guarded(cancel, lambda: check(lib.mr_shard_writer_open(out, path, shards, opts, st), st))
         _elements(ds, out[0], cancel)
         records = int(lib.mr_shard_writer_records(out[0]))
         _guarded(cancel, close)
@@ -142,7 +142,15 @@ def _compress(opts: Any, format: str, compression: str | None) -> None:
 
 def _guarded(cancel: Any, call: Callable[[], None], engine: Engine | None = None) -> None:
     """Calls it; Ctrl-C ends it."""
-    _fast.guarded(0 if engine is None else _address(engine.it), _address(cancel), call)
+
+    def run() -> None:
+        before = lib.mr_cancel_set_thread(cancel)
+        try:
+            call()
+        finally:
+            lib.mr_cancel_set_thread(before)
+
+    _fast.guarded(0 if engine is None else _address(engine.it), _address(cancel), run)
 
 
 def _elements(ds: Dataset, writer: Any, cancel: Any) -> None:

@@ -156,6 +156,7 @@ MR_TEST(names_of_other_machines_say_what_to_do)
     mr_has_str(mr__remote_hint("file:///a"), "without file://");
     mr_has_str(mr__remote_hint("abfss://c@a/b"), "local files and");
     mr_eq_str(mr__remote_hint("s3://bucket/a"), "");
-    mr_eq_str(mr__remote_hint("hf:/a"), "");
+    mr_has_str(mr__remote_hint("hf:/a"), "pass a string");
+    mr_eq_str(mr__remote_hint("hf:a"), "");
     mr_eq_str(mr__remote_hint("s3/a"), "");
 }
