@@ -33,6 +33,7 @@ struct state {
     const mr_generator *g;
     void *pass; /* the user's */
     bool opened;
+    bool announced; /* no_position, to the ops above */
     uint64_t count; /* elements delivered */
     /* of the task */
     mr__task task;
@@ -147,8 +148,10 @@ static mr_code open(mr_iter *it, mr_status *st)
         mr_iter_set_no_replay(it);
     if (s->g->may_block)
         s->executor = mr_iter_executor(it);
-    if (no_position(s))
+    if (no_position(s)) {
         mr__iter_set_no_position(it, s->g->no_position);
+        s->announced = true;
+    }
     return open_pass(s, st);
 }
 
@@ -172,7 +175,8 @@ static void close(mr_iter *it)
     }
     if (s->opened && s->g->close)
         s->g->close(s->g->ctx, s->pass);
-    mr__iter_set_no_position(it, NULL);
+    if (s->announced)
+        mr__iter_set_no_position(it, NULL);
     mr_block_reset(&s->ready);
 }
 

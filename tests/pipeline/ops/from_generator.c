@@ -457,6 +457,62 @@ MR_TEST(rows_of_another_type_are_refused)
     mr_drive_bad("from_generator(x => x)", "unknown op");
 }
 
+/* Two numbers, and then nothing for as long as it is read. */
+static mr_code two_numbers(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    (void)pass;
+    (void)want;
+    int64_t *made = ctx;
+    for (int ms = 0; *made == 2 && !atomic_load(&stopped); ms++) {
+        if (ms == 20000)
+            return mr_fail(st, MR_DEADLINE_EXCEEDED, "the sensor was not stopped");
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    if (*made == 2)
+        return mr_fail(st, MR_CANCELLED, "stopped");
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, 1, st));
+    *(int64_t *)out->columns[0].data = (*made)++;
+    out->rows = 1;
+    return MR_OK;
+}
+
+/* Saving waits for no rows, although the generator that was opened last is closed by then. */
+MR_TEST(of_several_generators_each_counts_until_it_is_closed)
+{
+    int64_t made = 0;
+    const mr_generator sensor = {.ctx = &made,
+                                 .next = two_numbers,
+                                 .cancel = stop,
+                                 .may_block = true,
+                                 .no_position = "it is a sensor"};
+    const mr_generator list = {
+        .open = open_pass, .next = next_row, .close = close_pass, .no_position = "it is a list"};
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *in[2] = {
+        mr_from_generator(&sensor, spec),
+        mr_concatenate(mr_take(mr_from_generator(&list, spec), 1), mr_range(0, 9, 1))};
+    mr_dataset *ds = mr_prefetch(mr_zip(in, 2), 4);
+    mr_iterator *it;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    void *bytes = NULL;
+    size_t size;
+    atomic_store(&stopped, false);
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.positions = true}, &st), &st);
+    for (int64_t i = 0; i < 2; i++) {
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+        mr_eq_i64(*(int64_t *)b.columns[0].data, i);
+    }
+    mr_code_is(mr_iterator_save(it, &bytes, &size, &st), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "it is a ");
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_check(atomic_load(&stopped));
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
+}
+
 MR_TEST(a_generator_may_have_no_positions_at_all)
 {
     const mr_generator g = {.open = open_pass,
