@@ -145,6 +145,8 @@ static const char *bad_trait(const mr_op *op)
 
 mr_code mr__op_check(const mr_op *op, mr_status *st)
 {
+    if (!op)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the op is NULL");
     if (op->abi != MR_ABI_VERSION)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "an op has ABI version %u; this library has %u: build both from one version",

@@ -96,6 +96,8 @@ static const char *bad_descriptor(const mr_function *f)
 
 mr_code mr_function_register(const mr_function *f, mr_status *st)
 {
+    if (!f)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the function is NULL");
     if (f->abi != MR_ABI_VERSION)
         return mr_fail(
             st, MR_INVALID_ARGUMENT,

@@ -300,6 +300,8 @@ MR_TEST(bad_descriptors_are_refused)
         mr_code_is(mr_function_register(&f[i], &st), MR_INVALID_ARGUMENT, &st);
         mr_check(st.message[0] != '\0');
     }
+    mr_status st;
+    mr_code_is(mr_function_register(NULL, &st), MR_INVALID_ARGUMENT, &st);
     mr_check(mr_function_find("test_refused") == NULL);
 }
 
