@@ -90,7 +90,7 @@ mr_code mr__registry_parse(mr__registry *r, const char *text, const mr_component
                            mr_status *st)
 {
     const mr_expr *e;
-    MR_TRY(mr_expr_parse(text, strlen(text), &e, st));
+    MR_TRY(mr_expr_parse(text, text ? strlen(text) : 0, &e, st));
     mr_code rc;
     if (e->kind == MR_EX_NAME || e->kind == MR_EX_CALL || e->kind == MR_EX_STRING)
         rc = make(r, e, c, params, st);

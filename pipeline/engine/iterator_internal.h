@@ -85,9 +85,9 @@ mr_code mr__status_from_bytes(const mr_buffer *bytes, mr_status *e, mr_status *s
 bool mr__iter_may_block(const mr_iter *it);
 /* The same for the op at the top. */
 bool mr__iterator_may_block(const mr_iterator *it);
-/* Call in open if saving `it` always fails with this message, and with NULL in close: ops above
- * then fail at once, and do not wait for what they read ahead. The second function returns the
- * message of `it` or of one of its inputs; NULL: saving may succeed. */
+/* Call in open if saving `it` always fails with this message, and if so with NULL in close: ops
+ * above then fail at once, and do not wait for what they read ahead. The second function returns
+ * the message of `it` or of one of its inputs; NULL: saving may succeed. */
 void mr__iter_set_no_position(mr_iter *it, const char *message);
 const char *mr__iter_no_position(const mr_iter *it);
 /* Call in open if MR_END of the op ends only a part of its elements: it is asked again for the next

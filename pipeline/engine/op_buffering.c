@@ -82,17 +82,19 @@ void mr_iter_set_no_replay(mr_iter *it)
 
 void mr__iter_set_no_position(mr_iter *it, const char *message)
 {
-    const char *old = atomic_load(&it->priv->no_position);
+    /* Of several inputs, the message is that of the last one that was opened, until all are closed.
+     */
     for (; it; it = it->priv->place == SIZE_MAX ? NULL : it->priv->parent) {
-        const char *same = old; /* of several inputs, the last one counts until it is closed */
-        if (message)
+        if (message) {
             atomic_store(&it->priv->no_position, message);
-        else
-            atomic_compare_exchange_strong(&it->priv->no_position, &same, NULL);
+            atomic_fetch_add(&it->priv->no_positions, 1);
+        } else {
+            atomic_fetch_sub(&it->priv->no_positions, 1);
+        }
     }
 }
 
 const char *mr__iter_no_position(const mr_iter *it)
 {
-    return atomic_load(&it->priv->no_position);
+    return atomic_load(&it->priv->no_positions) ? atomic_load(&it->priv->no_position) : NULL;
 }

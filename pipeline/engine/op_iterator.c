@@ -44,6 +44,8 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
                       mr_status *st)
 {
     mr_code rc = mr_dataset_check(node, st);
+    if (rc == MR_OK && !mr_dataset_op(node)->next)
+        rc = mr_fail(st, MR_FAILED_PRECONDITION, "op %s has no next", mr_dataset_op(node)->name);
     if (rc != MR_OK) {
         if (place->owns_scope)
             mr__scope_free(place->scope);

@@ -105,7 +105,8 @@ struct mr_iter_private {
     bool owns_counters;        /* see mr__stats_of */
     atomic_bool no_replay;     /* set by mr_iter_set_no_replay */
     atomic_bool may_block;     /* it or one below it does: set by mr_iter_set_may_block */
-    _Atomic(const char *) no_position; /* set by mr__iter_set_no_position */
+    _Atomic(const char *) no_position; /* with no_positions: the message */
+    atomic_size_t no_positions;        /* open ones below that set it (mr__iter_set_no_position) */
     bool elsewhere;                    /* tasks pull it, not the thread that pulls the op above */
     mr_iter *next_waiting;             /* in run->waiting */
     bool waits, settled;               /* it is in run->waiting; it was pulled for its end */

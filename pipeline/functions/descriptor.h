@@ -160,7 +160,7 @@ MR_API const mr_function *mr_function_find(const char *name);
 MR_API const mr_function *mr_function_at(size_t i);
 /* Adds a function for the whole process; f must stay valid.
  * errors   MR_ALREADY_EXISTS, MR_INVALID_ARGUMENT: another ABI version; a name that the grammar or
- *          an op uses; a malformed table
+ *          an op uses; a malformed table; a bit of props that has no name
  * thread   any */
 MR_API mr_code mr_function_register(const mr_function *f, mr_status *st) MR_NODISCARD;
 /* The kind of an input parameter; NULL: the parameter is an option. */

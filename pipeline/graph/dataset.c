@@ -103,7 +103,8 @@ static void destroy(mr__object *o)
 
 mr_dataset *mr_dataset_ref(mr_dataset *ds)
 {
-    mr__object_ref(&ds->obj);
+    if (ds)
+        mr__object_ref(&ds->obj);
     return ds;
 }
 
@@ -236,6 +237,8 @@ mr_dataset *mr_dataset_fail(const mr_status *st)
 
 mr_code mr_dataset_check(const mr_dataset *ds, mr_status *st)
 {
+    if (!ds)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the dataset is NULL");
     const mr_status *error = ds->body->error;
     if (!error)
         return MR_OK;
@@ -246,7 +249,7 @@ mr_code mr_dataset_check(const mr_dataset *ds, mr_status *st)
 
 const mr_spec *mr_dataset_spec(const mr_dataset *ds)
 {
-    return ds->body->spec;
+    return ds ? ds->body->spec : NULL;
 }
 
 /* Relaxed: all threads store the same number. */
@@ -367,6 +370,8 @@ static int64_t count_elements(const mr_dataset *ds)
 int64_t mr_dataset_cardinality(const mr_dataset *ds)
 {
     mr__nodes nodes;
+    if (!ds)
+        return MR_UNKNOWN_COUNT;
     if (count_of(ds) != NOT_COUNTED)
         return count_of(ds);
     if (mr__nodes_of(ds, &nodes, NULL) != MR_OK)

@@ -118,6 +118,10 @@ static const char *bad_trait(const mr_op *op)
     const uint32_t of_input = MR_OP_KEEPS_COUNT | MR_OP_SHARD_BELOW | MR_OP_READS_AHEAD |
                               MR_OP_HOLDS_OPTIONS | MR_OP_WHOLE_INPUT | MR_OP_SHARDS |
                               MR_OP_KEEPS_SHARDS;
+    if (op->props & MR__OPENS_RANDOM)
+        return "has a bit in props that no MR_OP_ names";
+    if ((unsigned)op->role > MR_ROLE_PARALLEL)
+        return "has a role that does not exist";
     if (op->min_inputs == 0 && (!op->infer || (op->props & of_input)))
         return "may have no input, but has a slot or trait that needs one";
     if ((op->props & MR_OP_KEEPS_COUNT) && op->cardinality)
@@ -141,6 +145,8 @@ static const char *bad_trait(const mr_op *op)
 
 mr_code mr__op_check(const mr_op *op, mr_status *st)
 {
+    if (!op)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the op is NULL");
     if (op->abi != MR_ABI_VERSION)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "an op has ABI version %u; this library has %u: build both from one version",

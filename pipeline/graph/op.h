@@ -225,7 +225,8 @@ MR_API const mr_op *mr_op_find(const char *name, size_t n);
 /* The i-th op, NULL after the last: the built-in ones, then the registered ones, each by name. */
 MR_API const mr_op *mr_op_at(size_t i);
 /* Adds an op for the whole process; op must stay valid.
- * errors   MR_ALREADY_EXISTS; MR_INVALID_ARGUMENT: another ABI version, a bad name or table
+ * errors   MR_ALREADY_EXISTS; MR_INVALID_ARGUMENT: another ABI version, a bad name or table,
+ *          a role or a bit of props that has no name
  * thread   any */
 MR_API mr_code mr_op_register(const mr_op *op, mr_status *st) MR_NODISCARD;
 

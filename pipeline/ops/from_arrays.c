@@ -35,15 +35,39 @@ const mr_op mr_op_from_arrays = {
     .at = mr__constant_at,
 };
 
+/* Its fields can be those of an array in memory. */
+static mr_code check_column(const mr_array *a, size_t column, mr_status *st)
+{
+    const char *bad = NULL;
+    size_t bytes = 0;
+    if ((unsigned)a->dtype >= MR_N_DTYPES)
+        bad = "has an unknown dtype";
+    else
+        bytes = mr_dtype_size(a->dtype);
+    if (!bad && __builtin_mul_overflow(bytes, a->rows, &bytes))
+        bad = "exceeds the address space";
+    for (int d = 0; d < a->rank && !bad; d++)
+        if (a->shape[d] < 0)
+            bad = "has a negative size";
+        else if (__builtin_mul_overflow(bytes, (size_t)a->shape[d], &bytes))
+            bad = "exceeds the address space";
+    if (!bad && bytes && !a->data)
+        bad = "has no data";
+    return bad ? mr_fail(st, MR_INVALID_ARGUMENT, "from_arrays: column %zu %s", column, bad)
+               : MR_OK;
+}
+
 /* The rows of each column as one tensor. Owned. */
 static mr_code group_columns(const mr_array *columns, size_t n, mr_array *out, mr_status *st)
 {
     for (size_t i = 0; i < n; i++) {
         const mr_array *a = &columns[i];
-        if ((a->storage != MR_DENSE && a->storage != MR_BYTES) || a->rank == MR_MAX_RANK)
+        if ((a->storage != MR_DENSE && a->storage != MR_BYTES) || a->rank < 0 ||
+            a->rank >= MR_MAX_RANK)
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "from_arrays: column %zu must be dense, with fewer than %d axes", i,
                            MR_MAX_RANK);
+        MR_TRY(check_column(a, i, st));
         if (a->rows)
             mr_array_group(&out[i], a, a->rows);
         else {

@@ -20,6 +20,7 @@
 #include "pipeline/graph/fn.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/streams/sources/arrow_stream.h"
+#include "pipeline/system/callback_code.h"
 
 struct params {
     mr_fn *generator; /* its ctx is a struct source */
@@ -33,6 +34,7 @@ struct state {
     const mr_generator *g;
     void *pass; /* the user's */
     bool opened;
+    bool announced; /* no_position, to the ops above */
     uint64_t count; /* elements delivered */
     /* of the task */
     mr__task task;
@@ -87,11 +89,25 @@ static mr_code check_rows(const mr_iter *it, size_t want, const mr_block *b, mr_
     return MR_OK;
 }
 
+/* rc, with its error in st. */
+static mr_code passed_on(mr_code rc, const char *slot, mr_status *error, mr_status *st)
+{
+    rc = mr__callback_code(rc, slot, error);
+    if (rc != MR_OK && st)
+        *st = *error;
+    return rc;
+}
+
 static mr_code call(struct state *s, size_t want, mr_block *b, mr_status *st)
 {
     const mr_generator *g = s->g;
-    mr_code rc = g->next(g->ctx, s->pass, want, b, st);
-    return rc == MR_OK ? check_rows(s->it, want, b, st) : rc;
+    mr_status error;
+    mr_status_init(&error);
+    mr_code rc = g->next(g->ctx, s->pass, want, b, &error);
+    if (rc == MR_END)
+        return rc;
+    MR_TRY(passed_on(rc, "the generator's next", &error, st));
+    return check_rows(s->it, want, b, st);
 }
 
 static void run(mr__task *task)
@@ -125,8 +141,11 @@ static mr_code call_elsewhere(struct state *s, size_t want, mr_block *out, mr_st
 
 static mr_code open_pass(struct state *s, mr_status *st)
 {
+    mr_status error;
+    mr_status_init(&error);
     if (s->g->open)
-        MR_TRY(s->g->open(s->g->ctx, &s->pass, st));
+        MR_TRY(
+            passed_on(s->g->open(s->g->ctx, &s->pass, &error), "the generator's open", &error, st));
     s->opened = true;
     return MR_OK;
 }
@@ -147,8 +166,10 @@ static mr_code open(mr_iter *it, mr_status *st)
         mr_iter_set_no_replay(it);
     if (s->g->may_block)
         s->executor = mr_iter_executor(it);
-    if (no_position(s))
+    if (no_position(s)) {
         mr__iter_set_no_position(it, s->g->no_position);
+        s->announced = true;
+    }
     return open_pass(s, st);
 }
 
@@ -172,7 +193,8 @@ static void close(mr_iter *it)
     }
     if (s->opened && s->g->close)
         s->g->close(s->g->ctx, s->pass);
-    mr__iter_set_no_position(it, NULL);
+    if (s->announced)
+        mr__iter_set_no_position(it, NULL);
     mr_block_reset(&s->ready);
 }
 
@@ -193,7 +215,13 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
                        "the generator is still busy with a call that was cancelled");
     void *bytes = NULL;
     size_t n = 0;
-    MR_TRY(s->g->save(s->g->ctx, s->pass, &bytes, &n, st));
+    mr_status error;
+    mr_status_init(&error);
+    MR_TRY(passed_on(s->g->save(s->g->ctx, s->pass, &bytes, &n, &error), "the generator's save",
+                     &error, st));
+    if (!bytes && n > 0)
+        return mr_fail(st, MR_INTERNAL, "the generator's save returned no bytes, but a size of %zu",
+                       n);
     mr_code rc = mr_state_put_bytes(w, bytes, n, st);
     mr_free(bytes);
     return rc;
@@ -212,7 +240,10 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     const void *bytes;
     size_t n;
     MR_TRY(mr_state_get_bytes(r, &bytes, &n, st));
-    return s->g->restore(s->g->ctx, s->pass, bytes, n, st);
+    mr_status error;
+    mr_status_init(&error);
+    return passed_on(s->g->restore(s->g->ctx, s->pass, bytes, n, &error), "the generator's restore",
+                     &error, st);
 }
 
 static mr_code check(const void *p, mr_status *st)
@@ -258,9 +289,9 @@ mr_dataset *mr_from_generator(const mr_generator *g, const mr_spec *element)
     mr_status st;
     mr_status_init(&st);
     struct params p = {0};
-    if (!g->next || !element) {
+    if (!g || !g->next || !element) {
         mr_fail(&st, MR_INVALID_ARGUMENT, "from_generator: next and the element's spec are needed");
-        if (g->release)
+        if (g && g->release)
             g->release(g->ctx);
         return mr_dataset_fail(&st);
     }
@@ -308,7 +339,9 @@ mr_dataset *mr_from_arrow(struct ArrowArrayStream *stream)
     mr_status st;
     mr__arrow_stream *s;
     mr_status_init(&st);
-    if (mr__arrow_stream_new(stream, &s, &st) != MR_OK)
+    if (!stream)
+        mr_fail(&st, MR_INVALID_ARGUMENT, "from_arrow: the stream is NULL");
+    if (!stream || mr__arrow_stream_new(stream, &s, &st) != MR_OK)
         return mr_dataset_fail(&st);
     const mr_generator g = {.ctx = s,
                             .open = start_stream,

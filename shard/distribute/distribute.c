@@ -3,6 +3,7 @@
 #include "shard/distribute/distribute.h"
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/callback_code.h"
 #include "shard/distribute/dist_impl.h"
 #include "shard/passes/own_files.h"
 #include "shard/passes/shard_passes.h"
@@ -110,7 +111,13 @@ static mr_code call_function(const mr_dist_dataset *dd, int64_t worker, mr_datas
 {
     const mr_input_context c = {dd->workers, worker, dd->workers * dd->replicas};
     mr_dataset *made = NULL;
-    MR_TRY(dd->fn(dd->ctx, &c, &made, st));
+    mr_status why;
+    mr_status_init(&why);
+    mr_code failed =
+        mr__callback_code(dd->fn(dd->ctx, &c, &made, &why), "the input function", &why);
+    if (failed != MR_OK && st)
+        *st = why;
+    MR_TRY(failed);
     if (!made)
         return mr_fail(st, MR_FAILED_PRECONDITION, "the input function returned no dataset");
     mr_code rc = mr_dataset_check(made, st);

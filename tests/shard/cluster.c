@@ -115,3 +115,13 @@ MR_TEST(hash_is_the_same_on_every_worker_and_differs_between_clusters)
     mr_cluster_reset(&a);
     mr_cluster_reset(&b);
 }
+
+MR_TEST(a_task_needs_a_type_and_an_address)
+{
+    mr_cluster c = {0};
+    mr_status st;
+    mr_code_is(mr_cluster_add(&c, (mr_task_type)77, "a:1", &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_cluster_add(&c, MR_TASK_WORKER, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "a type of mr_task_type and an address");
+    mr_cluster_reset(&c);
+}

@@ -306,6 +306,25 @@ static mr_code waiting_input(void *ctx, const mr_input_context *c, mr_dataset **
     return MR_OK;
 }
 
+static mr_code coded_input(void *ctx, const mr_input_context *c, mr_dataset **out, mr_status *st)
+{
+    (void)c, (void)out, (void)st;
+    return *(mr_code *)ctx;
+}
+
+MR_TEST(what_an_input_function_returns_is_an_error_with_a_message)
+{
+    static mr_code given[] = {MR_END, (mr_code)9, MR_DATA_LOSS};
+    for (size_t i = 0; i < 3; i++) {
+        mr_dist_dataset *dd = NULL;
+        mr_status st;
+        mr_code_is(mr_distribute_from_function(coded_input, &given[i], NULL, &dd, &st),
+                   given[i] < 0 ? given[i] : MR_INTERNAL, &st);
+        mr_has_str(st.message, given[i] < 0 ? "without a message" : "expected MR_OK");
+        mr_check(!dd);
+    }
+}
+
 MR_TEST(after_a_cancelled_wait_it_resumes_within_the_step)
 {
     mr_status st;

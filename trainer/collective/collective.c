@@ -117,6 +117,8 @@ static size_t list_engines(const mr_collective_backend *out[MAX_ENGINES])
 
 mr_code mr_collective_backend_register(const mr_collective_backend *b, mr_status *st)
 {
+    if (!b)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the backend is NULL");
     const mr_collective_backend *before[MAX_ENGINES];
     list_engines(before); /* those of modules come before it */
     mr__lock_take(&engines_lock);

@@ -63,6 +63,8 @@ static bool is_complete(const mr_device_backend *b)
 
 mr_code mr_device_backend_register(const mr_device_backend *b, mr_status *st)
 {
+    if (!b)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the backend is NULL");
     if (b->abi != MR_DEVICE_ABI)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "device module '%s' was built for device interface %" PRIu32

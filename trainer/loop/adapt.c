@@ -309,7 +309,7 @@ static mr_code read_layer(const char *text, const kind **out, void **params, mr_
 {
     const mr_expr *e;
     *out = NULL;
-    MR_TRY(mr_expr_parse(text, strlen(text), &e, st));
+    MR_TRY(mr_expr_parse(text, text ? strlen(text) : 0, &e, st));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if ((e->kind == MR_EX_NAME || e->kind == MR_EX_CALL) &&
             strcmp(e->text, kinds[i].table.name) == 0)

@@ -10,6 +10,7 @@
 #include "pipeline/files/glob.h"
 #include "pipeline/formats/shards/data_files.h"
 #include "pipeline/graph/rewrite.h"
+#include "pipeline/system/callback_code.h"
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "trainer/model/check_replicas.h"
@@ -177,8 +178,15 @@ static mr_code call_one(const mr_callback *c, moment m, const mr_train_event *e,
         span->callback = c->name;
         span->step = e->step;
     }
-    mr_code rc = callback_at(c, m)(c->ctx, e, st);
+    mr_status why;
+    mr_status_init(&why);
+    mr_code rc = callback_at(c, m)(c->ctx, e, &why);
     mr__span_end(span);
+    if (rc == MR_OK || rc == MR_END)
+        return rc;
+    rc = mr__callback_code(rc, names[m], &why);
+    if (st)
+        *st = why;
     return rc;
 }
 

@@ -634,6 +634,8 @@ static mr_code read_chain(mr_model *m, const mr_expr *e, mr_status *st)
 
 mr_code mr_layer_register(const mr_layer_desc *d, mr_status *st)
 {
+    if (!d)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the layer is NULL");
     bool complete = (d->view || !d->prepare) &&
                     (d->view ? !d->forward && !d->backward : d->forward && d->backward);
     if (d->is.name && strcmp(d->is.name, input.name) == 0)

@@ -90,6 +90,7 @@ static mr_code add(mr__statements *s, const char *text, const char *from, const 
 
 mr_code mr__statements_parse(const char *text, mr__statements *out, mr_status *st)
 {
+    text = text ? text : "";
     const char *end = text + strlen(text), *p = skip_space(text, end);
     mr_code rc = MR_OK;
     *out = (mr__statements){0};

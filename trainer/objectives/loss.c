@@ -31,6 +31,7 @@ static mr_code read_loss(mr_loss *l, const char *text, mr_status *st)
 
 mr_code mr_loss_parse(mr_loss **out, const char *text, mr_status *st)
 {
+    text = text ? text : "";
     mr_loss *l = mr_calloc(1, sizeof *l);
     if (!l)
         return mr_fail_memory(st, sizeof *l, "a loss");
@@ -60,6 +61,8 @@ void mr_loss_free(mr_loss *l)
 
 mr_code mr_loss_register(const mr_loss_desc *d, mr_status *st)
 {
+    if (!d)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the loss is NULL");
     bool complete = d->compute && (!d->has_logits || (d->probabilities && d->is.params));
     return mr__registry_add(&mr__losses, &d->is, complete, st);
 }

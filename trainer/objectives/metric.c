@@ -162,6 +162,7 @@ static mr_code read_text(mr_metric *m, const char *text, mr_status *st)
 
 mr_code mr_metric_parse(mr_metric **out, const char *text, mr_status *st)
 {
+    text = text ? text : "";
     mr_metric *m = mr_calloc(1, sizeof *m);
     if (!m)
         return mr_fail_memory(st, sizeof *m, "a metric");
@@ -201,6 +202,8 @@ void mr_metric_free(mr_metric *m)
 
 mr_code mr_metric_register(const mr_metric_desc *d, mr_status *st)
 {
+    if (!d)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the metric is NULL");
     return mr__registry_add(&mr__metrics, &d->is, d->update && !d->totals == !d->result, st);
 }
 

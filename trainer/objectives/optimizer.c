@@ -116,7 +116,7 @@ static mr_code read_params(mr_optimizer *o, const mr_expr *e, mr_status *st)
 mr_code mr_optimizer_parse(mr_optimizer **out, const char *text, mr_status *st)
 {
     const mr_expr *e;
-    MR_TRY(mr_expr_parse(text, strlen(text), &e, st));
+    MR_TRY(mr_expr_parse(text, text ? strlen(text) : 0, &e, st));
     mr_optimizer *o = mr_calloc(1, sizeof *o);
     mr_code rc = o ? MR_OK : mr_fail_memory(st, sizeof *o, "an optimizer");
     if (o) {
@@ -141,6 +141,8 @@ mr_code mr_optimizer_parse(mr_optimizer **out, const char *text, mr_status *st)
 
 mr_code mr_optimizer_register(const mr_optimizer_desc *d, mr_status *st)
 {
+    if (!d)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the optimizer is NULL");
     bool complete = d->slots && d->update && d->is.params && d->is.params[0].at == 0 &&
                     d->is.params[0].type == MR_PT_F64;
     return mr__registry_add(&mr__optimizers, &d->is, complete, st);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/callback_code.h"
 #include "pipeline/system/fork.h"
 #include "trainer/collective/collective_ring.h"
 #include "trainer/device/spin.h"
@@ -151,7 +152,7 @@ static void run_step(mr_replica *r)
 {
     here = r;
     mr_status_init(&r->st);
-    r->rc = r->s->fn(r, r->s->ctx, &r->st);
+    r->rc = mr__callback_code(r->s->fn(r, r->s->ctx, &r->st), "a step", &r->st);
     /* The others may be waiting for this one's sums. */
     if (r->rc != MR_OK)
         mr_collective_abort(r->s->collective);
@@ -660,6 +661,8 @@ mr_code mr__strategy_undo(mr_strategy *s, uint64_t step, mr_status *st)
 static mr_code start(mr_strategy *s, mr_step_fn fn, void *ctx, bool first_called, bool ends,
                      mr_status *st)
 {
+    if (!fn)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the function of a step is NULL");
     if (here)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "run was called inside a step; call it between steps");

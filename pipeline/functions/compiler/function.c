@@ -36,7 +36,8 @@ mr_fn *mr_fn_text(const char *text)
     mr_status st;
     const mr_expr *e = NULL;
     mr_fn *fn = NULL;
-    mr_code rc = mr_expr_parse(text, strlen(text), &e, &st);
+    mr_code rc = text ? mr_expr_parse(text, strlen(text), &e, &st)
+                      : mr_fail(&st, MR_INVALID_ARGUMENT, "the text of a function is NULL");
     if (rc == MR_OK && e->kind != MR_EX_LAMBDA && e->kind != MR_EX_NAME)
         rc = mr_fail(&st, MR_INVALID_ARGUMENT,
                      "expected a function, as in 'x => x * 2', not '%.60s'", text);
@@ -69,14 +70,25 @@ static mr_fn *of_callback(mr__fn_kind kind, mr_fn_call f, void *ctx, const mr_fn
     return fn;
 }
 
+static mr_fn *of_call(mr__fn_kind kind, mr_fn_call f, void *ctx, const mr_fn_opts *opts)
+{
+    mr_status st;
+    if (f)
+        return of_callback(kind, f, ctx, opts);
+    if (opts && opts->release)
+        opts->release(ctx);
+    mr_fail(&st, MR_INVALID_ARGUMENT, "the callback of a function is NULL");
+    return carry(&st);
+}
+
 mr_fn *mr_fn_block(mr_fn_call f, void *ctx, const mr_fn_opts *opts)
 {
-    return of_callback(MR_FN_BLOCK, f, ctx, opts);
+    return of_call(MR_FN_BLOCK, f, ctx, opts);
 }
 
 mr_fn *mr_fn_element(mr_fn_call f, void *ctx, const mr_fn_opts *opts)
 {
-    return of_callback(MR_FN_ELEMENT, f, ctx, opts);
+    return of_call(MR_FN_ELEMENT, f, ctx, opts);
 }
 
 static mr_code set_rows(mr_fn *fn, const mr_rows_fn *f, mr_status *st)
@@ -102,9 +114,10 @@ mr_fn *mr_fn_rows(const mr_rows_fn *f)
 
 mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st)
 {
-    if (mr__function_name_taken(name))
+    if (!fn || !name || mr__function_name_taken(name))
         return mr_fail(st, MR_INVALID_ARGUMENT,
-                       "'%s' cannot name a function: it is not a name, or is taken", name);
+                       "'%s' cannot name a function: it is not a name, or is taken",
+                       name ? name : "");
     if (fn->error) {
         if (st)
             *st = *fn->error;

@@ -67,12 +67,19 @@ bool mr__function_name_taken(const char *name)
            mr_dtype_find(name, n, &t);
 }
 
+enum {
+    ALL_PROPS = MR_FUNCTION_CONSTANTS | MR_FUNCTION_FOLDS | MR_FUNCTION_DRAWS | MR_FUNCTION_READS |
+                MR_FUNCTION_ELEMENTWISE
+};
+
 static const char *bad_descriptor(const mr_function *f)
 {
     if (!f->doc || !*f->doc || !f->example || !*f->example || !f->params || !f->type || !f->run)
         return "it needs doc, example, params, type and run";
     if (f->form)
         return "operators belong to the grammar";
+    if (f->props & ~(uint32_t)ALL_PROPS)
+        return "props has a bit that no MR_FUNCTION_ names";
     bool variadic = false;
     for (const mr_param *p = f->params; p->name; p++) {
         bool input = p->type == MR_PT_OWN && p->kind && mr_param_input(p);
@@ -89,6 +96,8 @@ static const char *bad_descriptor(const mr_function *f)
 
 mr_code mr_function_register(const mr_function *f, mr_status *st)
 {
+    if (!f)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the function is NULL");
     if (f->abi != MR_ABI_VERSION)
         return mr_fail(
             st, MR_INVALID_ARGUMENT,

@@ -10,6 +10,7 @@
 #include "pipeline/functions/compiler/typed_tree.h"
 #include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/functions/compiler/row_wise_internal.h"
+#include "pipeline/system/callback_code.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/graph/fn.h"
 
@@ -378,9 +379,7 @@ static mr_code call(const mr_program *p, const mr_block *in, mr_block *out, mr_s
         return mr_fail(
             st, MR_INVALID_ARGUMENT,
             "a C function returned MR_END, which does not end the dataset; return an error");
-    if (!st->code)
-        mr_fail(st, rc, "a C function failed without a message");
-    return rc;
+    return mr__callback_code(rc, "a C function", st);
 }
 
 /* The error of a call with one row: the row's, unless the environment is at fault. Such an error
@@ -541,8 +540,7 @@ static mr_code run_rows(const mr_program *p, const mr_block *in, const mr_row_si
     mr_status_init(&why);
     mr_block_clear(out);
     mr_code rc = p->fn->rows->call(p->fn->ctx, &c, in, out, errors, &why);
-    if (rc != MR_OK && !why.code)
-        mr_fail(&why, rc < 0 ? rc : MR_INTERNAL, "a C function failed without a message");
+    rc = mr__callback_code(rc, "a C function", &why);
     size_t good = in->rows - errors->n;
     for (size_t i = 0; i < errors->n && rc == MR_OK; i++)
         if (errors->v[i].row >= in->rows || (i && errors->v[i].row <= errors->v[i - 1].row))

@@ -374,6 +374,11 @@ mr_code mr__sheet_put_json(mr__sheet *s, const mr_bytes *text, const char **bad,
     const char *refusal = mr__utf_refusal(text->data, text->size);
     if (refusal)
         rc = mr_fail(st, MR_INVALID_ARGUMENT, "%s", refusal);
+    else if (mr__json_peek(&r.json) == MR__JSON_LIST)
+        /* Also the first line of a list of several lines, which is not JSON by itself. */
+        rc = mr_fail(st, MR_INVALID_ARGUMENT,
+                     "expected an object, as in {\"a\": 1}, not a list; write each object of a "
+                     "file that is one list on a separate line");
     else {
         if (mr__json_peek(&r.json) == MR__JSON_OBJECT)
             rc = put_object(&r, &s->f->root, st);

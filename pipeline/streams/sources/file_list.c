@@ -466,6 +466,12 @@ mr_dataset *mr__file_names_dataset(const mr_op *op, void *params, const char *co
     }
     names->is_path = (bool *)(names->v + n);
     for (size_t i = 0; i < n; i++) {
+        if (!files[i]) {
+            mr_status st;
+            mr_fail(&st, MR_INVALID_ARGUMENT, "%s: file name %zu is NULL", op->name, i);
+            mr_free(names->v);
+            return mr_dataset_fail(&st);
+        }
         names->v[i] = (mr_bytes){files[i], strlen(files[i])};
         names->is_path[i] = paths;
     }

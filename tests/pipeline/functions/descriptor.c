@@ -279,8 +279,8 @@ MR_TEST(bad_descriptors_are_refused)
         MR_INPUT_WITH(mr_input_tensor, "x", MR_P_VARIADIC, "One."),
         MR_INPUT(mr_input_tensor, "y", "Two."),
         {0}};
-    mr_function f[8];
-    for (size_t i = 0; i < 8; i++) {
+    mr_function f[10];
+    for (size_t i = 0; i < 10; i++) {
         f[i] = everything;
         f[i].name = "test_refused";
     }
@@ -292,12 +292,16 @@ MR_TEST(bad_descriptors_are_refused)
     f[5].params = no_doc;
     f[6].params = after_variadic;
     f[7].form = "a ? b";
-    for (size_t i = 0; i < 8; i++) {
+    f[8].props |= 1u << 16; /* the library's own functions have it */
+    f[9].props |= 1u << 31;
+    for (size_t i = 0; i < 10; i++) {
         mr_status st;
         mr_test_context("descriptor %zu", i);
         mr_code_is(mr_function_register(&f[i], &st), MR_INVALID_ARGUMENT, &st);
         mr_check(st.message[0] != '\0');
     }
+    mr_status st;
+    mr_code_is(mr_function_register(NULL, &st), MR_INVALID_ARGUMENT, &st);
     mr_check(mr_function_find("test_refused") == NULL);
 }
 

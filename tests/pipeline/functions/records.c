@@ -59,7 +59,9 @@ MR_TEST(bad_json_fails_its_element)
 {
     static const char *const cases[][2] = {
         {"", "it is not JSON"},
-        {"[1]", "expected an object"},
+        {"[1]", "not a list"},
+        {" [", "write each object of a file that is one list on a separate line"},
+        {"1", "expected an object"},
         {"{}", "feature a: it is missing; give it a default"},
         {"{\"a\": 1.5}", "feature a: expected int8, found a float"},
         {"{\"a\": \"1\"}", "feature a: expected int8, found a string"},

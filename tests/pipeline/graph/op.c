@@ -140,6 +140,13 @@ MR_TEST(traits_need_what_they_are_about)
     op.props = MR_OP_KEEPS_COUNT;
     op.cardinality = count;
     refused(&op, "two cardinalities");
+    op = good;
+    op.props = 1u << 31;
+    refused(&op, "no MR_OP_ names");
+    op = good;
+    op.role = (mr_role)(MR_ROLE_PARALLEL + 1);
+    refused(&op, "a role that does not exist");
+    refused(NULL, "the op is NULL");
 }
 
 MR_TEST(an_op_that_passes_its_input_on_needs_neither_infer_nor_cardinality)

@@ -79,3 +79,28 @@ MR_TEST(columns_must_agree)
     mr_array_reset(&a[0]);
     mr_array_reset(&a[1]);
 }
+
+MR_TEST(columns_that_cannot_be_in_memory_are_refused)
+{
+    static const struct {
+        mr_array column;
+        const char *why;
+    } bad[] = {
+        {{.dtype = (mr_dtype)99, .rows = 3}, "unknown dtype"},
+        {{.dtype = MR_INT64, .rank = 1, .shape = {-1}, .rows = 3}, "negative size"},
+        {{.dtype = MR_INT64, .rank = 99, .rows = 3}, "fewer than"},
+        {{.dtype = MR_INT64, .rank = -1, .rows = 3}, "fewer than"},
+        {{.dtype = MR_INT64, .rank = 2, .shape = {INT64_C(1) << 40, INT64_C(1) << 40}, .rows = 3},
+         "exceeds"},
+        {{.dtype = MR_INT64, .rows = SIZE_MAX / 2}, "exceeds"},
+        {{.dtype = MR_INT64, .rows = 3}, "no data"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        mr_status st;
+        mr_dataset *ds = mr_from_arrays(&bad[i].column, NULL, 1);
+        mr_test_context("column %zu", i);
+        mr_code_is(mr_dataset_check(ds, &st), MR_INVALID_ARGUMENT, &st);
+        mr_has_str(st.message, bad[i].why);
+        mr_dataset_unref(ds);
+    }
+}

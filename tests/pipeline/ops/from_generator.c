@@ -457,6 +457,62 @@ MR_TEST(rows_of_another_type_are_refused)
     mr_drive_bad("from_generator(x => x)", "unknown op");
 }
 
+/* Two numbers, and then nothing for as long as it is read. */
+static mr_code two_numbers(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    (void)pass;
+    (void)want;
+    int64_t *made = ctx;
+    for (int ms = 0; *made == 2 && !atomic_load(&stopped); ms++) {
+        if (ms == 20000)
+            return mr_fail(st, MR_DEADLINE_EXCEEDED, "the sensor was not stopped");
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    }
+    if (*made == 2)
+        return mr_fail(st, MR_CANCELLED, "stopped");
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, 1, st));
+    *(int64_t *)out->columns[0].data = (*made)++;
+    out->rows = 1;
+    return MR_OK;
+}
+
+/* Saving waits for no rows, although the generator that was opened last is closed by then. */
+MR_TEST(of_several_generators_each_counts_until_it_is_closed)
+{
+    int64_t made = 0;
+    const mr_generator sensor = {.ctx = &made,
+                                 .next = two_numbers,
+                                 .cancel = stop,
+                                 .may_block = true,
+                                 .no_position = "it is a sensor"};
+    const mr_generator list = {
+        .open = open_pass, .next = next_row, .close = close_pass, .no_position = "it is a list"};
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_dataset *in[2] = {
+        mr_from_generator(&sensor, spec),
+        mr_concatenate(mr_take(mr_from_generator(&list, spec), 1), mr_range(0, 9, 1))};
+    mr_dataset *ds = mr_prefetch(mr_zip(in, 2), 4);
+    mr_iterator *it;
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    void *bytes = NULL;
+    size_t size;
+    atomic_store(&stopped, false);
+    mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.positions = true}, &st), &st);
+    for (int64_t i = 0; i < 2; i++) {
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+        mr_eq_i64(*(int64_t *)b.columns[0].data, i);
+    }
+    mr_code_is(mr_iterator_save(it, &bytes, &size, &st), MR_FAILED_PRECONDITION, &st);
+    mr_has_str(st.message, "it is a ");
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_check(atomic_load(&stopped));
+    mr_dataset_unref(ds);
+    mr_spec_unref(spec);
+}
+
 MR_TEST(a_generator_may_have_no_positions_at_all)
 {
     const mr_generator g = {.open = open_pass,
@@ -486,4 +542,140 @@ MR_TEST(a_generator_may_have_no_positions_at_all)
     mr_iterator_close(it);
     mr_dataset_unref(ds);
     mr_spec_unref(spec);
+}
+
+/* ---- wrong codes of callbacks ---- */
+
+static mr_code next_code, open_code, save_code, restore_code;
+
+static mr_code coded_open(void *ctx, void **pass, mr_status *st)
+{
+    (void)ctx;
+    (void)pass;
+    (void)st;
+    return open_code;
+}
+static mr_code coded_next(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
+{
+    (void)ctx;
+    (void)pass;
+    (void)want;
+    if (next_code != MR_OK)
+        return next_code;
+    MR_TRY(mr_block_prepare(out, 1, st));
+    MR_TRY(mr_array_alloc(&out->columns[0], MR_INT64, 0, NULL, 1, st));
+    *(int64_t *)out->columns[0].data = 7;
+    out->rows = 1;
+    return MR_OK;
+}
+static mr_code coded_save(void *ctx, void *pass, void **bytes, size_t *size, mr_status *st)
+{
+    (void)ctx;
+    (void)pass;
+    (void)bytes;
+    (void)st;
+    *size = 5; /* of no bytes */
+    return save_code;
+}
+static mr_code coded_restore(void *ctx, void *pass, const void *bytes, size_t size, mr_status *st)
+{
+    (void)ctx;
+    (void)pass;
+    (void)bytes;
+    (void)size;
+    (void)st;
+    return restore_code;
+}
+static mr_code coded_fn(void *ctx, const mr_block *in, mr_block *out, mr_status *st)
+{
+    (void)ctx;
+    (void)in;
+    (void)out;
+    (void)st;
+    return next_code;
+}
+
+/* The code of the first block, and with `saves` of the position after it. */
+static mr_code first_of(mr_dataset *ds, bool saves, mr_status *st)
+{
+    mr_iterator *it = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    void *bytes = NULL;
+    size_t size;
+    mr_code rc = mr_iterator_open(&it, ds, &(mr_iterator_opts){.positions = saves}, st);
+    mr_check(rc == MR_OK || !it);
+    if (rc == MR_OK)
+        rc = mr_iterator_next(it, 1, &b, st);
+    if (rc == MR_OK && saves)
+        rc = mr_iterator_save(it, &bytes, &size, st);
+    mr_free(bytes);
+    mr_block_reset(&b);
+    mr_iterator_close(it);
+    mr_dataset_unref(ds);
+    return rc;
+}
+
+/* A code that is neither MR_OK nor an error must not pass for the end of the data. */
+MR_TEST(codes_that_a_callback_may_not_return_are_errors)
+{
+    static const mr_code wrong[] = {MR_END, (mr_code)2, (mr_code)77, MR_DATA_LOSS};
+    mr_spec *spec = mr_spec_scalar(MR_INT64);
+    mr_status st;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *why = wrong[i] < 0 ? "without a message" : "expected MR_OK or an error";
+        mr_code expected = wrong[i] < 0 ? wrong[i] : MR_INTERNAL;
+        for (int block = 0; block < 2; block++) {
+            mr_generator g = {.open = coded_open, .next = coded_next, .may_block = block};
+            mr_test_context("code %d, may_block %d", wrong[i], block);
+            open_code = wrong[i];
+            mr_code_is(first_of(mr_from_generator(&g, spec), false, &st), expected, &st);
+            mr_has_str(st.message, why);
+            open_code = MR_OK;
+            if (wrong[i] != MR_END) {
+                next_code = wrong[i];
+                mr_code_is(first_of(mr_from_generator(&g, spec), false, &st), expected, &st);
+                mr_has_str(st.message, why);
+                mr_fn *fn = (block ? mr_fn_block : mr_fn_element)(coded_fn, NULL, NULL);
+                mr_code_is(first_of(mr_map(mr_range(0, 3, 1), fn, NULL), false, &st), expected,
+                           &st);
+                mr_has_str(st.message, why);
+                next_code = MR_OK;
+            }
+            g.save = coded_save;
+            g.restore = coded_restore;
+            save_code = wrong[i];
+            mr_code_is(first_of(mr_from_generator(&g, spec), true, &st), expected, &st);
+            mr_has_str(st.message, why);
+            save_code = MR_OK;
+        }
+    }
+    const mr_generator g = {.next = coded_next, .save = coded_save, .restore = coded_restore};
+    mr_code_is(first_of(mr_from_generator(&g, spec), true, &st), MR_INTERNAL, &st);
+    mr_has_str(st.message, "no bytes, but a size of 5");
+    mr_test_context("%s", "");
+    mr_spec_unref(spec);
+}
+
+static void carries(mr_dataset *ds, const char *why)
+{
+    mr_status st;
+    mr_code_is(mr_dataset_check(ds, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, why);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(what_is_null_is_named)
+{
+    mr_iterator *it;
+    mr_status st;
+    const char *const names[] = {"a", NULL};
+    carries(NULL, "the dataset is NULL");
+    carries(mr_from_generator(NULL, NULL), "needed");
+    carries(mr_from_arrow(NULL), "the stream is NULL");
+    carries(mr_tfrecord(names, 2, NULL), "file name 1 is NULL");
+    carries(mr_map(mr_range(0, 3, 1), mr_fn_text(NULL), NULL), "text of a function is NULL");
+    carries(mr_map(mr_range(0, 3, 1), mr_fn_block(NULL, NULL, NULL), NULL), "callback");
+    mr_code_is(mr_iterator_open(&it, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_check(!mr_dataset_ref(NULL) && !mr_dataset_spec(NULL));
+    mr_eq_i64(mr_dataset_cardinality(NULL), MR_UNKNOWN_COUNT);
 }

@@ -397,7 +397,39 @@ MR_TEST(a_part_that_is_missing_is_named)
     mr_has_str(st.message, "the loss is NULL");
     mr_code_is(mr_predict(t.s, NULL, t.ds, NULL, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
     mr_code_is(mr_strategy_run(NULL, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_strategy_run(t.s, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_model *m;
+    mr_loss *l;
+    mr_optimizer *o;
+    mr_metric *metric;
+    mr_code_is(mr_model_parse(&m, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_loss_parse(&l, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_optimizer_parse(&o, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_metric_parse(&metric, NULL, &st), MR_INVALID_ARGUMENT, &st);
     close_trainer(&t);
+}
+
+static mr_code give_code(void *ctx, const mr_train_event *e, mr_status *why)
+{
+    (void)e;
+    (void)why;
+    return *(mr_code *)ctx;
+}
+
+MR_TEST(a_code_of_a_callback_that_is_not_an_error_is_one)
+{
+    static mr_code given[] = {(mr_code)5, MR_DATA_LOSS};
+    static const char *const why[] = {"batch_end returned 5", "batch_end failed without"};
+    for (size_t i = 0; i < 2; i++) {
+        batches b = three_classes(10);
+        trainer t = open_trainer(1, model_text, &b);
+        const mr_callback c = {.name = "mine", .ctx = &given[i], .batch_end = give_code};
+        const mr_fit_opts opts = {.callbacks = &c, .n_callbacks = 1};
+        mr_code_is(mr_fit(t.s, t.m, t.ds, t.l, t.o, &opts, NULL, &st),
+                   given[i] < 0 ? given[i] : MR_INTERNAL, &st);
+        mr_has_str(st.message, why[i]);
+        close_trainer(&t);
+    }
 }
 
 MR_TEST(an_epoch_without_rows_has_no_end)

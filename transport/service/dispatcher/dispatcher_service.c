@@ -158,7 +158,8 @@ mr_code mr_service_dispatcher_wait(mr_service_dispatcher *d, mr_status *st)
 
 void mr_service_dispatcher_stop(mr_service_dispatcher *d)
 {
-    mr__daemon_thread_stop(&d->thread);
+    if (d)
+        mr__daemon_thread_stop(&d->thread);
 }
 
 void mr_service_dispatcher_close(mr_service_dispatcher *d)

@@ -232,5 +232,7 @@ void mr_service_reload_certificates(void)
 
 mr_code mr_service_check_address(const char *address, bool listens, mr_status *st)
 {
+    if (!address)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the address is NULL");
     return listens ? mr__address_check_form(address, st) : mr__address_check(address, st);
 }

@@ -143,7 +143,8 @@ mr_code mr_service_worker_wait(mr_service_worker *w, mr_status *st)
 
 void mr_service_worker_stop(mr_service_worker *w)
 {
-    mr__daemon_thread_stop(&w->thread);
+    if (w)
+        mr__daemon_thread_stop(&w->thread);
 }
 
 void mr_service_worker_close(mr_service_worker *w)

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef MR_PIPELINE_SYSTEM_CALLBACK_CODE_H
+#define MR_PIPELINE_SYSTEM_CALLBACK_CODE_H
+/* What a function of the user returned. */
+#include "pipeline/status.h"
+
+/* rc, or MR_INTERNAL if it is neither MR_OK nor negative, which callers would take for the end of
+ * the data. st: that of the call, initialized before it; if the function left no message, it gets
+ * one. who: for messages, "a C function". */
+static inline mr_code mr__callback_code(mr_code rc, const char *who, mr_status *st)
+{
+    if (rc > 0)
+        return mr_fail(st, MR_INTERNAL, "%s returned %d, expected MR_OK or an error", who, (int)rc);
+    if (rc < 0 && !st->code)
+        mr_fail(st, rc, "%s failed without a message", who);
+    return rc;
+}
+#endif
