@@ -56,6 +56,7 @@ if(MR_BUILD_EXAMPLES)
 endif()
 if(MR_BUILD_BENCH)
   mr_add_programs(bench)
+  target_link_libraries(bench-tls_bare PRIVATE ssl crypto)
   # Benchmarks of parts that have no public header are programs of tests/.
   foreach(name scale allreduce allreduce_mpi)
     if((name STREQUAL "allreduce_mpi" AND NOT MR_WITH_MPI_FOUND) OR

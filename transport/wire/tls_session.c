@@ -205,6 +205,13 @@ static bool expect_host(mr__tls_session *s)
     return mr__ssl.SSL_set1_host(s->ssl, s->host) == 1;
 }
 
+/* An error that others left on this thread would be taken for one of the next call. */
+static void forget_errors(void)
+{
+    if (ERR_peek_error()) /* clearing costs much more, for each record */
+        ERR_clear_error();
+}
+
 /* ---- receiving ---- */
 
 void *mr__tls_session_room(mr__tls_session *s, size_t *n)
@@ -282,7 +289,7 @@ mr_code mr__tls_session_read(mr__tls_session *s, void *to, size_t most, size_t *
         MR_TRY(mr__tls_session_shake(s, st));
     if (!s->is_open)
         return MR_OK;
-    ERR_clear_error();
+    forget_errors();
     if (mr__ssl.SSL_read_ex(s->ssl, to, most, n) == 1)
         return MR_OK;
     *n = 0;
@@ -301,7 +308,7 @@ static bool change_key(mr__tls_session *s)
 mr_code mr__tls_session_write(mr__tls_session *s, const void *p, size_t n, mr_status *st)
 {
     size_t done = 0;
-    ERR_clear_error();
+    forget_errors();
     if (s->records == s->most_records && !change_key(s)) {
         ERR_clear_error();
         s->has_failed = true;

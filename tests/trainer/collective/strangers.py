@@ -117,12 +117,18 @@ def shake(port, pair=None, version=ssl.TLSVersion.TLSv1_3):
 
 
 # ---- a program at the address of the first process that accepts and says nothing, and whose connection stays
+with_certificate = ssl.create_default_context(cafile=ca.pem)
+with_certificate.load_cert_chain(*ours)
+accepts = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=ca.pem)
+accepts.load_cert_chain(*ours)
 mute = {}
-for name, env in (("open", {}), ("tls", tls(ours))):
+for name, env in (("open", {}), ("tls", tls(ours)), ("certified", tls(ours))):
     with socket.create_server(("127.0.0.1", 0)) as door:
         second = rank(1, 2, door.getsockname()[1], env, "--tcp", "check")
         door.settimeout(kit.PATIENCE)
         taken = door.accept()[0]
+        if name == "certified":
+            taken = accepts.wrap_socket(taken, server_side=True)
     mute[name] = taken, second, rank(0, 2, taken.getsockname()[1], env, "--tcp", "check")
 
 # ---- the matrix: who comes to a job whose first process waits
@@ -249,18 +255,23 @@ for name, (taken, second, first) in mute.items():
            re.search(r"rank 0 \(127.0.0.1:\d+\) has not answered for \d+ s; trying again", second.err), first.err + second.err)
     taken.close()
 
-# ---- more silent connections than a process keeps: the oldest make room
-for name, env in (("open", {}), ("tls", tls(ours))):
+# ---- more silent connections than a process keeps: the oldest make room, also those with a certificate
+def silent_at(port, secure):
+    s = socket.create_connection(("127.0.0.1", port), timeout=kit.PATIENCE)
+    return with_certificate.wrap_socket(s, server_hostname="localhost") if secure else s
+
+
+for name, env, secure in (("open", {}, False), ("tls", tls(ours), False), ("certified", tls(ours), True)):
     port = ports(1)[0]
     first = rank(0, 2, port, env, "--tcp", "check")
     listens(port)
-    crowd = [socket.create_connection(("127.0.0.1", port), timeout=kit.PATIENCE) for i in range(200)]
+    crowd = [silent_at(port, secure) for i in range(200)]
     over = crowd[0].recv(1) == b""
     crowd[-1].setblocking(False)
     try:
         crowd[-1].recv(1)
         waits = False
-    except BlockingIOError:
+    except (BlockingIOError, ssl.SSLWantReadError):
         waits = True
     second = rank(1, 2, port, env, "--tcp", "check")
     result(f"a_silent_crowd_keeps_nobody_out_of_an_{name}_job", over and waits and [first.wait(), second.wait()] == [0, 0],

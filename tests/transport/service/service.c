@@ -86,6 +86,16 @@ MR_TEST_SLOW(a_lost_account_is_never_silent)
         run_newcomers(first + (uint64_t)i, one != NULL, false);
 }
 
+/* A client waited for ever for the answer to its last acknowledgement: a dispatcher that ended
+ * while a stream moved learned of the newer generation when the client was back, and had read the
+ * stream to its end. */
+MR_TEST(a_seed_of_moved_streams_that_found_something)
+{
+    mr__simulation_opts o;
+    mr__simulation_draw_balance(32287, &o);
+    run(&o);
+}
+
 /* Workers come, crash and drain: loads become even in at most 10 s, no stream moves without a
  * reason, and the sequence neither changes nor stalls. */
 MR_TEST_SLOW(loads_become_even_and_stay_so)

@@ -612,15 +612,24 @@ static void say_how_it_stands(void)
                     s->home ? s->home->address : "any", s->reader ? (int)s->reader->process : -1,
                     s->elements, s->end ? ", ended" : "");
         }
-    for (int i = 0; i < S->o.consumers; i++)
-        for (size_t k = 0; S->c[i].reader && k < S->c[i].reader->n_streams; k++) {
-            const mr__r_stream *s = &S->c[i].reader->streams[k];
+    for (int i = 0; i < S->o.consumers; i++) {
+        const mr__job_reader *r = S->c[i].reader;
+        if (r)
+            sim_say("client %d: dispatcher %s%s%s%s%s", i,
+                    r->dispatcher == MR__UP     ? "up"
+                    : r->dispatcher == MR__DOWN ? "down"
+                                                : "awaited",
+                    r->is_joined ? ", joined" : "", r->admitted ? ", admitted" : "",
+                    r->flushing ? ", flushing" : "", r->leaving ? ", leaving" : "");
+        for (size_t k = 0; r && k < r->n_streams; k++) {
+            const mr__r_stream *s = &r->streams[k];
             sim_say("client %d, stream %u: generation %" PRIu64 ", worker %s, %" PRIu64
                     " received, %" PRIu64 " consumed%s%s%s%s",
                     i, s->index, s->generation, s->worker ? s->worker->address : "none",
                     s->received, s->consumed, s->ended ? ", ended" : "", s->gone ? ", gone" : "",
                     s->opened ? ", opened" : "", s->lost ? ", lost" : "");
         }
+    }
 }
 
 static bool all_done(void)

@@ -897,10 +897,11 @@ static mr_code fail_missing(const rendezvous *m, mr_status *st)
                    m->o->connect_timeout_s, text, more, m->world);
 }
 
-/* Whether the other side of t has still to show who it is. Who has shown it may take its time. */
+/* Whether the other side of t has still to show who it is. A certificate or a token is not enough:
+ * only a hello shows that the program at the address of a peer is that peer. */
 static bool must_answer(const rendezvous *m, const connection *t)
 {
-    if (t->fd < 0 || (!t->incoming && (t->local || (t->token && t->known))))
+    if (t->fd < 0 || (!t->incoming && t->local))
         return false;
     return t->role == MR__ROLE_INCOMING ||
            (t->role == MR__ROLE_CONTROL && !m->peers[t->rank].met) ||

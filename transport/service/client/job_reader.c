@@ -23,7 +23,8 @@ enum {
     REFUSED_S = 60,
     BLOCKS_AHEAD = 4,
     CATCH_UP_S = 5,
-    MOST_JOB = 15 << 20 /* Join and Host add to it, and are messages of at most 16 MiB */
+    MOST_JOB = 15 << 20, /* Join and Host add to it, and are messages of at most 16 MiB */
+    MOST_PLACES = 16 << 20
 };
 
 static void fail(mr__job_reader *r, const mr_status *why)
@@ -237,6 +238,23 @@ static size_t places_of(const mr__job_reader *r, bool news, Mr__Wire__Place **pl
     return n;
 }
 
+/* Says m, unless it has more bytes than any message: of the positions, since the graph fits. The
+ * connection would end, again and again. */
+static void say_places(mr__job_reader *r, const mr__message *m)
+{
+    mr_status st;
+    size_t n = mr__wire__message__get_packed_size(m);
+    if (n <= MOST_PLACES) {
+        r->out.to_dispatcher(r->ctx, m);
+        return;
+    }
+    mr_fail(&st, MR_RESOURCE_EXHAUSTED,
+            "the positions of this job's %zu streams, and its graph, have %zu bytes together; a "
+            "service accepts at most %d: use fewer streams, or let operations hold less data",
+            r->n_streams, n, MOST_PLACES);
+    fail(r, &st);
+}
+
 static void say_join(mr__job_reader *r)
 {
     Mr__Wire__Join j = *r->opts.join;
@@ -254,7 +272,7 @@ static void say_join(mr__job_reader *r)
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_JOIN;
     m.join = &j;
-    r->out.to_dispatcher(r->ctx, &m);
+    say_places(r, &m);
     mr_free(places);
     mr_free(list);
 }
@@ -271,7 +289,7 @@ static void say_acknowledge(mr__job_reader *r)
     mr__message m = MR__WIRE__MESSAGE__INIT;
     m.body_case = MR__WIRE__MESSAGE__BODY_ACKNOWLEDGE;
     m.acknowledge = &a;
-    r->out.to_dispatcher(r->ctx, &m);
+    say_places(r, &m);
     if (r->flushing)
         r->flush_request = a.request;
     mr_free(places);

@@ -113,15 +113,16 @@ static mr_code check_listed(mr__dispatcher *d, mr__d_worker *w, const char *addr
 
 /* ---- streams that a worker reports as hosted, of jobs not known (yet) ---- */
 
-/* A worker hosts s in a generation that this dispatcher did not assign: it lost its account. That
- * generation is not used again, else a client that opens it would get the old stream. */
+/* A worker hosts s in a generation that this dispatcher did not assign: it lost its account, or
+ * ended while s moved there. That generation is not used again, else a client that opens it would
+ * get the old stream. */
 static void outdo(mr__dispatcher *d, mr__d_stream *s, uint64_t generation)
 {
     s->generation = generation;
     if (s->worker)
         mr__d_assign(d, s, NULL);
-    else
-        mr__d_record_stream(d, s);
+    else /* the reader acknowledges its end in this generation, or waits */
+        mr__d_tell_reader(d, s, mr__d_record_stream(d, s));
 }
 
 void mr__d_adopt_orphans(mr__dispatcher *d, mr__d_worker *w)

@@ -15,7 +15,7 @@
 
 #define SECOND    ((int64_t)1000000000)
 #define FINISH_NS (2 * SECOND) /* time to send what is queued, at the end */
-enum { MOST_CONNECTIONS = 1024 };
+enum { MOST_CONNECTIONS = 1024, SILENT_S = 10 };
 
 #define OF(member, p) ((mr__daemon *)((char *)(p)-offsetof(mr__daemon, member)))
 
@@ -37,6 +37,7 @@ static void guest_ready(mr__connection *c)
 {
     mr__guest *g = (mr__guest *)c;
     g->is_ready = true;
+    g->heard = mr__loop_now(g->daemon->loop);
     if (c->socket.is_local)
         snprintf(g->from, sizeof g->from, "process %u on this host", c->handshake.process);
     if (c->handshake.name[0]) {
@@ -53,6 +54,7 @@ static void guest_ready(mr__connection *c)
 static void guest_message(mr__connection *c, const mr__message *m)
 {
     mr__guest *g = (mr__guest *)c;
+    g->heard = mr__loop_now(g->daemon->loop);
     if (!g->daemon->is_draining && g->is_known)
         g->daemon->message(g, m);
 }
@@ -122,21 +124,43 @@ static const mr__connection_class guests = {.ready = guest_ready,
                                             .session_key = session_key,
                                             .lends = true};
 
-/* Makes room for one more: closes the oldest connection that has not completed its handshake. */
+/* The connection that makes way for another: the oldest that has not completed its handshake, else
+ * the one that has been silent longest, if that is too long. NULL: none. */
+static mr__guest *most_idle(const mr__daemon *d)
+{
+    mr__guest *silent = NULL;
+    int64_t since = mr__loop_now(d->loop) - SILENT_S * SECOND;
+    for (mr__guest *g = d->oldest; g; g = g->prev) {
+        if (g->c.closing)
+            continue;
+        if (!g->is_ready)
+            return g;
+        if (g->heard <= since) {
+            since = g->heard - 1;
+            silent = g;
+        }
+    }
+    return silent;
+}
+
 static bool make_room(mr__daemon *d)
 {
     mr_status why;
     if (d->n_guests < MOST_CONNECTIONS)
         return true;
-    mr__guest *g = d->oldest;
-    while (g && (g->is_ready || g->c.closing))
-        g = g->prev;
+    mr__guest *g = most_idle(d);
     /* Twice as many only while those that were closed are not yet gone. */
     if (g && d->n_guests < 2 * MOST_CONNECTIONS) {
-        mr_fail(&why, MR_RESOURCE_EXHAUSTED,
-                "closed to make room for another connection: there are %d, and it has not "
-                "identified itself",
-                MOST_CONNECTIONS);
+        if (g->is_ready)
+            mr_fail(&why, MR_RESOURCE_EXHAUSTED,
+                    "closed to make room for another connection: there are %d, and it has said "
+                    "nothing for %d s",
+                    MOST_CONNECTIONS, SILENT_S);
+        else
+            mr_fail(&why, MR_RESOURCE_EXHAUSTED,
+                    "closed to make room for another connection: there are %d, and it has not "
+                    "identified itself",
+                    MOST_CONNECTIONS);
         mr__connection_close(&g->c, &why);
         return true;
     }

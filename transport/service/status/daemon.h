@@ -5,8 +5,9 @@
  * status page, and the drain. An alarm or a failure begins the drain, which finishes all
  * connections; those that are not finished after 2 s are dropped.
  *
- * Beyond 1,024 connections, a new one replaces the oldest that has not completed its handshake, or
- * is refused.
+ * Beyond 1,024 connections, a new one replaces the oldest that has not completed its handshake,
+ * else the one that has been silent longest, if for at least 10 s (peers send a Pulse each second),
+ * or is refused.
  *
  * thread   the loop's */
 #include "transport/net/alarm.h"
@@ -25,6 +26,7 @@ typedef struct mr__guest {
     uint64_t id;
     bool is_known;  /* `ready` was called, so `closed` will be called with tell */
     bool is_ready;  /* the handshake is complete */
+    int64_t heard;  /* is_ready: its last message */
     char from[320]; /* its address or process, with its name */
 } mr__guest;
 

@@ -22,7 +22,8 @@ enum {
     MEASURE_EVERY = 256,
     MOST_AHEAD = 16,
     AHEAD_BYTES = 4 << 20,
-    OPEN_TRIES = 20 /* a tenth of a second each */
+    OPEN_TRIES = 20,     /* a tenth of a second each */
+    MOST_HOST = 15 << 20 /* of a Host, whose message has at most 16 MiB: the job and a position */
 };
 
 typedef enum brought { BLOCK, ERROR, FATAL, END } brought;
@@ -45,6 +46,7 @@ struct mr__producer {
     mr_read_slots read_slots; /* files are read into memory shared with its client */
     uint64_t number;
     Mr__Wire__Host *what; /* a copy */
+    size_t job_bytes;     /* of what->job as a message */
     uint64_t generation, opened_at;
     int level;
     bool missing_moves, measured;
@@ -97,14 +99,23 @@ static void sign(const mr__producer *p, mr_status *why)
     snprintf(text + n, sizeof why->message - n, " (at worker %s)", p->o.worker);
 }
 
-/* x->position = the iterator's position. */
+/* x->position = the iterator's position. One that no message can carry would end the connection,
+ * again and again. */
 static mr_code keep_position(mr__producer *p, item *x, mr_status *st)
 {
     void *bytes = NULL;
-    size_t n = 0;
+    size_t n = 0, room = MOST_HOST;
     MR_TRY(mr_iterator_save(p->it, &bytes, &n, st));
-    x->position = mr_malloc(MR__STREAM_POSITION_BYTES + n);
-    mr_code rc = x->position ? MR_OK : mr_fail_memory(st, n, "a position");
+    room -= p->job_bytes < room ? p->job_bytes : room;
+    x->position = n <= room ? mr_malloc(MR__STREAM_POSITION_BYTES + n) : NULL;
+    mr_code rc = MR_OK;
+    if (n > room)
+        rc = mr_fail(st, MR_RESOURCE_EXHAUSTED,
+                     "the position of a stream has %zu bytes, and its graph %zu; a service accepts "
+                     "at most %d together: let operations hold less data",
+                     n, p->job_bytes, MOST_HOST);
+    else if (!x->position)
+        rc = mr_fail_memory(st, n, "a position");
     if (rc == MR_OK) {
         mr__stream_position_put(x->position);
         memcpy(x->position + MR__STREAM_POSITION_BYTES, bytes, n);
@@ -530,6 +541,7 @@ mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__
     if (rc == MR_OK && !(p->spare = new_item()))
         rc = mr_fail_memory(st, sizeof *p->spare, "a stream");
     const Mr__Wire__Place *place = what->place;
+    p->job_bytes = mr__wire__job__get_packed_size(what->job);
     if (rc == MR_OK && what->job->mode == MR__WIRE__MODE__DYNAMIC)
         rc = mr__split_list_new(&p->splits, place->splits, place->n_splits, what->job->splits,
                                 ask_for_split, p, st);

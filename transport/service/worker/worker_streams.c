@@ -11,7 +11,8 @@
 
 #define SECOND ((int64_t)1000000000)
 enum { SILENT_S = 5 };
-/* The most Opens that wait for their Host, and bytes of each; others are refused. */
+/* The most Opens that wait for their Host, and bytes of each; others are refused, first those of
+ * the clients with most of them. */
 enum { MOST_EARLY = 1024, MOST_EARLY_BYTES = 1024 };
 
 typedef enum waiting { NOTHING, BLOCK, ERROR, END } waiting;
@@ -58,6 +59,7 @@ struct mr__worker_streams {
     hosted *streams;
     early *early; /* the oldest first */
     size_t n_early;
+    mr__id_map n_early_of;    /* a client's number of them */
     uint64_t pulses, answers; /* said to, and heard from, the dispatcher on this connection */
     mr__id_map producers;     /* to hosted */
     uint64_t last_producer;
@@ -455,11 +457,27 @@ static void refuse_generation(mr__worker_streams *ws, uint64_t client, const Mr_
 
 /* ---- clients that came before the dispatcher's Host ---- */
 
-static void free_early(mr__worker_streams *ws, early **at)
+static size_t n_early_of(const mr__worker_streams *ws, uint64_t client)
+{
+    const uintptr_t *n = mr__id_map_find(&ws->n_early_of, client);
+    return n ? *n : 0;
+}
+
+/* The caller frees it. */
+static early *take_out(mr__worker_streams *ws, early **at)
 {
     early *e = *at;
     *at = e->next;
     ws->n_early--;
+    uintptr_t *n = mr__id_map_find(&ws->n_early_of, e->client);
+    if (--*n == 0)
+        mr__id_map_remove(&ws->n_early_of, e->client);
+    return e;
+}
+
+static void free_early(mr__worker_streams *ws, early **at)
+{
+    early *e = take_out(ws, at);
     mr__wire_free(e->open);
     mr_free(e);
 }
@@ -480,20 +498,49 @@ static void drop_early(mr__worker_streams *ws, uint64_t client, uint64_t job, ui
         free_early(ws, at);
 }
 
-/* Keeps an Open until its Host, or the answer to a Pulse, arrives; false: it cannot wait. */
-static bool wait_for_host(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open *o)
+/* Room for an Open of this client: refuses the newest of the client that has most, so that none
+ * keeps the others out; false: no other has more. */
+static bool make_room(mr__worker_streams *ws, uint64_t client)
+{
+    early **worst = NULL;
+    size_t most = n_early_of(ws, client) + 1;
+    if (ws->n_early < MOST_EARLY)
+        return true;
+    for (early **at = &ws->early; *at; at = &(*at)->next) {
+        size_t n = n_early_of(ws, (*at)->client);
+        if (n > most || (n == most && worst)) {
+            most = n;
+            worst = at;
+        }
+    }
+    if (!worst)
+        return false;
+    refuse_generation(ws, (*worst)->client, (*worst)->open);
+    free_early(ws, worst);
+    return true;
+}
+
+/* Keeps an Open until its Host, or the answer to a Pulse, arrives; false: it cannot wait.
+ * until: of the same Open before; 0: a new one */
+static bool wait_for_host(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open *o,
+                          uint64_t until)
 {
     mr_status st;
-    if (!ws->connected || ws->draining || ws->n_early == MOST_EARLY ||
-        mr__wire__open__get_packed_size(o) > MOST_EARLY_BYTES)
+    if (!ws->connected || ws->draining || mr__wire__open__get_packed_size(o) > MOST_EARLY_BYTES ||
+        !make_room(ws, client))
         return false;
     early *e = mr_calloc(1, sizeof *e);
     if (!e || mr__wire_copy(&o->base, &e->open, &st) != MR_OK) {
         mr_free(e);
         return false;
     }
+    if (mr__id_map_put(&ws->n_early_of, client, n_early_of(ws, client) + 1, &st) != MR_OK) {
+        mr__wire_free(e->open);
+        mr_free(e);
+        return false;
+    }
     e->client = client;
-    e->until = ws->pulses + 1;
+    e->until = until ? until : ws->pulses + 1;
     early **last = &ws->early;
     while (*last)
         last = &(*last)->next;
@@ -532,9 +579,11 @@ static void refuse_early(mr__worker_streams *ws)
 static void take_open(mr__worker_streams *ws, uint64_t client, const Mr__Wire__Open *o)
 {
     hosted *s = find(ws, o->job_id, o->stream);
+    const early *before = *early_of(ws, client, o->job_id, o->stream);
+    uint64_t until = before && before->open->generation >= o->generation ? before->until : 0;
     drop_early(ws, client, o->job_id, o->stream);
     if (!s || s->what->place->generation < o->generation) {
-        if (!wait_for_host(ws, client, o))
+        if (!wait_for_host(ws, client, o, until))
             refuse_generation(ws, client, o);
         return;
     }
@@ -582,8 +631,7 @@ static void open_early(mr__worker_streams *ws, const hosted *s)
             at = &e->next;
             continue;
         }
-        *at = e->next;
-        ws->n_early--;
+        take_out(ws, at);
         take_open(ws, e->client, e->open);
         mr__wire_free(e->open);
         mr_free(e);
@@ -840,6 +888,7 @@ void mr__worker_streams_free(mr__worker_streams *ws)
         remove_stream(ws, ws->streams);
     while (ws->early)
         free_early(ws, &ws->early);
+    mr__id_map_reset(&ws->n_early_of);
     for (size_t i = 0; ws->tags && i < ws->n_tags; i++)
         mr_free(ws->tags[i]);
     mr_free(ws->tags);

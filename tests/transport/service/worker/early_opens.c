@@ -109,17 +109,22 @@ static void answer(bool drains)
     mr__worker_streams_dispatcher_message(did.ws, &m, second);
 }
 
-static void open_by(uint64_t client, uint64_t generation, uint64_t first)
+static void open_of(uint64_t client, uint64_t job, uint64_t generation, uint64_t first)
 {
     Mr__Wire__Open o = MR__WIRE__OPEN__INIT;
     mr__message m = MR__WIRE__MESSAGE__INIT;
-    o.job_id = JOB;
+    o.job_id = job;
     o.generation = generation;
     o.first = first;
     o.credit = 100;
     m.body_case = MR__WIRE__MESSAGE__BODY_OPEN;
     m.open = &o;
     mr__worker_streams_client_message(did.ws, client, &m, second);
+}
+
+static void open_by(uint64_t client, uint64_t generation, uint64_t first)
+{
+    open_of(client, JOB, generation, first);
 }
 
 static void give_credit(uint64_t client, uint64_t bytes)
@@ -241,5 +246,48 @@ MR_TEST(only_so_many_wait_and_one_place_each)
         open_by(1, 2, 0);
     mr_eq_i64(did.errors, 2000 - 1024);
     mr_eq_i64(did.pulses, 1);
+    mr__worker_streams_free(did.ws);
+}
+
+MR_TEST(no_client_takes_the_places_of_others)
+{
+    begin();
+    for (uint64_t job = 100; job < 2100; job++)
+        open_of(OTHER, job, 1, 0);
+    mr_eq_i64(did.errors, 2000 - 1024);
+    open_by(CLIENT, 1, 0); /* one of the 1,024 leaves */
+    mr_eq_i64(did.errors, 2000 - 1024 + 1);
+    mr_eq_u64(did.client, OTHER);
+    host(1);
+    mr_eq_i64(did.starts, 1);
+    mr_eq_u64(did.client, CLIENT);
+    for (uint64_t client = 10; client < 1010; client++)
+        open_by(client, 2, 0);
+    mr_eq_i64(did.errors, 976 + 1 + 999);
+    mr_eq_u64(did.client, OTHER);
+    mr__worker_streams_client_closed(did.ws, OTHER, second);
+    int errors = did.errors;
+    for (uint64_t client = 2000; client < 2030; client++)
+        open_by(client, 2, 0);
+    mr_eq_i64(did.errors, errors + 6);
+    mr__worker_streams_free(did.ws);
+}
+
+MR_TEST(an_open_that_is_repeated_waits_no_longer)
+{
+    begin();
+    open_by(CLIENT, 1, 0); /* causes a Pulse */
+    open_by(CLIENT, 1, 7);
+    mr_eq_i64(did.pulses, 1);
+    answer(false);
+    mr_eq_i64(did.errors, 1);
+    mr_eq_i64(did.pulses, 1);
+    open_by(CLIENT, 1, 0);
+    open_by(CLIENT, 2, 0); /* of a newer generation: its Host may come later */
+    answer(false);
+    mr_eq_i64(did.errors, 1);
+    answer(false);
+    mr_eq_i64(did.errors, 2);
+    mr_eq_u64(did.generation, 2);
     mr__worker_streams_free(did.ws);
 }
