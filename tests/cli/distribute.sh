@@ -228,6 +228,9 @@ refused no_such_port 2 'range(3).distribute("127.0.0.1:65536")' '65536' 'a port 
 refused port_nobody_has 2 'range(3).distribute("127.0.0.1:0")' 'port 0'
 refused no_port 2 'distributed_dataset("localhost", "d6f1")' 'host:port' '"localhost"'
 refused no_service 2 'range(3).distribute("")' 'HOST:PORT'
+long=$(printf '%5000s' | tr ' ' n)
+refused long_job_name 2 "range(3).distribute(\"127.0.0.1:1\", job_name=\"$long\")" '5000 bytes' 'at most 4096'
+refused long_name_of_a_dataset 2 "distributed_dataset(\"127.0.0.1:1\", \"$long\")" '5000 bytes' 'at most 4096'
 refused half_a_consumer 2 'range(3).distribute("local", num_consumers=2)' 'consumer_index'
 refused consumer_out_of_range 2 'range(3).distribute("local", num_consumers=2, consumer_index=2)' 'below num_consumers'
 refused more_consumers_than_streams 2 'range(3).distribute("local", streams=2, num_consumers=3, consumer_index=0)' 'at most'

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transport/service/request.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "pipeline/memory/alloc.h"
@@ -124,6 +125,9 @@ mr_code mr__request(const mr__request_opts *opts, const Mr__Wire__Ask *ask, mr__
 {
     mr__address to;
     mr__loop *l;
+    if (strlen(ask->name) > MR__MOST_TEXT)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "a name of %zu bytes; names have at most %d",
+                       strlen(ask->name), MR__MOST_TEXT);
     MR_TRY(mr__address_check(opts->dispatcher, st));
     MR_TRY(mr__address_resolve(opts->dispatcher, &to, st));
     MR_TRY(mr__loop_open(MR__LOOP_EPOLL, &l, st));

@@ -5,14 +5,7 @@
 
 #include "pipeline/memory/alloc.h"
 
-enum {
-    NONCE = 32,
-    HMAC = 32,
-    SESSION = 16,
-    KEY = MR__JOB_KEY_BYTES,
-    MOST_STREAMS = 1 << 16,
-    MOST_TEXT = 4096
-};
+enum { NONCE = 32, HMAC = 32, SESSION = 16, KEY = MR__JOB_KEY_BYTES, MOST_STREAMS = 1 << 16 };
 #define MOST_MEMORY ((uint64_t)1 << 40)
 
 /* ctx: a bool, set if memory ran out. */
@@ -88,9 +81,9 @@ void mr__message_free(mr__message *m)
 
 /* ---- checks that generated code does not make ---- */
 
-static bool text(const char *s, size_t most)
+static bool text(const char *s)
 {
-    return s && strnlen(s, most + 1) <= most;
+    return s && strnlen(s, MR__MOST_TEXT + 1) <= MR__MOST_TEXT;
 }
 
 static bool status(const Mr__Wire__Status *s)
@@ -101,8 +94,8 @@ static bool status(const Mr__Wire__Status *s)
 static bool places(Mr__Wire__Place *const *v, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (v[i]->stream >= MOST_STREAMS || !text(v[i]->worker, MOST_TEXT) ||
-            !text(v[i]->home, MOST_TEXT) || v[i]->skip > v[i]->elements)
+        if (v[i]->stream >= MOST_STREAMS || !text(v[i]->worker) || !text(v[i]->home) ||
+            v[i]->skip > v[i]->elements)
             return false;
     return n <= MOST_STREAMS;
 }
@@ -123,14 +116,14 @@ static bool key(const ProtobufCBinaryData *k)
 static bool job(const Mr__Wire__Job *j)
 {
     return j && j->mode <= MR__WIRE__MODE__HINT && j->streams <= MOST_STREAMS &&
-           j->block_length >= 1 && text(j->directory, MOST_TEXT) && text(j->match, MOST_TEXT) &&
-           lists(j->lists, j->n_lists) && text(j->owner, MOST_TEXT) && key(&j->key);
+           j->block_length >= 1 && text(j->directory) && text(j->match) &&
+           lists(j->lists, j->n_lists) && text(j->owner) && key(&j->key);
 }
 
 static bool join(const Mr__Wire__Join *j)
 {
-    return j->client_id && job(j->job) && text(j->name, MOST_TEXT) &&
-           places(j->places, j->n_places) && j->job->consumers <= MOST_STREAMS &&
+    return j->client_id && job(j->job) && text(j->name) && places(j->places, j->n_places) &&
+           j->job->consumers <= MOST_STREAMS &&
            (j->job->consumers ? j->consumer < j->job->consumers : j->consumer == 0);
 }
 
@@ -146,10 +139,10 @@ static bool sound(const mr__message *m)
 {
     switch (m->body_case) {
     case MR__WIRE__MESSAGE__BODY_HELLO:
-        return m->hello->nonce.len == NONCE && text(m->hello->host, MOST_TEXT) &&
+        return m->hello->nonce.len == NONCE && text(m->hello->host) &&
                (m->hello->session.len == 0 || m->hello->session.len == SESSION);
     case MR__WIRE__MESSAGE__BODY_CHALLENGE:
-        return m->challenge->nonce.len == NONCE && text(m->challenge->local, MOST_TEXT);
+        return m->challenge->nonce.len == NONCE && text(m->challenge->local);
     case MR__WIRE__MESSAGE__BODY_PROOF:
         return m->proof->hmac.len == HMAC || m->proof->hmac.len == 0;
     case MR__WIRE__MESSAGE__BODY_WELCOME:
@@ -169,13 +162,13 @@ static bool sound(const mr__message *m)
     case MR__WIRE__MESSAGE__BODY_LOST:
         return m->lost->stream < MOST_STREAMS;
     case MR__WIRE__MESSAGE__BODY_PREPARE:
-        return m->prepare->stream < MOST_STREAMS && text(m->prepare->worker, MOST_TEXT);
+        return m->prepare->stream < MOST_STREAMS && text(m->prepare->worker);
     case MR__WIRE__MESSAGE__BODY_PREPARED:
         return m->prepared->stream < MOST_STREAMS;
     case MR__WIRE__MESSAGE__BODY_WARNING:
-        return text(m->warning->text, MOST_TEXT);
+        return text(m->warning->text);
     case MR__WIRE__MESSAGE__BODY_REGISTER_WORKER:
-        return text(m->register_worker->address, MOST_TEXT) &&
+        return text(m->register_worker->address) &&
                hosted(m->register_worker->hosted, m->register_worker->n_hosted);
     case MR__WIRE__MESSAGE__BODY_HOST:
         return job(m->host->job) && m->host->place && places(&m->host->place, 1);
@@ -207,7 +200,7 @@ static bool sound(const mr__message *m)
     case MR__WIRE__MESSAGE__BODY_MEMORY:
         return m->memory->bytes > 0 && m->memory->bytes <= MOST_MEMORY;
     case MR__WIRE__MESSAGE__BODY_ASK:
-        return text(m->ask->what, MOST_TEXT) && text(m->ask->name, MOST_TEXT);
+        return text(m->ask->what) && text(m->ask->name);
     case MR__WIRE__MESSAGE__BODY_REPORT:
         return !m->report->status || status(m->report->status);
     case MR__WIRE__MESSAGE__BODY_PULSE:

@@ -15,6 +15,8 @@ enum { MR__WIRE_VERSION = 2 };
 enum { MR__ERROR_CREDIT = 1024 };
 /* The bytes of Job.key. */
 enum { MR__JOB_KEY_BYTES = 32 };
+/* The most bytes of a name or an address. */
+enum { MR__MOST_TEXT = 4096 };
 
 typedef Mr__Wire__Message mr__message;
 

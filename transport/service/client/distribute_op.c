@@ -139,6 +139,10 @@ static mr_code check(const void *params, mr_status *st)
         MR_TRY(mr__address_check(p->service, st));
     if (o->job_name && !*o->job_name)
         return mr_fail(st, MR_INVALID_ARGUMENT, "distribute: job_name is empty; leave it out");
+    if (o->job_name && strlen(o->job_name) > MR__MOST_TEXT)
+        return mr_fail(st, MR_INVALID_ARGUMENT,
+                       "distribute: job_name has %zu bytes; it must have at most %d",
+                       strlen(o->job_name), MR__MOST_TEXT);
     if (o->has_consumer_index != (o->num_consumers > 0))
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "distribute: consumer_index and num_consumers go together");
