@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/memory/alloc.h"
+#include "pipeline/memory/hash_index.h"
 #include "pipeline/memory/id_map.h"
 #include "transport/service/note.h"
 
@@ -20,6 +21,7 @@ typedef enum waiting { NOTHING, BLOCK, ERROR, END } waiting;
 /* A stream that is hosted. */
 typedef struct hosted {
     struct hosted *next, *prev;
+    size_t place;         /* in all_streams.v */
     Mr__Wire__Host *what; /* job, place; a copy */
     uint64_t client;      /* 0: no client reads it */
     uint64_t producer;    /* 0: none */
@@ -48,6 +50,13 @@ typedef struct early {
     uint64_t until;       /* the Pulse whose answer comes after the Host, if there is one */
 } early;
 
+/* The hosted streams, to find them by job and number. */
+typedef struct all_streams {
+    hosted **v; /* in no order */
+    size_t n, capacity;
+    mr__hash_index index;
+} all_streams;
+
 struct mr__worker_streams {
     mr__worker_streams_out out;
     void *ctx;
@@ -56,7 +65,8 @@ struct mr__worker_streams {
     uint32_t weight;
     char **tags;
     size_t n_tags;
-    hosted *streams;
+    hosted *streams; /* the newest first */
+    all_streams all;
     early *early; /* the oldest first */
     size_t n_early;
     mr__id_map n_early_of;    /* a client's number of them */
@@ -67,6 +77,58 @@ struct mr__worker_streams {
     int64_t now, heard, pulse_at, pulsed_at, cpu_ns;
     double busy_ratio;
 };
+
+/* ---- finding streams ---- */
+
+typedef struct stream_key {
+    uint64_t job;
+    uint32_t stream;
+} stream_key;
+
+static bool is_same(const void *streams, size_t place, const void *key)
+{
+    const Mr__Wire__Host *x = ((hosted *const *)streams)[place]->what;
+    const stream_key *k = key;
+    return x->job_id == k->job && x->place->stream == k->stream;
+}
+
+static uint64_t hash_of(uint64_t job, uint32_t stream)
+{
+    return mr__splitmix(job + stream);
+}
+
+static uint64_t hash_of_hosted(const hosted *s)
+{
+    return hash_of(s->what->job_id, s->what->place->stream);
+}
+
+static hosted *find(const mr__worker_streams *ws, uint64_t job, uint32_t stream)
+{
+    const stream_key key = {job, stream};
+    size_t at = mr__hash_find(&ws->all.index, hash_of(job, stream), is_same, ws->all.v, &key);
+    return at == MR__NO_PLACE ? NULL : ws->all.v[at];
+}
+
+static mr_code add(all_streams *all, hosted *s, mr_status *st)
+{
+    MR_TRY(MR_GROW(all->v, all->capacity, all->n + 1, UINT32_MAX / 4, "streams", st));
+    MR_TRY(mr__hash_add(&all->index, hash_of_hosted(s), all->n, "streams", st));
+    s->place = all->n;
+    all->v[all->n++] = s;
+    return MR_OK;
+}
+
+static void take_away(all_streams *all, const hosted *s)
+{
+    hosted *last = all->v[--all->n];
+    mr__hash_remove(&all->index, hash_of_hosted(s), s->place);
+    if (last == s)
+        return;
+    mr__hash_slot_of(&all->index, hash_of_hosted(last), last->place)->place =
+        (uint32_t)s->place + 1;
+    last->place = s->place;
+    all->v[last->place] = last;
+}
 
 /* ---- one stream ---- */
 
@@ -102,6 +164,7 @@ static void stop_producer(mr__worker_streams *ws, hosted *s)
 static void remove_stream(mr__worker_streams *ws, hosted *s)
 {
     stop_producer(ws, s);
+    take_away(&ws->all, s);
     if (s->prev)
         s->prev->next = s->next;
     else
@@ -110,14 +173,6 @@ static void remove_stream(mr__worker_streams *ws, hosted *s)
         s->next->prev = s->prev;
     mr__wire_free(s->what);
     mr_free(s);
-}
-
-static hosted *find(const mr__worker_streams *ws, uint64_t job, uint32_t stream)
-{
-    for (hosted *s = ws->streams; s; s = s->next)
-        if (s->what->job_id == job && s->what->place->stream == stream)
-            return s;
-    return NULL;
 }
 
 static Mr__Wire__Hosted name_of(const hosted *s)
@@ -752,8 +807,12 @@ static void take_host(mr__worker_streams *ws, const Mr__Wire__Host *x)
     if (rc == MR_OK) {
         mr__wire__host__pack(x, bytes);
         rc = mr__wire_unpack(&mr__wire__host__descriptor, bytes, n, &s->what, &st);
-        if (rc != MR_OK)
+        if (rc == MR_OK)
+            rc = add(&ws->all, s, &st);
+        if (rc != MR_OK) {
+            mr__wire_free(s->what);
             mr_free(s);
+        }
     }
     mr_free(bytes);
     if (rc != MR_OK) { /* the client's Open is refused, and the stream moves */
@@ -894,5 +953,7 @@ void mr__worker_streams_free(mr__worker_streams *ws)
     mr_free(ws->tags);
     mr_free(ws->address);
     mr__id_map_reset(&ws->producers);
+    mr_free(ws->all.v);
+    mr__hash_reset(&ws->all.index);
     mr_free(ws);
 }
