@@ -45,7 +45,8 @@ struct mr__object_stream {
     int64_t began, worked, bytes; /* of a measurement: as many ranges as are in flight */
     unsigned n_measured;
     bool waited, settled;
-    double rate; /* of the measurement before */
+    double rate;      /* of the measurement before */
+    int64_t first_at; /* when the first bytes came; 0: not yet; -1: it does not matter */
 };
 
 static atomic_int_fast64_t all_bytes; /* of ranges in flight, of all streams */
@@ -93,9 +94,20 @@ static void begin_measurement(mr__object_stream *s)
     s->waited = false;
 }
 
+/* The first range has been returned: as many ranges as hide the time until its first byte. */
+static void estimate(mr__object_stream *s)
+{
+    int64_t wait = s->first_at - s->began, took = mr__clock_ns(CLOCK_MONOTONIC) - s->first_at + 1;
+    while (s->waited && s->most < MOST_RANGES && s->most < 1 + wait / took)
+        s->most *= 2;
+    s->first_at = -1;
+}
+
 /* A range has been returned. */
 static void measure(mr__object_stream *s)
 {
+    if (s->first_at > 0)
+        estimate(s);
     if (++s->n_measured < (s->settled ? MEASURE_AGAIN : s->most))
         return;
     int64_t elapsed = mr__clock_ns(CLOCK_MONOTONIC) - s->began + 1;
@@ -109,9 +121,11 @@ static void measure(mr__object_stream *s)
     } else if (s->waited && busy) {
         s->most = LEAST_RANGES;
         s->settled = true;
-    } else if (s->waited && rate > 1.1 * s->rate && s->most < MOST_RANGES) {
+    } else if (s->waited && rate > 1.1 * s->rate) {
         s->rate = rate;
-        s->most *= 2;
+        s->settled = s->most >= MOST_RANGES;
+        if (!s->settled)
+            s->most *= 2;
     } else if (s->waited && s->most >= FEW_RANGES) {
         s->most = s->most / 2 > FEW_RANGES ? s->most / 2 : FEW_RANGES;
         s->settled = true;
@@ -138,6 +152,7 @@ static void restart(mr__object_stream *s, int64_t offset, bool ahead)
         s->most = s->connections < ROOM ? (unsigned)s->connections : ROOM;
     s->rate = 0;
     s->settled = false;
+    s->first_at = ahead && !s->connections ? 0 : -1;
     begin_measurement(s);
 }
 
@@ -285,6 +300,8 @@ mr_code mr__object_stream_next(mr__object_stream *s, mr_buffer **slot, uint8_t *
             rc = mr__fetch_take(r->transfer, s->cancel, slot, data, got, st);
             if (rc == MR_OK) {
                 count_returned(s, *got);
+                if (!s->first_at)
+                    s->first_at = mr__clock_ns(CLOCK_MONOTONIC);
                 return MR_OK;
             }
             if (rc == MR_END) {
