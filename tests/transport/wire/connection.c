@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections over loopback, on both engines of the loop. */
 #include <fcntl.h>
+#include <openssl/err.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,6 +260,28 @@ MR_TEST(each_side_changes_its_key_after_a_number_of_records)
         mr_eq_i64(records[i], RECORDS + RECORDS / LIMIT - 1);
         mr__tls_session_close(&s[i]);
     }
+    mr__tls_free(tls);
+}
+
+MR_TEST(errors_of_others_calls_to_openssl_are_not_the_sessions)
+{
+    mr__tls *tls = certificates(true);
+    mr__tls_session s[2];
+    mr_status st;
+    char got[10];
+    size_t n;
+    for (int i = 0; i < 2; i++)
+        mr_ok(mr__tls_session_open(&s[i], tls, i == 0, "127.0.0.1", &st), &st);
+    mr_ok(mr__tls_session_shake(&s[1], &st), &st);
+    for (int i = 0; i < 8; i++) { /* the last two have nothing to read */
+        pass(&s[!(i % 2)], &s[i % 2]);
+        ERR_raise(ERR_LIB_USER, 1);
+        mr_ok(mr__tls_session_read(&s[i % 2], got, sizeof got, &n, &st), &st);
+        mr_eq_u64(n, 0);
+    }
+    mr_check(s[0].is_open && s[1].is_open);
+    for (int i = 0; i < 2; i++)
+        mr__tls_session_close(&s[i]);
     mr__tls_free(tls);
 }
 

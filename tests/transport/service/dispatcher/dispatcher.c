@@ -44,6 +44,34 @@ MR_TEST(another_worker_looks_files_up_where_one_was_lost)
     mr__dispatcher_free(alone.d);
 }
 
+static void nobody_speaks_for(int seconds)
+{
+    for (; seconds; seconds--) {
+        alone.now += 1000000000;
+        (void)mr__dispatcher_tick(alone.d, alone.now);
+    }
+}
+
+MR_TEST(a_client_is_silent_30_s_after_what_it_did_last)
+{
+    Mr__Wire__Pulse pulse = MR__WIRE__PULSE__INIT;
+    alone_begin(NULL, 0);
+    nobody_speaks_for(100);
+    alone_join(1, "job", MR__WIRE__MODE__EXACTLY_ONCE, 0, 0, false);
+    nobody_speaks_for(29);
+    alone_say(1, MR__WIRE__MESSAGE__BODY_PULSE, &pulse);
+    nobody_speaks_for(29);
+    mr__dispatcher_closed(alone.d, 1, alone.now);
+    nobody_speaks_for(29);
+    alone_join(1, "job", MR__WIRE__MODE__EXACTLY_ONCE, 0, alone.job, false);
+    mr_eq_i64(alone.kind, MR__WIRE__MESSAGE__BODY_JOINED);
+    nobody_speaks_for(29);
+    mr_eq_i64(alone.n_silent, 0);
+    nobody_speaks_for(1);
+    mr_eq_i64(alone.n_silent, 1);
+    mr__dispatcher_free(alone.d);
+}
+
 MR_TEST(a_job_without_a_name_goes_by_its_number)
 {
     char number[32], other[32];

@@ -38,6 +38,7 @@ typedef struct dispatcher_alone {
     int kind, code;
     char text[512];
     mr__record_kind last;
+    int n_silent;    /* how many clients were logged as silent */
     bool no_balance; /* kept by alone_begin too */
     /* Jobs are tied to names, and this is an operator's; NULL: they are not. The name that the next
      * peers show, and the key that clients say they have. All are kept by alone_begin. */

@@ -18,6 +18,7 @@
 #include "tests/harness.h"
 #include "tests/transport/service/dispatcher/failing_vfs.h"
 #include "transport/service/request.h"
+#include "transport/service/status/daemon.h"
 #include "transport/wire/connection.h"
 
 typedef struct server {
@@ -348,6 +349,39 @@ MR_TEST(silent_connections_make_way_for_others)
         close(fds[i]);
     stop(&s);
     mr_log_set(NULL, NULL, MR_LOG_WARNING);
+}
+
+static void leaves(mr__guest *g, bool tell)
+{
+    mr_check(!g->is_ready && !tell);
+}
+
+/* Those that were closed to make room remain until the loop turns. */
+MR_TEST(connections_that_come_at_once_are_bounded)
+{
+    enum { MOST = 1024 };
+    mr__daemon d = {
+        .guest_bytes = sizeof(mr__guest), .role = MR__WIRE__ROLE__DISPATCHER, .closed = leaves};
+    mr_status st;
+    int ends[2];
+    struct rlimit files = {4096, 4096};
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+        mr_skip_test("no more than a few files may be open here");
+    mr_check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    mr_ok(mr__daemon_open(&d, MR__LOOP_EPOLL, &st), &st);
+    mr_ok(mr__daemon_listen(&d, "127.0.0.1:0", &st), &st);
+    for (int i = 0; i < 2 * MOST + 10; i++)
+        d.listener.accepted(&d.listener, dup(ends[0]));
+    mr_eq_u64(d.n_guests, 2 * MOST);
+    uint64_t closing = 0;
+    for (const mr__guest *g = d.newest; g; g = g->next)
+        closing += g->c.closing;
+    mr_eq_u64(closing, MOST);
+    mr_check(mr__daemon_stop(&d));
+    mr_eq_u64(d.n_guests, 0);
+    mr__daemon_end(&d, true);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 MR_TEST(an_address_in_use_and_a_state_in_use_are_named)

@@ -170,6 +170,36 @@ MR_TEST(an_open_waits_for_its_host)
     mr__worker_streams_free(did.ws);
 }
 
+MR_TEST(more_credit_than_can_be_counted_is_all_there_is)
+{
+    begin();
+    open_by(CLIENT, 1, 0);
+    give_credit(CLIENT, UINT64_MAX - 10);
+    host(1);
+    mr_eq_i64(did.starts, 1);
+    mr_eq_u64(did.credit, UINT64_MAX);
+    mr__worker_streams_free(did.ws);
+}
+
+MR_TEST(a_large_open_does_not_wait)
+{
+    static uint8_t key[2000];
+    Mr__Wire__Open o = MR__WIRE__OPEN__INIT;
+    mr__message m = MR__WIRE__MESSAGE__INIT;
+    begin();
+    o.job_id = JOB;
+    o.generation = 1;
+    m.body_case = MR__WIRE__MESSAGE__BODY_OPEN;
+    m.open = &o;
+    o.key = (ProtobufCBinaryData){sizeof key, key};
+    mr__worker_streams_client_message(did.ws, CLIENT, &m, second);
+    mr_eq_i64(did.errors, 1);
+    o.key.len /= 4;
+    mr__worker_streams_client_message(did.ws, CLIENT, &m, second);
+    mr_eq_i64(did.errors, 1);
+    mr__worker_streams_free(did.ws);
+}
+
 MR_TEST(an_open_of_a_generation_that_passed_is_refused_at_once)
 {
     begin();
