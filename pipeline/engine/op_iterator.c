@@ -358,6 +358,9 @@ mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
         if (rc == MR_END)
             p->ended = !p->goes_on;
         else {
+            if (rc > 0) /* an op of a plugin */
+                rc = mr_fail(st, MR_INTERNAL,
+                             "next returned %d, expected MR_OK, MR_END or an error", (int)rc);
             if (rc == MR_CANCELLED) /* no op may count it */
                 mr_status_of_no_element(st);
             name_place(it, rc, st);

@@ -22,6 +22,7 @@
 #include "pipeline/memory/object.h"
 #include "pipeline/params/infer.h"
 #include "pipeline/system/fork.h"
+#include "pipeline/wait/cancel_internal.h"
 
 /* The number of elements was not requested yet; counting them reads files. */
 #define NOT_COUNTED INT64_MIN
@@ -376,13 +377,20 @@ int64_t mr_dataset_cardinality(const mr_dataset *ds)
         return count_of(ds);
     if (mr__nodes_of(ds, &nodes, NULL) != MR_OK)
         return MR_UNKNOWN_COUNT;
+    int64_t n = MR_UNKNOWN_COUNT;
+    bool cancelled = false;
     /* In this order, inputs are counted before their users. */
-    for (size_t i = 0; i < nodes.n; i++)
-        if (count_of(nodes.v[i]) == NOT_COUNTED)
-            atomic_store_explicit(&nodes.v[i]->body->cardinality, count_elements(nodes.v[i]),
-                                  memory_order_relaxed);
+    for (size_t i = 0; i < nodes.n && !cancelled; i++) {
+        n = count_of(nodes.v[i]);
+        if (n != NOT_COUNTED)
+            continue;
+        n = count_elements(nodes.v[i]);
+        cancelled = n == MR_UNKNOWN_COUNT && mr_cancel_is_cancelled(mr__cancel_of_thread());
+        if (!cancelled) /* else it may be known the next time */
+            atomic_store_explicit(&nodes.v[i]->body->cardinality, n, memory_order_relaxed);
+    }
     mr__nodes_reset(&nodes);
-    return count_of(ds);
+    return n;
 }
 
 static mr_code check_indexed(const mr_dataset *ds, mr_status *st)

@@ -86,7 +86,7 @@ struct mr__transfer {
     size_t used;
     int64_t received; /* bytes that arrived, in all tries */
     int64_t last_byte_at, begin_at;
-    int64_t begun_at; /* of the try */
+    int64_t begun_at; /* of the try; 0: it had a connection */
     int most_tries;   /* without a new byte */
     bool limited;     /* the reader has a memory limit */
     int tries, moves; /* tries since the last new byte */
@@ -110,7 +110,8 @@ struct mr__transfer {
     char mark[MR__MARK_SIZE];
     size_t sent;   /* of its body */
     bool shut_out; /* the server's address is not one that a worker connects to */
-    int no_socket; /* errno of a socket that was not made; or 0 */
+    int no_socket; /* errno of a socket that was not made, where none was; or 0 */
+    bool had_socket;
     mr__answer answer;
 };
 

@@ -140,7 +140,9 @@ static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_so
     if (t->shut_out)
         return CURL_SOCKET_BAD;
     int fd = socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
-    t->no_socket = fd < 0 ? errno : 0;
+    if (fd >= 0)
+        t->had_socket = true;
+    t->no_socket = fd < 0 && !t->had_socket ? errno : 0;
     return fd;
 }
 
@@ -149,9 +151,9 @@ static int on_connection(void *ctx, char *to, char *from, int to_port, int from_
 {
     mr__transfer *t = ctx;
     (void)to, (void)from, (void)to_port, (void)from_port;
-    int64_t now = mr__clock_ns(CLOCK_MONOTONIC);
-    t->last_byte_at += now - t->begun_at;
-    t->begun_at = now;
+    if (t->begun_at) /* redirects follow */
+        t->last_byte_at += mr__clock_ns(CLOCK_MONOTONIC) - t->begun_at;
+    t->begun_at = 0;
     return CURL_PREREQFUNC_OK;
 }
 
@@ -246,6 +248,7 @@ void mr__try_begin(mr__transfer *t)
     t->begin_at = 0;
     t->begun_at = mr__clock_ns(CLOCK_MONOTONIC);
     t->no_socket = 0;
+    t->had_socket = false;
     t->tries++;
     t->host = mr__host_of(t->object->target.url);
     mr__host_add(&t->host->requests, 1);

@@ -112,7 +112,7 @@ mr_code mr__upload_open(mr__upload **out, const char *url, const mr__upload_opts
     u->creates = opts && opts->creates;
     u->rewinds = opts && opts->rewinds;
     u->overwritten = SIZE_MAX;
-    u->cancel = opts && opts->cancel ? opts->cancel : mr__cancel_of_thread();
+    u->cancel = opts ? opts->cancel : NULL;
     make_mark(u->mark, sizeof u->mark);
     if (!u->url || !u->group) {
         mr__upload_close(u);
@@ -465,12 +465,13 @@ static mr_code is_there(const mr__upload *u, bool *yes, mr_status *st)
 static mr_code pause_for(const mr__upload *u, int ms, mr_status *st)
 {
     int fd = -1;
-    if (u->cancel)
-        MR_TRY(mr_cancel_fd(u->cancel, &fd, st));
+    mr_cancel *cancel = u->cancel ? u->cancel : mr__cancel_of_thread();
+    if (cancel)
+        MR_TRY(mr_cancel_fd(cancel, &fd, st));
     struct pollfd p = {fd, POLLIN, 0};
     poll(&p, fd >= 0, ms);
-    return mr_cancel_is_cancelled(u->cancel) ? mr_fail(st, MR_CANCELLED, "writing was cancelled")
-                                             : MR_OK;
+    return mr_cancel_is_cancelled(cancel) ? mr_fail(st, MR_CANCELLED, "writing was cancelled")
+                                          : MR_OK;
 }
 
 static int most_tries(void)

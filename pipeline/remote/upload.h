@@ -32,7 +32,7 @@ void mr__upload_group_free(mr__upload_group *g);
 
 typedef struct mr__upload_opts {
     mr__upload_group *group; /* NULL: its own */
-    mr_cancel *cancel;       /* ends waits; borrowed; NULL: mr__cancel_of_thread */
+    mr_cancel *cancel;       /* ends waits; borrowed; NULL: that of the thread, at each call */
     bool creates;            /* refuses to replace an object */
     bool rewinds;            /* the first part is sent last, see mr__upload_rewind */
 } mr__upload_opts;

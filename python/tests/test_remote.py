@@ -115,6 +115,15 @@ class Interrupts(unittest.TestCase):
                 with self.subTest(name):
                     self.interrupt(call)
 
+    def test_what_was_not_counted_is_counted_later(self) -> None:
+        ds = mr.fixed_length_record(url("/counted"), 16)
+        more = ds.skip(3).batch(2)
+        server.put("/counted", TEXT[:160])
+        server.always["/counted"] = stall
+        self.interrupt(more.cardinality)
+        del server.always["/counted"]
+        self.assertEqual((more.cardinality(), len(ds)), (4, 10))
+
     def test_credentials(self) -> None:
         given = {k: os.environ.pop(k) for k in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
         os.environ["AWS_CONTAINER_CREDENTIALS_FULL_URI"] = url("/stalls")

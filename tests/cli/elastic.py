@@ -449,6 +449,10 @@ def caches_in_files_are_on_the_disk_of_each_host(folder):
             shutil.copy(os.path.join(one, name), two)
         p = show(two, graph, 4, 2, 1, "--epochs", "3", "--restore", "../whole")
         equal(rows(p, graph), want[done:], f"after {done} steps, with the files")
+    same = "range(45).take(30).cache('d').batch(8)"
+    show(one, same, 4, 1, 2, "--epochs", "2", "--save-after", str(each), "--state", "../whole")
+    p = show(two, same, 4, 2, 1, "--epochs", "2", "--restore", "../whole")
+    equal(rows(p, same), rows(show(alone, same, 4, 1, 1), same), "without the files of what draws nothing")
     for seed in ("5", "0"):
         for i in range(2):
             os.remove(f"{two}/c-stream-{i}-of-4.cache")

@@ -180,6 +180,9 @@ static mr_code give(const mr__recalled *r, size_t at, const mr_callback *c, cons
     }
     mr_code rc = c->recall(c->ctx, &memory, st);
     mr_free(owned);
+    if (rc > 0 && rc != MR_END)
+        return mr_fail(st, MR_INTERNAL, "recall returned %d, expected MR_OK, MR_END or an error",
+                       (int)rc);
     return rc;
 }
 

@@ -10,6 +10,7 @@
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/op_buffering.h"
 #include "pipeline/files/file_lock.h"
+#include "pipeline/functions/compiler/draws.h"
 #include "pipeline/graph/node.h"
 #include "pipeline/log.h"
 #include "pipeline/remote/url.h"
@@ -151,15 +152,20 @@ static mr_code fail_missing(const mr__file_cache *c, mr_status *st)
                    c->path);
 }
 
+/* If nothing of the input draws, it yields what the file had. */
 static mr_code check_missing(const mr__file_cache *c, mr_status *st)
 {
+    const mr_dataset *input = mr_dataset_input(c->it->node, 0);
+    bool draws = mr__dataset_all_props(input) & MR_OP_RANDOM;
     mr__file_cache_shared *s = c->o.shared;
     if (!s)
         return MR_OK;
     mr__lock_take(&s->lock);
     bool had = s->restored;
     mr__lock_release(&s->lock);
-    return had ? fail_missing(c, st) : MR_OK;
+    if (had && !draws)
+        MR_TRY(mr__graph_draws(input, &draws, st));
+    return had && draws ? fail_missing(c, st) : MR_OK;
 }
 
 /* The file as it is now was checked. */

@@ -199,7 +199,11 @@ static PyObject *guarded(PyObject *self, PyObject *args)
         (void)wait_over(&w);
         return NULL;
     }
+    /* Here, since what a handler raises may keep code in Python from setting it back. */
+    mr_cancel *before = cancel ? mr_cancel_set_thread((mr_cancel *)cancel) : NULL;
     PyObject *out = PyObject_CallObject(call, NULL);
+    if (cancel)
+        mr_cancel_set_thread(before);
     if (!wait_over(&w)) {
         Py_XDECREF(out);
         return out && !was_raised() ? Py_NewRef(Py_False) : NULL;

@@ -187,11 +187,7 @@ def interruptible(call: Callable[[], int], undone: int = lib.MR_CANCELLED) -> in
 
     def run() -> None:
         nonlocal out
-        before = lib.mr_cancel_set_thread(made[0])
-        try:
-            out = call()
-        finally:
-            lib.mr_cancel_set_thread(before)
+        out = call()
 
     while True:
         check(lib.mr_cancel_new(ffi.NULL, made, st), st)

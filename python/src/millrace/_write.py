@@ -142,15 +142,7 @@ def _compress(opts: Any, format: str, compression: str | None) -> None:
 
 def _guarded(cancel: Any, call: Callable[[], None], engine: Engine | None = None) -> None:
     """Calls it; Ctrl-C ends it."""
-
-    def run() -> None:
-        before = lib.mr_cancel_set_thread(cancel)
-        try:
-            call()
-        finally:
-            lib.mr_cancel_set_thread(before)
-
-    _fast.guarded(0 if engine is None else _address(engine.it), _address(cancel), run)
+    _fast.guarded(0 if engine is None else _address(engine.it), _address(cancel), call)
 
 
 def _elements(ds: Dataset, writer: Any, cancel: Any) -> None:
