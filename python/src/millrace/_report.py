@@ -9,6 +9,7 @@ import os
 import resource
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import _programs
@@ -349,7 +350,7 @@ class Explanation:
             lib.mr_dataset_held(node, held, size)
             room = ffi.new("char[]", 4096)
             lib.mr_spec_format(lib.mr_dataset_spec(node), room, 4096)
-            count = interruptible(lambda node=node: lib.mr_dataset_cardinality(node), lib.MR_UNKNOWN_COUNT)
+            count = interruptible(partial(lib.mr_dataset_cardinality, node), lib.MR_UNKNOWN_COUNT)
             self.ops.append(OpLine(op, depth, text_of(room), count, held[0], size[0]))
             before = whole
 
