@@ -274,6 +274,14 @@ static void forget_runs(void)
 }
 MR__AROUND_FORK(beside.lock, forget_runs)
 
+/* To the system. Blocks that were freed stay resident in the C library while others are above
+ * them, and the needs of a run do not count them. */
+static void give_back_free(void)
+{
+    mr_buffer_pool_trim();
+    malloc_trim(0);
+}
+
 static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                             int64_t limit, int64_t *needed, mr_status *st)
 {
@@ -281,6 +289,7 @@ static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterat
     const char *unknown;
     MR_TRY(needed_by_graph(ds, opts, &own, &unknown, st));
     own = add(own, OF_BESIDE);
+    give_back_free();
     pthread_mutex_lock(&beside.lock);
     if (beside.n == 0) { /* memory freed by earlier runs is not all returned to the system */
         int64_t now = needed_by_process(opts);
@@ -314,6 +323,7 @@ static void stop_beside(mr__memory *m)
     beside.graphs -= m->beside;
     pthread_mutex_unlock(&beside.lock);
     m->beside = 0;
+    give_back_free();
 }
 
 /* The process's memory when a run with a limit was first opened; 0: not yet. */
@@ -326,8 +336,7 @@ static mr_code start_alone(const mr_dataset *ds, const mr_iterator_opts *opts, i
     int64_t graph, process = needed_by_process(opts), none = 0;
     MR_TRY(needed_by_graph(ds, opts, &graph, &unknown, st));
     if (add(process, graph) > limit) { /* free memory is not needed */
-        mr_buffer_pool_trim();
-        malloc_trim(0);
+        give_back_free();
         process = needed_by_process(opts);
     }
     int64_t first = atomic_load_explicit(&first_process, memory_order_relaxed); /* a figure */
@@ -441,8 +450,7 @@ static int64_t look(mr__memory *m, int64_t most)
     int64_t made = atomic_load_explicit(&made_ahead, memory_order_relaxed);
     int64_t now = resident(m->of_group);
     if (now > most) {
-        mr_buffer_pool_trim();
-        malloc_trim(0);
+        give_back_free();
         now = resident(m->of_group);
     }
     /* Relaxed: figures. */

@@ -315,13 +315,15 @@ bool mr_param_unknown(const mr_dataset *ds, size_t at)
 
 static void unref_inputs(mr_dataset *const *inputs, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; inputs && i < n; i++)
         mr_dataset_unref(inputs[i]);
 }
 
 /* Adds the name of the op to the error, unless it starts with it. */
 static void name_op(mr_status *st, const mr_op *op)
 {
+    if (!op)
+        return;
     size_t n = strlen(op->name);
     if (strncmp(st->message, op->name, n) == 0 && st->message[n] == ':')
         return;
@@ -334,13 +336,15 @@ static void name_op(mr_status *st, const mr_op *op)
 
 static mr_code check_inputs(const mr_op *op, mr_dataset *const *inputs, size_t n, mr_status *st)
 {
+    if (!op)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the op is NULL");
     if (n < (size_t)op->min_inputs || (op->max_inputs >= 0 && n > (size_t)op->max_inputs)) {
         bool few = n < (size_t)op->min_inputs;
         return mr_fail(st, MR_INVALID_ARGUMENT, "%s: expected at %s %d input datasets, found %zu",
                        op->name, few ? "least" : "most", few ? op->min_inputs : op->max_inputs, n);
     }
     for (size_t i = 0; i < n; i++) {
-        if (!inputs[i])
+        if (!inputs || !inputs[i])
             return mr_fail(st, MR_INVALID_ARGUMENT, "%s: input %zu is NULL", op->name, i);
         MR_TRY(mr_dataset_check(inputs[i], st));
     }
@@ -513,7 +517,7 @@ static mr_dataset *make(const mr_op *op, void *params, mr_value *unknown, mr_dat
 static mr_dataset *fail_over(mr_status *st, const mr_op *op, mr_dataset *const *inputs, size_t n)
 {
     mr_dataset *failed = NULL;
-    for (size_t i = 0; i < n && !failed; i++)
+    for (size_t i = 0; inputs && i < n && !failed; i++)
         if (inputs[i] && inputs[i]->body->error)
             failed = mr_dataset_ref(inputs[i]);
     unref_inputs(inputs, n);
@@ -638,23 +642,24 @@ static mr_dataset *remake(const mr_dataset *ds, size_t index, const mr_value *v,
 
 mr_dataset *mr_dataset_with_inputs(const mr_dataset *ds, mr_dataset *const *inputs, size_t n)
 {
-    if (ds->body->error) {
+    mr_status st;
+    if (mr_dataset_check(ds, &st) != MR_OK) {
         unref_inputs(inputs, n);
-        return mr_dataset_fail(ds->body->error);
+        return mr_dataset_fail(&st);
     }
     return remake(ds, 0, NULL, inputs, n);
 }
 
 mr_dataset *mr_dataset_with_param(const mr_dataset *ds, const char *name, const mr_value *v)
 {
-    const struct body *b = ds->body;
-    if (b->error)
-        return mr_dataset_fail(b->error);
     mr_status st;
-    mr_status_init(&st);
-    size_t index = find_param(b->op, name);
-    if (index == mr__params_count(b->op->params)) {
-        mr_fail(&st, MR_INVALID_ARGUMENT, "%s: has no parameter %.60s", b->op->name, name);
+    if (mr_dataset_check(ds, &st) != MR_OK)
+        return mr_dataset_fail(&st);
+    const struct body *b = ds->body;
+    size_t n = mr__params_count(b->op->params), index = name ? find_param(b->op, name) : n;
+    if (index == n) {
+        mr_fail(&st, MR_INVALID_ARGUMENT, "%s: has no parameter %.60s", b->op->name,
+                name ? name : "");
         return mr_dataset_fail(&st);
     }
     for (size_t i = 0; i < ds->n_inputs; i++)

@@ -31,7 +31,9 @@ MR_API mr_code mr__path_roots_set(mr__path_roots *r, const char *const *names, s
                        n);
     char real[PATH_MAX];
     for (size_t i = 0; i < n; i++)
-        if (!is_url(names[i]))
+        if (!names || !names[i])
+            return mr_fail(st, MR_INVALID_ARGUMENT, "directory %zu is NULL", i);
+        else if (!is_url(names[i]))
             MR_TRY(resolve_root(names[i], real, st));
     r->n = 0;
     for (size_t i = 0; i < n; i++)

@@ -335,12 +335,14 @@ static mr_code save(const mr_train_event *e, const char *path, const part *all, 
 
 static mr_code save_of_all(const mr_train_event *e, const char *path, mr_status *st)
 {
-    size_t workers = mr_strategy_num_workers(e->strategy);
     part own = {0}, *all = NULL;
     if (!e || !e->loop || !mr_model_is_built(e->model) || (!e->loop->between && !e->loop->saving))
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a checkpoint can be saved only in batch_end of a step that the callback's "
                        "`saves` requested, in epoch_end and in train_end");
+    if (!path)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the path of a checkpoint is NULL");
+    size_t workers = mr_strategy_num_workers(e->strategy);
     mr_code rc = collect_own(e, &own, st);
     if (rc == MR_OK && workers > 1) {
         if (!(all = mr_calloc(workers, sizeof *all)))
@@ -615,6 +617,8 @@ mr_code mr_checkpoint_restore(const mr_train_event *e, const char *path, mr_stat
     if (!e || e->step > 0 || !e->loop)
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "a checkpoint can be restored only in train_begin");
+    if (!path)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the path of a checkpoint is NULL");
     mr_code rc = load(e, path, &x, st);
     if (rc == MR_OK)
         rc = check(e, &x, st);

@@ -158,8 +158,14 @@ static int by_step(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+static mr_code check_name(const char *directory, mr_status *st)
+{
+    return directory ? MR_OK : mr_fail(st, MR_INVALID_ARGUMENT, "the directory is NULL");
+}
+
 mr_code mr_checkpoint_finished(const char *directory, bool *finished, mr_status *st)
 {
+    MR_TRY(check_name(directory, st));
     char *path = mr__path_in(directory, "finished");
     if (!path)
         return mr_fail_memory(st, strlen(directory), "a file name");
@@ -173,6 +179,7 @@ mr_code mr_checkpoint_list(const char *directory,
                            void *ctx, mr_status *st)
 {
     listing l = {.directory = directory};
+    MR_TRY(check_name(directory, st));
     mr_code rc = mr__each_name(directory, mr__store_is_url(directory) ? add_remote : add, &l, st);
     if (rc == MR_OK)
         rc = mr__latest_checkpoint(directory, &l.latest, st);

@@ -55,6 +55,27 @@ MR_TEST(errors_name_op_parameter_expected_and_found)
     fails(sample_pass(NULL, 1), "sample_pass: input 0 is NULL");
 }
 
+/* Inputs are released also on failure, as LeakSanitizer sees. */
+MR_TEST(null_arguments_are_errors)
+{
+    mr_dataset *ds = sample_pass(sample_source(3, NULL), 7);
+    mr_dataset *both[] = {sample_source(1, NULL), sample_source(2, NULL)};
+    mr_dataset *again[] = {sample_source(1, NULL), sample_source(2, NULL)};
+    fails(mr_dataset_new(NULL, NULL, NULL, 0), "the op is NULL");
+    fails(mr_dataset_new(NULL, NULL, both, 2), "the op is NULL");
+    fails(mr_dataset_new(mr_dataset_op(ds), NULL, NULL, 1), "sample_pass: input 0 is NULL");
+    fails(mr_dataset_from_values(NULL, NULL, NULL, 0), "the op is NULL");
+    fails(mr_dataset_with_inputs(NULL, NULL, 2), "the dataset is NULL");
+    fails(mr_dataset_with_inputs(NULL, again, 2), "the dataset is NULL");
+    fails(mr_dataset_with_inputs(ds, NULL, 1), "sample_pass: input 0 is NULL");
+    fails(mr_dataset_with_inputs(ds, NULL, 0), "sample_pass: expected at least 1 input datasets, "
+                                               "found 0");
+    mr_value two = integer(2);
+    fails(mr_dataset_with_param(NULL, "n", &two), "the dataset is NULL");
+    fails(mr_dataset_with_param(ds, NULL, &two), "sample_pass: has no parameter ");
+    mr_dataset_unref(ds);
+}
+
 MR_TEST(values_of_a_wrong_type_are_named)
 {
     static const struct {

@@ -640,6 +640,17 @@ MR_TEST(a_damaged_checkpoint_is_not_whole)
     parts_drop(&p);
 }
 
+MR_TEST(a_checkpoint_without_a_name_is_an_error)
+{
+    bool finished = false;
+    mr_code_is(mr_checkpoint_finished(NULL, &finished, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "the directory is NULL");
+    mr_code_is(mr_checkpoint_list(NULL, add_name, NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_checkpoint_save(NULL, "a", &st), MR_FAILED_PRECONDITION, &st);
+    mr_code_is(mr_checkpoint_restore(NULL, "a", &st), MR_FAILED_PRECONDITION, &st);
+    mr_check(mr_checkpoint_callback_path(NULL) == NULL);
+}
+
 static size_t read_text(FILE *f, char text[4096])
 {
     size_t n = fread(text, 1, 4095, f);

@@ -314,6 +314,10 @@ MR_TEST(wrong_requests_are_named)
     mr_code_is(mr_service_report("nonsense", "jobs", NULL, NULL, &text, &st), MR_INVALID_ARGUMENT,
                &st);
     mr_has_str(st.message, "dispatcher: an address is host:port");
+    mr_code_is(mr_service_report(NULL, "jobs", NULL, NULL, &text, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "dispatcher: the address is NULL");
+    mr_code_is(mr_service_drain(NULL, "127.0.0.1:1", NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_service_report("127.0.0.1:1", NULL, NULL, NULL, &text, &st), MR_NOT_FOUND, &st);
     mr_code_is(mr_service_report("127.0.0.1:1", "jobs", NULL, &token, &text, &st),
                MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "none.token");
@@ -425,6 +429,10 @@ MR_TEST(a_worker_open_to_others_reads_below_directories_only)
     mr_code_is(mr_service_restrict_files(both, 2, &st), MR_INVALID_ARGUMENT, &st);
     mr_code_is(mr_service_restrict_files(both, 257, &st), MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "at most 256");
+    mr_code_is(mr_service_restrict_files((const char *[]){dir, NULL}, 2, &st), MR_INVALID_ARGUMENT,
+               &st);
+    mr_has_str(st.message, "directory 1 is NULL");
+    mr_code_is(mr_service_restrict_files(NULL, 1, &st), MR_INVALID_ARGUMENT, &st);
     mr_log_set(NULL, NULL, MR_LOG_ERROR); /* that it needs no token */
     mr_service_dispatcher *d = open_dispatcher(NULL);
     mr_service_worker *w;

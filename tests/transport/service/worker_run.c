@@ -202,6 +202,9 @@ MR_TEST(graphs_of_clients_write_below_their_directories)
     mr_has_str(st.message, "none");
     mr_code_is(mr_service_allow_writes(&(const char *){"s3://bucket/"}, 1, &st),
                MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_service_allow_writes(&(const char *){NULL}, 1, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_service_allow_writes(NULL, 1, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "directory 0 is NULL");
     mr__name_scope_set((mr__name_scope){.of_service = true});
     snprintf(path, sizeof path, "%s/a", dir);
     mr_code_is(mr__write_roots_check(path, &st), MR_PERMISSION_DENIED, &st);

@@ -275,7 +275,7 @@ static mr_code check(const void *params, mr_status *st)
 
 const char *mr_checkpoint_callback_path(const mr_callback *c)
 {
-    return c->saves == saves ? ((const struct state *)c->ctx)->params->path : NULL;
+    return c && c->saves == saves ? ((const struct state *)c->ctx)->params->path : NULL;
 }
 
 static const mr_param table[] = {

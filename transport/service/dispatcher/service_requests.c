@@ -29,6 +29,8 @@ static mr_code request(const char *service, const char *what, const char *name,
     double timeout = opts->timeout > 0            ? opts->timeout
                      : strcmp(what, "drain") == 0 ? DRAIN_TIMEOUT
                                                   : TIMEOUT;
+    if (!service)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "dispatcher: the address is NULL");
     MR_TRY(mr__option_address("dispatcher", service, false, st));
     mr__request_opts o = {.dispatcher = service,
                           .timeout_ns = (int64_t)(fmin(timeout, MOST_TIMEOUT) * 1e9),
@@ -50,10 +52,10 @@ mr_code mr_service_report(const char *service, const char *what, const char *nam
     static const char *const reports[] = {"status", "jobs", "workers", "streams", "page"};
     mr__message *m;
     size_t i = 0, n = sizeof reports / sizeof *reports;
-    while (i < n && strcmp(what, reports[i]) != 0) /* other requests return no report */
+    while (i < n && (!what || strcmp(what, reports[i]) != 0)) /* other requests return no report */
         i++;
     if (i == n)
-        return mr_fail(st, MR_NOT_FOUND, "there is no report \"%.100s\"", what);
+        return mr_fail(st, MR_NOT_FOUND, "there is no report \"%.100s\"", what ? what : "");
     MR_TRY(request(service, what, name, NULL, opts, &m, st));
     char *text = mr_strdup(m->report->json);
     mr_code rc = text ? MR_OK : mr_fail_memory(st, strlen(m->report->json), "a report");

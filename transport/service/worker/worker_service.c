@@ -175,7 +175,7 @@ static mr_code fail_option(const mr_status *why, mr_status *st)
 mr_code mr_service_allow_writes(const char *const *directories, size_t n, mr_status *st)
 {
     mr_status why;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; directories && i < n && directories[i]; i++)
         if (strstr(directories[i], "://"))
             return mr_fail(st, MR_INVALID_ARGUMENT,
                            "%.200s is a URL; graphs of clients write local files only",
