@@ -282,6 +282,13 @@ static void give_back_free(void)
     malloc_trim(0);
 }
 
+/* For runs in thousands, which are small beside the limit, it would take too long. */
+static void give_back_free_of(int64_t limit)
+{
+    if (resident(false) > limit / 4)
+        give_back_free();
+}
+
 static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                             int64_t limit, int64_t *needed, mr_status *st)
 {
@@ -289,7 +296,7 @@ static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterat
     const char *unknown;
     MR_TRY(needed_by_graph(ds, opts, &own, &unknown, st));
     own = add(own, OF_BESIDE);
-    give_back_free();
+    give_back_free_of(limit);
     pthread_mutex_lock(&beside.lock);
     if (beside.n == 0) { /* memory freed by earlier runs is not all returned to the system */
         int64_t now = needed_by_process(opts);
@@ -323,7 +330,7 @@ static void stop_beside(mr__memory *m)
     beside.graphs -= m->beside;
     pthread_mutex_unlock(&beside.lock);
     m->beside = 0;
-    give_back_free();
+    give_back_free_of(m->limit);
 }
 
 /* The process's memory when a run with a limit was first opened; 0: not yet. */

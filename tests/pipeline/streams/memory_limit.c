@@ -564,7 +564,7 @@ MR_TEST(runs_that_are_told_of_each_other_give_back_what_was_freed)
     mr_dataset *ds = graph(ROWS);
     const mr__iterator_internal internal = {.shares_memory = true};
     const mr_iterator_opts o = {
-        .has_threads = true, .internal = &internal, .memory_limit = 1000 * MIB};
+        .has_threads = true, .internal = &internal, .memory_limit = 120 * MIB};
     mr_ok(mr_iterator_open(&it, ds, &o, &st), &st); /* sets what the C library keeps */
     mr_iterator_close(it);
     void *first = free_below();
