@@ -28,10 +28,10 @@ void mr_cluster_reset(mr_cluster *c)
 
 mr_code mr_cluster_add(mr_cluster *c, mr_task_type type, const char *address, mr_status *st)
 {
-    mr_tasks *t = &c->tasks[type];
     if ((size_t)type >= sizeof c->tasks / sizeof *c->tasks || !address)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "a task needs a type of mr_task_type and an address");
+    mr_tasks *t = &c->tasks[type];
     MR_TRY(MR_GROW(t->addresses, t->capacity, t->n + 1, MAX_TASKS, "the tasks of a cluster", st));
     char *copy = mr_strdup(address);
     if (!copy)
