@@ -282,7 +282,7 @@ static void give_back_free(void)
     malloc_trim(0);
 }
 
-/* For runs in thousands, which are small beside the limit, it would take too long. */
+/* For thousands of runs that are small compared with the limit it would take too long. */
 static void give_back_free_of(int64_t limit)
 {
     if (resident(false) > limit / 4)

@@ -10,10 +10,10 @@ import threading
 import time
 
 import kit
+from kit import Run, directory, result, show
 
 # With AddressSanitizer, what is freed counts as used up to this size.
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=2"
-from kit import Run, directory, result, show
 
 if not kit.has_libcurl():
     kit.skip_all("built without libcurl")
