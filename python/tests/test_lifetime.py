@@ -493,12 +493,9 @@ class Forks(InFolder):
 class Ends(InFolder):
     """The end of the interpreter: no crash, no hang, no message, nothing left."""
 
-    def ends(self, script: str, *, status: int = 0, err: str | None = "", leaks: bool = True) -> str:
+    def ends(self, script: str, *, status: int = 0, err: str | None = "") -> str:
         with tempfile.TemporaryDirectory() as scratch:
-            env = {"TMPDIR": scratch}
-            if kit.SANITIZED and not leaks:
-                env["ASAN_OPTIONS"] = kit.PRELOAD["ASAN_OPTIONS"] + ":detect_leaks=0"
-            done = in_child(script, env=env)
+            done = in_child(script, env={"TMPDIR": scratch})
             self.assertEqual(done.returncode, status, done.stderr)
             if err is not None:
                 self.assertEqual(done.stderr, err)
@@ -538,7 +535,6 @@ class Ends(InFolder):
                 time.sleep(0.3)
                 """,
                 err=None,
-                leaks=False,  # LeakSanitizer crashes when threads begin and end while it looks at them
             )
 
     def test_order_of_atexit(self) -> None:
