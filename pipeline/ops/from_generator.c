@@ -89,15 +89,6 @@ static mr_code check_rows(const mr_iter *it, size_t want, const mr_block *b, mr_
     return MR_OK;
 }
 
-/* rc, with its error in st. */
-static mr_code passed_on(mr_code rc, const char *slot, mr_status *error, mr_status *st)
-{
-    rc = mr__callback_code(rc, slot, error);
-    if (rc != MR_OK && st)
-        *st = *error;
-    return rc;
-}
-
 static mr_code call(struct state *s, size_t want, mr_block *b, mr_status *st)
 {
     const mr_generator *g = s->g;
@@ -106,7 +97,7 @@ static mr_code call(struct state *s, size_t want, mr_block *b, mr_status *st)
     mr_code rc = g->next(g->ctx, s->pass, want, b, &error);
     if (rc == MR_END)
         return rc;
-    MR_TRY(passed_on(rc, "the generator's next", &error, st));
+    MR_TRY(mr__callback_passed(rc, "the generator's next", &error, st));
     return check_rows(s->it, want, b, st);
 }
 
@@ -144,8 +135,8 @@ static mr_code open_pass(struct state *s, mr_status *st)
     mr_status error;
     mr_status_init(&error);
     if (s->g->open)
-        MR_TRY(
-            passed_on(s->g->open(s->g->ctx, &s->pass, &error), "the generator's open", &error, st));
+        MR_TRY(mr__callback_passed(s->g->open(s->g->ctx, &s->pass, &error), "the generator's open",
+                                   &error, st));
     s->opened = true;
     return MR_OK;
 }
@@ -217,8 +208,8 @@ static mr_code save(mr_iter *it, mr_state_w *w, mr_status *st)
     size_t n = 0;
     mr_status error;
     mr_status_init(&error);
-    MR_TRY(passed_on(s->g->save(s->g->ctx, s->pass, &bytes, &n, &error), "the generator's save",
-                     &error, st));
+    MR_TRY(mr__callback_passed(s->g->save(s->g->ctx, s->pass, &bytes, &n, &error),
+                               "the generator's save", &error, st));
     if (!bytes && n > 0)
         return mr_fail(st, MR_INTERNAL, "the generator's save returned no bytes, but a size of %zu",
                        n);
@@ -242,8 +233,8 @@ static mr_code restore(mr_iter *it, mr_state_r *r, mr_status *st)
     MR_TRY(mr_state_get_bytes(r, &bytes, &n, st));
     mr_status error;
     mr_status_init(&error);
-    return passed_on(s->g->restore(s->g->ctx, s->pass, bytes, n, &error), "the generator's restore",
-                     &error, st);
+    return mr__callback_passed(s->g->restore(s->g->ctx, s->pass, bytes, n, &error),
+                               "the generator's restore", &error, st);
 }
 
 static mr_code check(const void *p, mr_status *st)

@@ -15,4 +15,15 @@ static inline mr_code mr__callback_code(mr_code rc, const char *who, mr_status *
         mr_fail(st, rc, "%s failed without a message", who);
     return rc;
 }
+
+/* The same for a status `why` that the function was given in place of the caller's, which may be
+ * NULL and gets its error. */
+static inline mr_code mr__callback_passed(mr_code rc, const char *who, mr_status *why,
+                                          mr_status *st)
+{
+    rc = mr__callback_code(rc, who, why);
+    if (rc != MR_OK && st)
+        *st = *why;
+    return rc;
+}
 #endif

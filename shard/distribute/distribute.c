@@ -113,11 +113,7 @@ static mr_code call_function(const mr_dist_dataset *dd, int64_t worker, mr_datas
     mr_dataset *made = NULL;
     mr_status why;
     mr_status_init(&why);
-    mr_code failed =
-        mr__callback_code(dd->fn(dd->ctx, &c, &made, &why), "the input function", &why);
-    if (failed != MR_OK && st)
-        *st = why;
-    MR_TRY(failed);
+    MR_TRY(mr__callback_passed(dd->fn(dd->ctx, &c, &made, &why), "the input function", &why, st));
     if (!made)
         return mr_fail(st, MR_FAILED_PRECONDITION, "the input function returned no dataset");
     mr_code rc = mr_dataset_check(made, st);

@@ -182,12 +182,7 @@ static mr_code call_one(const mr_callback *c, moment m, const mr_train_event *e,
     mr_status_init(&why);
     mr_code rc = callback_at(c, m)(c->ctx, e, &why);
     mr__span_end(span);
-    if (rc == MR_OK || rc == MR_END)
-        return rc;
-    rc = mr__callback_code(rc, names[m], &why);
-    if (st)
-        *st = why;
-    return rc;
+    return rc == MR_END ? rc : mr__callback_passed(rc, names[m], &why, st);
 }
 
 /* Calls every callback; one that returns MR_END stops training after all have been called. */
