@@ -89,7 +89,7 @@ def negotiated():
     threading.Thread(target=serve, daemon=True).start()
     read("TLS", 2, f"127.0.0.1:{listener.getsockname()[1]}")
     if heard[0] != 22 or heard[5] != 2:
-        sys.exit("the dispatcher's first record is no ServerHello")
+        sys.exit("the dispatcher's first record is not a ServerHello")
     session_id = heard[5 + 4 + 2 + 32]
     return struct.unpack_from(">H", heard, 5 + 4 + 2 + 32 + 1 + session_id)[0]
 

@@ -94,7 +94,8 @@ static void begin_measurement(mr__object_stream *s)
     s->waited = false;
 }
 
-/* The first range has been returned: as many ranges as hide the time until its first byte. */
+/* The first range has been returned: sets the number of ranges that hides the wait for a first
+ * byte. */
 static void estimate(mr__object_stream *s)
 {
     int64_t wait = s->first_at - s->began, took = mr__clock_ns(CLOCK_MONOTONIC) - s->first_at + 1;

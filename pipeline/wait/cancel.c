@@ -210,7 +210,7 @@ mr_code mr_cancel_fd(mr_cancel *c, int *fd, mr_status *st)
     return *fd >= 0 ? MR_OK : mr_fail_errno(st, err, "cannot wait for a cancellation");
 }
 
-MR_API mr_cancel *mr_cancel_set_thread(mr_cancel *c)
+mr_cancel *mr_cancel_set_thread(mr_cancel *c)
 {
     mr__name_scope s = mr__name_scope_get();
     s.cancel = c;

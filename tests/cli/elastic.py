@@ -442,7 +442,7 @@ def caches_in_files_are_on_the_disk_of_each_host(folder):
         show(one, graph, 4, 1, 2, "--epochs", "3", "--save-after", str(done), "--state", "../whole")
         p = show(two, graph, 4, 2, 1, "--epochs", "3", "--restore", "../whole")
         if done < each:
-            equal(rows(p, graph), want[done:], "where the first epoch goes on elsewhere")
+            equal(rows(p, graph), want[done:], "where the first epoch continues elsewhere")
             continue
         equal((p.returncode, ".cache is not here" in p.stderr), (1, True), f"after {done} steps: {p.stdout} {p.stderr}")
         for name in os.listdir(one):

@@ -126,8 +126,8 @@ static mr_code another_graph(const mr__element_origin *found, const mr__element_
     if (!*theirs || !*ours || (!ours[at] && !theirs[at])) /* or they differ after what is kept */
         return mr_fail(st, MR_FAILED_PRECONDITION,
                        "%s was written by another graph, with another seed, or from another list "
-                       "of files (its "
-                       "fingerprint is %016" PRIx64 ", this one's %016" PRIx64 "); " WHAT_TO_DO,
+                       "of files (its fingerprint is %016" PRIx64 ", this one's %016" PRIx64
+                       "); " WHAT_TO_DO,
                        path, found->fingerprint, now->fingerprint);
     return mr_fail(st, MR_FAILED_PRECONDITION,
                    "%s was written by another graph: it had '%.100s' where this one has "
