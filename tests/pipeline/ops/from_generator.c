@@ -457,12 +457,15 @@ MR_TEST(rows_of_another_type_are_refused)
     mr_drive_bad("from_generator(x => x)", "unknown op");
 }
 
+static atomic_bool waits;
+
 /* Two numbers, and then nothing for as long as it is read. */
 static mr_code two_numbers(void *ctx, void *pass, size_t want, mr_block *out, mr_status *st)
 {
     (void)pass;
     (void)want;
     int64_t *made = ctx;
+    atomic_store(&waits, *made == 2);
     for (int ms = 0; *made == 2 && !atomic_load(&stopped); ms++) {
         if (ms == 20000)
             return mr_fail(st, MR_DEADLINE_EXCEEDED, "the sensor was not stopped");
@@ -499,11 +502,15 @@ MR_TEST(of_several_generators_each_counts_until_it_is_closed)
     void *bytes = NULL;
     size_t size;
     atomic_store(&stopped, false);
+    atomic_store(&waits, false);
     mr_ok(mr_iterator_open(&it, ds, &(mr_iterator_opts){.positions = true}, &st), &st);
     for (int64_t i = 0; i < 2; i++) {
         mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
         mr_eq_i64(*(int64_t *)b.columns[0].data, i);
     }
+    for (int ms = 0; !atomic_load(&waits) && ms < 20000; ms++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+    mr_check(atomic_load(&waits));
     mr_code_is(mr_iterator_save(it, &bytes, &size, &st), MR_FAILED_PRECONDITION, &st);
     mr_has_str(st.message, "it is a ");
     mr_block_reset(&b);
