@@ -13,6 +13,11 @@ typedef struct mr__iterator_internal {
     /* With a memory limit: the needs of all iterators with this flag are added up; opening one that
      * no longer fits fails with MR_RESOURCE_EXHAUSTED. */
     bool shares_memory;
+    /* Another such iterator needs the memory that this one has read ahead. NULL: it keeps that.
+     * Else opening the other one waits for mr__iterator_gave_back. Called by any thread, with a
+     * lock: it must not wait nor call this iterator. */
+    void (*give_back)(void *ctx);
+    void *give_back_ctx;
     /* An op of another iterator rewinds this one, maybe before its end: what a pass draws, counts
      * or records must not depend on rows that were not requested. */
     bool opened_again;
@@ -43,6 +48,9 @@ static inline uint64_t mr__function_seed(const mr_iterator_opts *opts)
 mr_code mr__iterator_count(mr_iterator *it, uint64_t *n, mr_status *st) MR_NODISCARD;
 mr_code mr__iterator_at(mr_iterator *it, const uint64_t *index, size_t n, mr_block *b,
                         mr_status *st) MR_NODISCARD;
+
+/* After give_back: mr_iterator_rest has freed what was read ahead, or it cannot be freed. */
+void mr__iterator_gave_back(mr_iterator *it);
 
 /* The iterator is as newly opened, whatever it has run. */
 mr_code mr__iterator_start_over(mr_iterator *it, mr_status *st) MR_NODISCARD;
@@ -96,6 +104,9 @@ void mr__iter_set_goes_on(mr_iter *it);
 bool mr__iter_goes_on(const mr_iter *it);
 /* Resident bytes of this process. -1: not known. */
 int64_t mr__memory_resident(void);
+/* Adds bytes (may be negative) that a layer above holds ready of the iterators with shares_memory;
+ * they count as read ahead. */
+void mr__memory_held_above(int64_t bytes);
 /* The memory limit in force if `chosen` bytes were set (0: none): the control group may allow less.
  * 0: no limit. */
 int64_t mr__memory_limit_in_force(int64_t chosen);

@@ -23,6 +23,7 @@
 #include "pipeline/system/fork.h"
 #include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
+#include "pipeline/system/timed_wait.h"
 
 #define MIB ((int64_t)1 << 20)
 
@@ -37,6 +38,9 @@
 #define OF_BESIDE  (2 * MIB) /* a thread that forwards the blocks of one of several runs */
 #define ASKS       16        /* maximum between two samples of the process */
 #define BOUND      4         /* times the limit */
+
+#define LOOK_NS         ((int64_t)100000000)
+#define LONGEST_WAIT_NS ((int64_t)60 * 1000000000)
 
 /* anonymous: without pages of files and shared memory, which the kernel counts as its cache. */
 static int64_t resident(bool anonymous)
@@ -263,6 +267,12 @@ static struct {
     int64_t
         process; /* the process's needs without them: the minimum observed; 0: not observed yet */
     int64_t graphs; /* what all of them need */
+    mr__memory_sharer *first;
+    pthread_cond_t given; /* back */
+    bool has_given;       /* is initialized */
+    /* Of the limit, after the needs of all: what they may have read ahead together, and what they
+     * and the layers above have. */
+    atomic_int_fast64_t room, ahead;
 } beside = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The parent's runs do not continue in a child. */
@@ -270,6 +280,9 @@ static void forget_runs(void)
 {
     beside.n = 0;
     beside.graphs = 0;
+    beside.first = NULL;
+    beside.has_given = false;
+    beside.ahead = 0;
     mr__buffer_pool_limit(-mr__buffer_pool_limits(), 0);
 }
 MR__AROUND_FORK(beside.lock, forget_runs)
@@ -289,15 +302,72 @@ static void give_back_free_of(int64_t limit)
         give_back_free();
 }
 
+static mr__memory *of_sharer(mr__memory_sharer *s)
+{
+    return (mr__memory *)((char *)s - offsetof(mr__memory, sharer));
+}
+
+/* The lock is held. */
+static void set_room(int64_t limit)
+{
+    /* Relaxed: a figure. */
+    atomic_store_explicit(&beside.room, limit - beside.process - beside.graphs,
+                          memory_order_relaxed);
+}
+
+/* Asks those that have read ahead more than an equal share of the room; the lock is held. */
+static void ask_back(int64_t limit)
+{
+    int64_t room = limit - beside.process - beside.graphs;
+    if (atomic_load_explicit(&beside.ahead, memory_order_relaxed) <= room)
+        return;
+    for (mr__memory_sharer *s = beside.first; s; s = s->next)
+        if (s->give_back && !s->asked && of_sharer(s)->ahead > room / (int64_t)beside.n) {
+            s->asked = true;
+            s->give_back(s->ctx);
+        }
+}
+
+/* The lock is held. */
+static bool some_are_asked(void)
+{
+    const mr__memory_sharer *s = beside.first;
+    while (s && !s->asked)
+        s = s->next;
+    return s;
+}
+
+/* Waits until those that were asked have given back; the lock is held. */
+static mr_code await_given(int64_t limit, const mr_cancel *cancel, mr_status *st)
+{
+    int64_t until = mr__clock_ns(CLOCK_MONOTONIC) + LONGEST_WAIT_NS;
+    while (some_are_asked()) {
+        if (mr_cancel_is_cancelled(cancel))
+            return mr_iter_fail_cancelled(st);
+        if (mr__clock_ns(CLOCK_MONOTONIC) > until)
+            return mr_fail(st, MR_DEADLINE_EXCEEDED,
+                           "the memory limit is %" PRId64 " bytes, and other graphs that run in "
+                           "the process did not give back what they have read ahead: raise the "
+                           "limit, or run fewer graphs at once",
+                           limit);
+        mr__cond_wait_for(&beside.given, &beside.lock, LOOK_NS);
+    }
+    return MR_OK;
+}
+
 static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                             int64_t limit, int64_t *needed, mr_status *st)
 {
+    const mr__iterator_internal *internal = mr__iterator_internal_of(opts);
     int64_t own;
     const char *unknown;
     MR_TRY(needed_by_graph(ds, opts, &own, &unknown, st));
     own = add(own, OF_BESIDE);
     give_back_free_of(limit);
     pthread_mutex_lock(&beside.lock);
+    if (!beside.has_given)
+        mr__timed_cond_init(&beside.given);
+    beside.has_given = true;
     if (beside.n == 0) { /* memory freed by earlier runs is not all returned to the system */
         int64_t now = needed_by_process(opts);
         beside.process = beside.process && beside.process < now ? beside.process : now;
@@ -309,11 +379,19 @@ static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterat
         beside.n++;
         beside.graphs += own;
         m->beside = own;
+        m->sharer = (mr__memory_sharer){beside.first, NULL, internal->give_back,
+                                        internal->give_back_ctx, 0};
+        if (beside.first)
+            beside.first->prev = &m->sharer;
+        beside.first = &m->sharer;
+        set_room(limit);
+        ask_back(limit);
     }
     *needed = add(others, own);
+    mr_code rc = fits ? await_given(limit, opts->cancel, st) : MR_OK;
     pthread_mutex_unlock(&beside.lock);
     if (fits)
-        return MR_OK;
+        return rc;
     return mr_fail(st, MR_RESOURCE_EXHAUSTED,
                    "the memory limit is %" PRId64 " bytes, of which the process and the %zu graphs "
                    "that run in it need %" PRId64 "; one more needs %" PRId64
@@ -321,16 +399,40 @@ static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterat
                    limit, n, others, own);
 }
 
-static void stop_beside(mr__memory *m)
+static void stop_beside(mr__memory *m, int64_t limit)
 {
     if (!m->beside)
         return;
     pthread_mutex_lock(&beside.lock);
     beside.n--;
     beside.graphs -= m->beside;
+    if (m->sharer.next)
+        m->sharer.next->prev = m->sharer.prev;
+    if (m->sharer.prev)
+        m->sharer.prev->next = m->sharer.next;
+    else
+        beside.first = m->sharer.next;
+    set_room(limit);
+    pthread_cond_broadcast(&beside.given);
     pthread_mutex_unlock(&beside.lock);
     m->beside = 0;
+    give_back_free_of(limit);
+}
+
+void mr__memory_gave_back(mr__memory *m)
+{
+    if (!m->beside)
+        return;
     give_back_free_of(m->limit);
+    pthread_mutex_lock(&beside.lock);
+    m->sharer.asked = false;
+    pthread_cond_broadcast(&beside.given);
+    pthread_mutex_unlock(&beside.lock);
+}
+
+MR_API void mr__memory_held_above(int64_t bytes)
+{
+    atomic_fetch_add_explicit(&beside.ahead, bytes, memory_order_relaxed); /* a figure */
 }
 
 /* The process's memory when a run with a limit was first opened; 0: not yet. */
@@ -412,10 +514,14 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
     }
     if (limit == 0)
         return MR_OK;
-    if (!m->of_group)
-        MR_TRY(mr__iterator_internal_of(opts)->shares_memory
-                   ? start_beside(m, ds, opts, limit, &needed, st)
-                   : start_alone(ds, opts, limit, &needed, st));
+    if (!m->of_group && mr__iterator_internal_of(opts)->shares_memory) {
+        mr_code rc = start_beside(m, ds, opts, limit, &needed, st);
+        if (rc != MR_OK) {
+            stop_beside(m, limit);
+            return rc;
+        }
+    } else if (!m->of_group)
+        MR_TRY(start_alone(ds, opts, limit, &needed, st));
     m->limit = limit;
     m->of_service = mr__name_scope_get().of_service;
     atomic_init(&m->for_ahead, limit > needed ? limit - needed : 0);
@@ -433,7 +539,7 @@ void mr__memory_stop(mr__memory *m)
     assert((!m->limit || m->ahead == 0) && "what was counted as ahead is counted back");
     if (m->limit && !m->of_group)
         mr__buffer_pool_limit(-1, POOL_KEEPS);
-    stop_beside(m);
+    stop_beside(m, m->limit);
     m->limit = 0;
 }
 
@@ -447,6 +553,8 @@ void mr__memory_ahead(const mr_iter *it, int64_t bytes)
     /* Relaxed: figures. */
     if (m->limit && bytes)
         atomic_fetch_add_explicit(&m->ahead, bytes, memory_order_relaxed);
+    if (m->beside && bytes)
+        atomic_fetch_add_explicit(&beside.ahead, bytes, memory_order_relaxed);
     if (m->limit && bytes > 0)
         atomic_fetch_add_explicit(&made_ahead, bytes, memory_order_relaxed);
 }
@@ -518,6 +626,9 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
     int64_t free_for_all = times(one, (m->threads + 1) * runs);
     free_for_all = add(free_for_all, m->beside ? times(OF_BESIDE, runs) : 0);
     if (add(ahead, one) > atomic_load_explicit(&m->for_ahead, memory_order_relaxed))
+        return false;
+    if (m->beside && add(atomic_load_explicit(&beside.ahead, memory_order_relaxed), one) >
+                         atomic_load_explicit(&beside.room, memory_order_relaxed))
         return false;
     int64_t most = m->limit - free_for_all;
     unsigned asked = atomic_fetch_add_explicit(&m->asked, 1, memory_order_relaxed);

@@ -23,6 +23,14 @@ struct mr_iter;
  * the block is recorded. */
 enum { MR__LARGE_BLOCK = 1 << 20 };
 
+/* A run with shares_memory. */
+typedef struct mr__memory_sharer {
+    struct mr__memory_sharer *next, *prev;
+    void (*give_back)(void *ctx); /* as in mr__iterator_internal */
+    void *ctx;
+    bool asked; /* and has not given back yet */
+} mr__memory_sharer;
+
 typedef struct mr__memory {
     int64_t limit;                 /* 0: no limit */
     bool of_group;                 /* the control group's: needs are not refused, nor subtracted */
@@ -30,6 +38,7 @@ typedef struct mr__memory {
     bool of_service;               /* the graph is that of a service's client */
     int64_t of_batch;              /* bytes of a batch; 0: not known */
     int64_t beside;                /* with shares_memory: this run's needs; else 0 */
+    mr__memory_sharer sharer;
     int64_t threads;
     atomic_int_fast64_t ahead;      /* bytes that are read ahead */
     atomic_int_fast64_t sample;     /* resident bytes at the last sample */
@@ -41,10 +50,14 @@ typedef struct mr__memory {
 /* Reads the limit from opts (0: from the graph); without one, or if the control group allows less,
  * the limit is of the group.
  * errors   MR_INVALID_ARGUMENT: ds needs more
- *          MR_RESOURCE_EXHAUSTED: with shares_memory, the other iterators leave too little */
+ *          MR_RESOURCE_EXHAUSTED: with shares_memory, the other iterators leave too little
+ *          MR_DEADLINE_EXCEEDED: they did not give back what they have read ahead
+ *          MR_CANCELLED */
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                          int64_t limit_of_graph, mr_status *st) MR_NODISCARD;
 void mr__memory_stop(mr__memory *m);
+/* As mr__iterator_gave_back. */
+void mr__memory_gave_back(mr__memory *m);
 
 /* Maximum size of one allocation of an op. It is a multiple of the limit, because an element is not
  * divided and may exceed the limit; but a size claimed by a damaged file must not be allocated. In

@@ -183,6 +183,13 @@ limited "range($((3 * few))).map(x => zeros([100000]) + cast(x, \"float32\")).ba
 limited "range($((3 * few))).map(x => zeros([26214]) + cast(x, \"float32\")).shuffle(20, seed=1).prefetch(10000).distribute(\"local\", streams=4).map(x => sum(x))"
 
 # ---- a service: of the client, and of the worker
+# of_process NAME: in KiB, of $worker
+of_process() { sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" "/proc/$worker/status"; }
+memory_of_worker() {
+    echo $(($(of_process VmHWM) * 1024)) >used
+    below the_worker $((100 << 20))
+}
+is_filled() { [ "$(of_process VmRSS)" -ge $((80 << 10)) ]; }
 start dispatcher "$m" dispatcher --listen 127.0.0.1:0
 service=$at
 start worker "$m" worker --dispatcher "$service" --any-user --threads 2 --memory-limit $((measured ? 100 << 20 : 900 << 20))
@@ -195,10 +202,32 @@ done
 for options in '' ', transfer="tcp"'; do
     limited "range($few).map(x => zeros([1048576]) + cast(x, \"float32\")).distribute(\"$service\", seed=1, streams=2$options).map(x => sum(x))"
 done
-if [ $measured = 1 ]; then
-    echo $(($(sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$worker/status") * 1024)) >used
-    below the_worker $((100 << 20))
-fi
+[ $measured = 0 ] || memory_of_worker
+# What a stream has read ahead while its client does not read is taken back for another stream, and read again.
+taken=$((measured ? 6000 : 600))
+rows='map(x => {"n": x, "v": zeros([2500]) + cast(x, "float32")})'
+mkfifo pipe
+for options in '' ', transfer="tcp"' ', processing_mode="dynamic"'; do
+    slow="range($((2 * taken))).$rows.prefetch(100000)"
+    second="range($taken).$rows.shuffle($((taken * 2 / 3)), seed=1)"
+    of_slow='map(x => (x["n"], x["v"][:100]))'
+    "$m" show "$slow.$of_slow" >want 2>err
+    "$m" show "$slow.distribute(\"$service\", streams=1, client_timeout=600.0, max_outstanding_bytes=1000000$options).$of_slow" >pipe 2>slow.err &
+    pid=$!
+    exec 8<pipe
+    read -r first <&8
+    [ $measured = 0 ] || until_true is_filled
+    "$m" show "$second.map(x => x[\"n\"])" >want_second 2>err
+    "$m" show "$second.distribute(\"$service\", streams=1$options).map(x => x[\"n\"])" 2>err >got
+    result "another_stream_begins$options" $? "$(cat err)"
+    result "its_elements$options" "$(sort -n got | cmp - <(sort -n want_second) >&2 2>>err; echo $?)" "$(cat err)"
+    { echo "$first" && cat <&8; } >got
+    exec 8<&-
+    wait $pid
+    result "the_first_one_goes_on$options" $? "$(cat slow.err)"
+    result "nothing_is_lost_of_it$options" "$(sort got | cmp - <(sort want) >&2 2>>err; echo $?)" "$(wc -l got want)"
+    [ $measured = 0 ] || memory_of_worker
+done
 # endless, so that none makes room for the next by its end
 graph="counter().map(x => zeros([26214])).shuffle($((measured ? 300 : 2500)), seed=1).distribute(\"$service\", streams=4).map(x => sum(x))"
 expect streams_that_do_not_fit_together 1 ANY 'memory limit' "(at worker $worker_at)" 'raise the limit' -- "$m" show "$graph"

@@ -2,6 +2,8 @@
 /* Runs under a memory limit, the process being as large as the library's own bytes and `base`. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -535,6 +537,118 @@ MR_TEST(runs_that_are_told_of_each_other_must_fit_together)
     mr_iterator_close(its[0]);
     mr_dataset_unref(ds);
     mr_dataset_unref(none);
+}
+
+static mr_iterator *lender;
+static atomic_bool asked_back;
+
+static void ask(void *ctx)
+{
+    (void)ctx;
+    atomic_store(&asked_back, true);
+}
+
+typedef struct resting {
+    void *bytes;
+    size_t size;
+} resting;
+
+/* As a worker's thread between two blocks. *ctx = where the iterator rests. */
+static void *give_back(void *ctx)
+{
+    mr_status st;
+    resting *at = ctx;
+    for (int ms = 0; !atomic_load(&asked_back) && ms < 60000; ms++)
+        usleep(1000);
+    mr_check(atomic_load(&asked_back));
+    mr_ok(mr_iterator_save(lender, &at->bytes, &at->size, &st), &st);
+    mr_ok(mr_iterator_rest(lender, &st), &st);
+    mr__iterator_gave_back(lender);
+    return NULL;
+}
+
+static void await_memory(int64_t bytes)
+{
+    for (int ms = 0; mr_live_memory() < bytes && ms < 60000; ms++)
+        usleep(1000);
+    mr_check(mr_live_memory() >= bytes);
+}
+
+MR_TEST(what_a_run_has_read_ahead_is_taken_back_for_another)
+{
+    start();
+    mr_status st;
+    mr_iterator *second = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    pthread_t thread;
+    resting at = {0};
+    mr_iterator_opts o = {.threads = 2, .has_threads = true, .positions = true};
+    mr_dataset *ds = graph(ROWS ".repeat(6).prefetch(1000)"), *holds = graph(ROWS ".shuffle(20)");
+    mr_dataset *none = graph("range(0)");
+    int64_t process = needed(none, &o), own = needed(holds, &o) - process;
+    mr__iterator_internal internal = {.shares_memory = true, .give_back = ask};
+    o.internal = &internal;
+    o.memory_limit = needed(ds, &o) + own + 8 * MIB;
+    mr_ok(mr_iterator_open(&lender, ds, &o, &st), &st);
+    mr_ok(mr_iterator_next(lender, 1, &b, &st), &st);
+    mr_block_reset(&b);
+    await_memory(own);
+    mr_check(pthread_create(&thread, NULL, give_back, &at) == 0);
+    mr_restart_peak();
+    mr_ok(mr_iterator_open(&second, holds, &o, &st), &st);
+    mr_check(pthread_join(thread, NULL) == 0);
+    mr_ok(mr_iterator_next(second, 1, &b, &st), &st); /* its shuffle is full */
+    mr_block_reset(&b);
+    mr_ok(mr_iterator_restore(lender, at.bytes, at.size, &st), &st);
+    int64_t rows = 1, others = 1;
+    rest(second, 1, &rows);
+    rest(lender, 1, &others);
+    mr_eq_i64(rows, 24);
+    mr_eq_i64(others, 144);
+    peak_is_within(o.memory_limit);
+    mr_iterator_close(second);
+    mr_iterator_close(lender);
+    mr_free(at.bytes);
+    mr_dataset_unref(none);
+    mr_dataset_unref(holds);
+    mr_dataset_unref(ds);
+}
+
+static void stop_waiting(void *cancel)
+{
+    mr_cancel_trigger(cancel);
+}
+
+MR_TEST(a_run_that_waits_for_memory_of_another_can_be_cancelled)
+{
+    start();
+    mr_status st;
+    mr_iterator *first = NULL, *second = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_cancel *cancel = NULL;
+    mr_iterator_opts o = {.threads = 2, .has_threads = true};
+    mr_dataset *ds = graph(ROWS ".repeat(6).prefetch(1000)"), *holds = graph(ROWS ".shuffle(20)");
+    mr_dataset *none = graph("range(0)");
+    int64_t own = needed(holds, &o) - needed(none, &o);
+    mr_ok(mr_cancel_new(NULL, &cancel, &st), &st);
+    const mr__iterator_internal internal = {
+        .shares_memory = true, .give_back = stop_waiting, .give_back_ctx = cancel};
+    o.internal = &internal;
+    o.memory_limit = needed(ds, &o) + own + 8 * MIB;
+    mr_ok(mr_iterator_open(&first, ds, &o, &st), &st);
+    mr_ok(mr_iterator_next(first, 1, &b, &st), &st);
+    mr_block_reset(&b);
+    await_memory(own);
+    o.cancel = cancel;
+    mr_code_is(mr_iterator_open(&second, holds, &o, &st), MR_CANCELLED, &st);
+    mr_iterator_close(first);
+    o.cancel = NULL;
+    mr_ok(mr_iterator_open(&second, holds, &o, &st), &st);
+    mr_iterator_close(second);
+    mr_cancel_unref(cancel);
+    mr_dataset_unref(none);
+    mr_dataset_unref(holds);
+    mr_dataset_unref(ds);
 }
 
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* they keep what is freed */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/engine/iterator_internal.h"
+#include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/name_scope.h"
 #include "pipeline/system/system.h"
@@ -22,6 +24,7 @@ enum {
     MEASURE_EVERY = 256,
     MOST_AHEAD = 16,
     AHEAD_BYTES = 4 << 20,
+    LIMIT_PART = 64,     /* of a memory limit */
     OPEN_TRIES = 20,     /* a tenth of a second each */
     MOST_HOST = 15 << 20 /* of a Host, whose message has at most 16 MiB: the job and a position */
 };
@@ -49,6 +52,7 @@ struct mr__producer {
     size_t job_bytes;     /* of what->job as a message */
     uint64_t generation, opened_at;
     int level;
+    size_t most_ahead; /* bytes of the results made ahead */
     bool missing_moves, measured;
     mr_cancel *cancel;
     pthread_t thread;
@@ -61,6 +65,7 @@ struct mr__producer {
     mr__split_list *splits; /* dynamic; NULL: none */
     /* under the lock */
     bool stops, sleeps; /* it must end; it waits for room */
+    bool gives_back;    /* another stream needs what the iterator has read ahead */
     bool wanted;        /* the loop has requested the next one */
     bool bringing;      /* `brings` is posted or runs, or `look` is set */
     bool posted;        /* `brings` is posted */
@@ -77,7 +82,9 @@ struct mr__producer {
     size_t want;
     double pace, ratio; /* of compression: bytes per second, compressed size / size; 0: unknown */
     uint32_t since;     /* blocks since that was measured */
-    item *spare;        /* to report that memory has run out */
+    void *rested_at;    /* the position at which the iterator rests; NULL: it does not */
+    size_t rested_bytes;
+    item *spare; /* to report that memory has run out */
 };
 
 void mr__producer_drop(mr__produced *block)
@@ -85,6 +92,7 @@ void mr__producer_drop(mr__produced *block)
     if (!block)
         return;
     mr__outgoing_reset(&block->frame);
+    mr__memory_held_above(-(int64_t)block->held);
     mr_free(block);
 }
 
@@ -158,6 +166,41 @@ static bool sleep_a_little(mr__producer *p)
     return goes_on;
 }
 
+/* Called with a lock of the pipeline's, by the thread of another stream. */
+static void give_back(void *ctx)
+{
+    mr__producer *p = ctx;
+    pthread_mutex_lock(&p->lock);
+    p->gives_back = true;
+    pthread_cond_signal(&p->wake);
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* What the iterator has read ahead is freed, and read again when the next block is made. */
+static void rest(mr__producer *p)
+{
+    mr_status why;
+    if (!p->it)
+        return;
+    mr_code rc =
+        p->rested_at ? MR_OK : mr_iterator_save(p->it, &p->rested_at, &p->rested_bytes, &why);
+    if (rc == MR_OK)
+        rc = mr_iterator_rest(p->it, &why);
+    if (rc != MR_OK)
+        mr_log(MR_LOG_WARNING, "a stream keeps what it has read ahead: %s", why.message);
+    mr__iterator_gave_back(p->it);
+}
+
+static mr_code go_on(mr__producer *p, mr_status *st)
+{
+    if (!p->rested_at)
+        return MR_OK;
+    mr_code rc = mr_iterator_restore(p->it, p->rested_at, p->rested_bytes, st);
+    mr_free(p->rested_at);
+    p->rested_at = NULL;
+    return rc;
+}
+
 /* Streams of a client that has just left may still be ending, and hold resources that this one
  * needs. */
 static mr_code open_iterator(mr__producer *p, mr_dataset *ds, const mr_iterator_opts *o,
@@ -177,7 +220,9 @@ static mr_code open_stream(mr__producer *p, mr_status *st)
     const Mr__Wire__Place *place = p->what->place;
     mr_dataset *ds = NULL;
     mr__iterator_internal internal = {.read_slots = p->o.lender ? &p->read_slots : NULL,
-                                      .shares_memory = true};
+                                      .shares_memory = true,
+                                      .give_back = give_back,
+                                      .give_back_ctx = p};
     mr_iterator_opts o = {.executor = p->o.executor,
                           .positions = true,
                           .directory = mr__job_directory(p->what->job),
@@ -240,6 +285,8 @@ static mr_code make_frame(mr__producer *p, item *x, mr_block *b, mr_status *st)
     if (p->what->job->key.len) /* the client, not its worker, says when lent pages are free again */
         o->lends = false;
     x->bytes = (size_t)o->raw;
+    x->block->held = p->o.memory_limit ? o->bytes : 0;
+    mr__memory_held_above((int64_t)x->block->held);
     int64_t took = mr__clock_ns(CLOCK_MONOTONIC) - began;
     if (level && !o->lender && o->raw && took > 0) {
         p->pace = (double)o->raw / (double)took * 1e9;
@@ -274,7 +321,8 @@ static void produce(mr__producer *p, item *x)
     mr_code rc = MR_OK;
     x->first = p->next;
     x->brought = FATAL;
-    if (!p->it && (rc = open_stream(p, st)) != MR_OK)
+    rc = p->it ? go_on(p, st) : open_stream(p, st);
+    if (rc != MR_OK)
         goto done;
     x->first = p->next;
     rc = mr_iterator_next(p->it, p->want, &b, st);
@@ -333,7 +381,7 @@ static item *next_item(mr__producer *p)
 static bool has_room(const mr__producer *p, size_t bytes)
 {
     bool some = (p->has_gone || !p->measured) && p->ahead < MOST_AHEAD &&
-                p->ahead_bytes + bytes <= AHEAD_BYTES;
+                p->ahead_bytes + bytes <= p->most_ahead;
     return p->ahead == 0 || (some && !p->is_tight);
 }
 
@@ -357,7 +405,7 @@ static bool add_item(mr__producer *p, item *x)
     p->ahead++;
     p->ahead_bytes += x->bytes;
     /* Large blocks are not left to the next look: this thread would wait for room until then. */
-    bool is_full = p->ahead_bytes + x->bytes > AHEAD_BYTES;
+    bool is_full = p->ahead_bytes + x->bytes > p->most_ahead;
     return p->wanted && (!p->bringing || is_full) && must_post(p);
 }
 
@@ -370,6 +418,13 @@ static void *work(void *arg)
         (mr__name_scope){.of_service = true}); /* also of the iterators opened here */
     pthread_mutex_lock(&p->lock);
     while (!p->stops) {
+        if (p->gives_back) {
+            p->gives_back = false;
+            pthread_mutex_unlock(&p->lock);
+            rest(p);
+            pthread_mutex_lock(&p->lock);
+            continue;
+        }
         if (is_over || !has_room(p, bytes)) {
             p->sleeps = true;
             pthread_cond_wait(&p->wake, &p->lock);
@@ -391,6 +446,7 @@ static void *work(void *arg)
     }
     pthread_mutex_unlock(&p->lock);
     mr_iterator_close(p->it);
+    mr_free(p->rested_at);
     mr__loop_post(p->o.loop, &p->ends);
     return NULL;
 }
@@ -513,6 +569,11 @@ static void end(mr__posted *x)
     out->gone(ctx, number);
 }
 
+size_t mr__producer_most_bytes(int64_t limit, size_t most)
+{
+    return limit && (uint64_t)limit / LIMIT_PART < most ? (size_t)limit / LIMIT_PART : most;
+}
+
 mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__Host *what,
                            const Mr__Wire__Open *open, const mr__producer_opts *opts, mr_status *st)
 {
@@ -523,6 +584,7 @@ mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__
     if (p->o.lender)
         p->read_slots = (mr_read_slots){land, mr__lender_ref(p->o.lender)};
     p->number = number;
+    p->most_ahead = mr__producer_most_bytes(opts->memory_limit, AHEAD_BYTES);
     p->opened_at = open->first;
     p->level = (int)open->compression;
     p->missing_moves = open->missing_moves;
@@ -563,7 +625,7 @@ void mr__producer_go(mr__producer *p, double link)
     p->ahead--;
     p->ahead_bytes -= p->given_bytes;
     /* Not for each block: so that the thread can make several when it wakes. */
-    if (p->sleeps && p->ahead <= MOST_AHEAD / 2 && p->ahead_bytes <= AHEAD_BYTES / 2 &&
+    if (p->sleeps && p->ahead <= MOST_AHEAD / 2 && p->ahead_bytes <= p->most_ahead / 2 &&
         (!p->is_tight || p->ahead == 0))
         pthread_cond_signal(&p->wake);
     if (p->first_item && !p->bringing && must_post(p))

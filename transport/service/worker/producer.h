@@ -4,7 +4,8 @@
 /* Produces a stream on a worker: an iterator in a separate thread, which makes blocks ahead, as
  * frames: up to 16 of them or 4 MiB, and one of any size; at a memory limit only that one. The loop
  * receives them in order, each on request; so the thread and the loop wake each other once for
- * several blocks, not for each.
+ * several blocks, not for each. When another stream needs memory that the iterator has filled with
+ * what it read ahead, the iterator frees it, and reads that again for the next block.
  *
  *     loop --go, stop--> [thread: next, position, frame] --posted--> made, failed, ended, gone
  *
@@ -23,6 +24,7 @@ typedef struct mr__producer mr__producer;
 typedef struct mr__produced {
     mr__outgoing frame;
     uint64_t producer;
+    size_t held; /* bytes that count against a memory limit */
 } mr__produced;
 
 typedef struct mr__producer_out {
@@ -57,6 +59,9 @@ typedef struct mr__producer_opts {
 mr_code mr__producer_start(mr__producer **out, uint64_t number, const Mr__Wire__Host *what,
                            const Mr__Wire__Open *open, const mr__producer_opts *opts,
                            mr_status *st) MR_NODISCARD;
+/* Of `most` bytes that may wait for a client, as many as are allowed under a memory limit (0:
+ * none), whose estimate of a stream does not count them. */
+size_t mr__producer_most_bytes(int64_t limit, size_t most);
 /* Requests the next block. link: bytes per second that its client receives; 0: unlimited. */
 void mr__producer_go(mr__producer *p, double link);
 /* True if a memory limit is reached, so that nothing should wait to be sent. */

@@ -228,9 +228,10 @@ static void out_start(void *ctx, uint64_t number, uint64_t client, const Mr__Wir
 }
 
 /* Bytes that may be queued for a client when x continues. */
-static size_t most_queued(const producing *x)
+static size_t most_queued(const mr__worker_run *r, const producing *x)
 {
-    return mr__producer_is_tight(x->p) ? 0 : MOST_QUEUED;
+    return mr__producer_is_tight(x->p) ? 0
+                                       : mr__producer_most_bytes(r->o.memory_limit, MOST_QUEUED);
 }
 
 static void out_go(void *ctx, uint64_t number)
@@ -240,7 +241,7 @@ static void out_go(void *ctx, uint64_t number)
     if (!x || x->is_stopped)
         return;
     const guest *g = x->client ? guest_of(r, x->client) : NULL;
-    x->is_held = g && mr__connection_queued(&g->g.c) > most_queued(x);
+    x->is_held = g && mr__connection_queued(&g->g.c) > most_queued(r, x);
     if (!x->is_held)
         mr__producer_go(x->p, g ? g->link : 0);
 }
@@ -595,7 +596,7 @@ static void sent(mr__guest *g)
     if (queued > MOST_QUEUED)
         return;
     for (producing *x = r->producers; x; x = x->next)
-        if (x->is_held && x->client == g->id && !x->is_stopped && queued <= most_queued(x)) {
+        if (x->is_held && x->client == g->id && !x->is_stopped && queued <= most_queued(r, x)) {
             x->is_held = false;
             mr__producer_go(x->p, ((guest *)g)->link);
         }
