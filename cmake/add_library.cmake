@@ -12,7 +12,7 @@ function(mr_add_library name objects headers component)
     if(kind STREQUAL "STATIC")
       set(exported ${component}-static)
     endif()
-    # $ORIGIN: the other libraries find the first one beside them, wherever they are installed.
+    # $ORIGIN: the other libraries find the first one next to them, wherever they are installed.
     set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} LINKER_LANGUAGE C
       EXPORT_NAME ${exported} INSTALL_RPATH "\$ORIGIN")
     target_include_directories(${target} INTERFACE

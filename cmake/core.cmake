@@ -39,7 +39,7 @@ add_library(millrace_objects OBJECT ${core_sources})
 target_include_directories(millrace_objects PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 target_compile_definitions(millrace_objects PRIVATE MR_BUILDING)
 # Calls within the library are never replaced from outside, so they are direct and may be inlined;
-# its few thread-local variables are read on every call and need no call of their own.
+# its few thread-local variables are read on every call, without calling a function.
 target_compile_options(millrace_objects PRIVATE -fno-semantic-interposition -ftls-model=initial-exec)
 set(core_libraries PkgConfig::JANSSON Threads::Threads m ${CMAKE_DL_LIBS})
 target_link_libraries(millrace_objects PUBLIC ${core_libraries} PRIVATE ${late_libraries})

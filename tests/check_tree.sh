@@ -162,10 +162,10 @@ fi
     grep -E '^examples/' "$tmp/c" | xargs grep -nE '^ *# *include *"' /dev/null |
         sed 's/$/: examples include <millrace\/...>/'
 
-    # A header with exported functions is public, hence listed.
+    # A header with exported functions is public, so it must be listed.
     grep '\.h$' "$tmp/library" | xargs grep -lE '^MR_API' /dev/null | grep -vxFf "$tmp/public" |
         sed 's|$|: has MR_API but no umbrella header (cmake/millrace*.h.in) includes it|'
-    # A public header stands on public headers only (relative to itself).
+    # A public header includes public headers only (relative to itself).
     while read -r h; do
         [ -f "$h" ] || { echo "$h: listed as public but not there"; continue; }
         grep -n '^ *# *include *"' "$h" | while IFS=: read -r line rest; do
@@ -175,7 +175,7 @@ fi
                 echo "$h:$line: a public header includes \"$want\", which is not one"
         done
     done <"$tmp/public"
-    # Each exported function has words of its own, or shares those of the lines above it.
+    # Each exported function has a comment, or shares that of the lines above it.
     xargs awk '
         FNR == 1 { said = 0 }
         /^[ \t]*$/ { said = 0 }
@@ -191,7 +191,7 @@ fi
     # The pattern is split so that this file passes its own check.
     grep -vE '^(LICENSE|tests/fuzz/corpus/.*)$' "$tmp/all" |
         xargs grep -nIE '\b(TO''DO|FIX''ME|XX''X)\b' /dev/null | cut -c1-120 | sed 's/$/: unfinished/'
-    # Lines, and paragraphs of comments that somebody reads: clang-format does not touch comments.
+    # Lengths of lines and of paragraphs in comments: clang-format does not touch comments.
     xargs awk '
         function bad(line, law) { print FILENAME ":" line ": " law }
         FNR == 1 { inside = 0; held = ""; item = -1 }
@@ -235,7 +235,7 @@ fi
         -e 's/^\t\(.*\)/\1: ops.def names this op, and the file is missing/' \
         -e 't' -e 's/$/: a source that is no op of ops.def/'
 
-    # Nobody but its own file looks for an op by name. (The words themselves are also names of
+    # Only its own file looks for an op by name. (The words themselves are also names of
     # parameters and of rewrites.)
     if [ -f pipeline/ops/ops.def ]; then
         names=$(sed -n 's/^MR_OP(\([a-z0-9_][a-z0-9_]*\)).*/\1/p' pipeline/ops/ops.def | paste -sd'|')

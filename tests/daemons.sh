@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Starting and ending the service's processes, beside expect.sh.
+# Starting and ending the service's processes; for scripts that source expect.sh.
 
 # start OUT COMMAND...: in the background, until it is ready; its process is $pid, its address $at.
 # Without it there is nothing more to test.

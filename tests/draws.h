@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TESTS_DRAWS_H
 #define MR_TESTS_DRAWS_H
-/* What the random ops of a graph draw from: "shuffle:<place>:<seed>" for each that has a job's seed
- * and none of its own, those nearest the sink first. */
+/* What the random ops of a graph draw from: "shuffle:<place>:<seed>" for each that draws from a
+ * job's seed, because it has none itself; those nearest the sink first. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

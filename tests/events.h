@@ -6,7 +6,7 @@
  * An element is its value: numbers, true and false, strings in "" (with \" and \\), tensors in [],
  * datasets as {their events}, (a,b) for several leaves, without blanks between them. An error is
  * "!" and its line, with blanks as "_"; in a dataset only "!". Needs nothing of harness.h, so that
- * programs of their own can use it; memory is the C library's, which fault plans do not touch. */
+ * separate programs can use it; memory is the C library's, which fault plans do not touch. */
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -38,9 +38,9 @@ void mr_events_run(mr_events *e, mr_iterator *it, size_t want, size_t most);
 /* Adds the first n events of another list. */
 void mr_events_copy(mr_events *e, const mr_events *from, size_t n);
 void mr_events_add(mr_events *e, const char *text, size_t size);
-/* Adds the texts that stand in `list`, separated by blanks. */
+/* Adds the texts in `list`, which blanks separate. */
 void mr_events_split(mr_events *e, const char *list);
-/* Sorted by text; an error is nothing but its "!" then. */
+/* Sorts by text; of an error only its "!" remains. */
 void mr_events_sort(mr_events *e);
 /* All texts, separated by blanks. Owned: free. */
 char *mr_events_join(const mr_events *e);

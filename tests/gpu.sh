@@ -83,11 +83,11 @@ else
     bin=$PWD/build-gpu bench=$PWD/bench/gpu.sh MR_SOURCE=$PWD
 fi
 export MR_SOURCE MR_BUILD=$bin
-# Libraries that pip installed lie beside its packages.
+# Libraries that pip installed are next to its packages.
 pip=$(python3 -c 'import glob, sys
 print(":".join(sorted(d for p in sys.path for d in glob.glob(p + "/nvidia/*/lib"))))' 2>/dev/null)
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}${pip:+:$pip} PATH=$bin:$PATH
-export MILLRACE_CUDA_MODULE=$bin/millrace-cuda.so # which does not lie beside the tests
+export MILLRACE_CUDA_MODULE=$bin/millrace-cuda.so # it is not next to the tests
 cd "$tmp" || exit 2
 
 "$bin/millrace" devices || exit 1
@@ -262,7 +262,7 @@ PY
     result 'what a GPU has saved is evaluated on processors too' $? "$(cat err compare.log)"
 }
 
-# Several processes, which share the GPUs here: by the ring; by NCCL, where each has one of its own.
+# Several processes, which share the GPUs here: by the ring; by NCCL, if each has its own.
 job() { # N FILE DEVICES FLAG...: the output of rank 0 in FILE
     local port n=$1 file=$2 devices=$3 i pids=() rc=0
     port=$("$MR_SOURCE/tests/ports.py")

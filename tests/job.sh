@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# For tests of several processes that sum, after expect.sh. Those that train set model, the arguments of
-# all; others have a start of their own.
+# For tests of several processes that sum; sourced after expect.sh. Tests that train set `model`, the
+# arguments of all processes; others define their own `start`.
 free_port() { "$MR_SOURCE/tests/ports.py"; }
 pids=()
 # worker I ARGUMENT...: worker I of $workers at $port

@@ -51,7 +51,7 @@ else
     echo "not ok - api::exported symbols" >>"$TAP_FILE"
     failed=1
 fi
-# Nothing but the public prefix gets out.
+# Only symbols with the public prefix are exported.
 if grep -vE ' (mr_|MR_)' "$tmp/symbols"; then
     echo "not ok - api::exported names begin with mr_" >>"$TAP_FILE"
     failed=1

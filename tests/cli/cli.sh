@@ -736,7 +736,7 @@ assert cast["params"][1]["type"] == "dtype"' 2>&1; echo $?)" "$("$m" ops cast --
 expect ops_do_not_know 2 '' 'nonsense' -- "$m" ops nonsense
 expect bench_of_no_time 2 '' 'seconds' -- "$m" bench --seconds 0 'range(3)'
 "$m" bench --json 'counter()' >out 2>err & pid=$!
-has_worked() { # for two seconds of its own, however long that took
+has_worked() { # used two seconds of processor time, however long that took
     local stat
     read -ra stat <"/proc/$pid/stat" || return
     [ $((stat[13] + stat[14])) -ge $((2 * $(getconf CLK_TCK))) ]

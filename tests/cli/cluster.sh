@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=full asan=full tsan=full
 # distribute("HOST:PORT", ...) between processes on loopback: the elements of service="local", the
-# same ones in the same order, whoever reads them from whom.
+# same ones in the same order, whichever client reads them from whichever worker.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 . "$tests/daemons.sh"
 
@@ -102,7 +102,7 @@ expect no_file_matches_here 1 '' 'not found' 'none-*' -- "$m" show "$(d 'text_li
 same names_are_looked_up_where_the_client_is "$(cat got)" "$(show 'text_line("few/*.txt").distribute("local")')"
 
 # ---- positions
-# resumes NAME EVERY GRAPH DIRECTORY: from each so many-th position, read on from that directory, though a busy machine
+# resumes NAME EVERY GRAPH DIRECTORY: from every EVERY-th position, read on from that directory, though a busy machine
 # may have warnings
 resumes() {
     local all k got bad=''
@@ -164,8 +164,8 @@ end_of $reader
 rc=$?
 result and_ends "$([ $rc = 1 ] && grep -q 'was cancelled' nameless.err; echo $?)" "$rc $(cat nameless.err)"
 rm -f endless interrupted nameless
-# The dispatcher does not answer: the client goes within a second or two, and its job, which nobody else can ask for, as
-# soon as the dispatcher hears so. None that ended of its own accord has left one behind.
+# The dispatcher does not answer: the client ends within a second or two, and its job, which no other client can join,
+# as soon as the dispatcher learns of it. No client that ended normally has left a job.
 "$m" show "$(d 'counter()' 'streams=5, client_timeout=3600.0')" >unheard 2>unheard.err &
 reader=$!
 while_runs $reader has unheard
@@ -266,7 +266,7 @@ stop a_worker_ends_under_systemd 0
 wait $listener
 result systemd_is_told "$([ "$(tr '\n' ' ' <notified)" = 'READY=1 STOPPING=1 ' ]; echo $?)" "$(cat notified five.err)"
 
-# ---- nobody there
+# ---- no dispatcher
 expect no_dispatcher 1 '' unavailable 127.0.0.1:1 -- "$m" show 'range(3).distribute("127.0.0.1:1", connect_timeout=0.2)'
 expect no_worker 1 '' unavailable "$service" 'for 0.5 s; no worker serves the job' -- "$m" show "$(d 'range(3)' stall_timeout=0.5)"
 expect no_worker_is_no_elements_error 1 '' unavailable -- "$m" show "$(d 'range(3)' stall_timeout=0.5).ignore_errors()"

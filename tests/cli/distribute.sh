@@ -68,7 +68,7 @@ cut errors_in_their_places_ignored 3 1 'range(12).map(x => 12 // (x - 5)).ignore
 same errors_stay_in_the_order "$(show 'range(12).map(x => 12 // (x - 5)).distribute("local", streams=3).ignore_errors()')" \
     "$(show 'from_tensor_slices([0,1,2]).interleave(s => range(12).shard(3, s).map(x => 12 // (x - 5)), cycle_length=3).ignore_errors()')"
 
-# A missing file that a reader was given ends the pipeline; its name is no element because the files are dealt.
+# A missing file ends the pipeline: its name is not an element, because the files are dealt to streams.
 for g in 'text_line(["part-0.txt", "absent"])' 'tfrecord(["absent", "absent"], num_parallel_reads=2)'; do
     expect "a_missing_file_ends_it_above: $g" 1 ANY 'not found' absent -- "$m" show "$g.distribute(\"local\", streams=2).ignore_errors()"
     expect "and_below: $g" 1 ANY 'not found' absent -- "$m" show "$g.ignore_errors().distribute(\"local\", streams=2)"

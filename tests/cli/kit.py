@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests in Python have in common: functions of a folder of their own, whose results are TAP for $TAP_FILE."""
+"""What the tests in Python share: each gets a temporary folder, and its result is written as TAP to $TAP_FILE."""
 import os
 import sys
 import tempfile

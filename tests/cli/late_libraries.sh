@@ -29,7 +29,7 @@ needs() {
     done
     rm -f "missing/$file" "other/$file"
 }
-# A missing library is no fault of an element: ignore_errors does not hide it.
+# A missing library is not an element's error: ignore_errors does not hide it.
 needs libturbojpeg0 libturbojpeg.so.0 show 'range(1).map(x => encode_jpeg(zeros([2, 3, 3], "uint8")))'
 needs libjpeg62-turbo libjpeg.so.62 show 'from_tensors("\xff\xd8\xff").map(decode_jpeg).ignore_errors()'
 needs libjpeg62-turbo libjpeg.so.62 show 'from_tensors("\xff\xd8\xff").map(decode_image).ignore_errors()'

@@ -7,7 +7,7 @@
 . "$tests/daemons.sh"
 
 measured=1 many=24000 several=4000 few=200
-# A sanitizer takes memory of its own, so limits are not measured there, and what would fill them is less.
+# A sanitizer uses memory itself, so limits are not measured there, and the data are smaller.
 grep -qs '^MR_SANITIZE:[^=]*=.' "${MR_BUILD:-}/CMakeCache.txt" && measured=0 many=3000 several=500 few=40
 # least GRAPH THREADS [FIELD]: bytes, as explain says
 least() {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=full tsan=full
 # The processing modes whose streams come and go, between processes on loopback: how often each
-# element comes, whoever dies.
+# element comes, whichever process dies.
 . "$(dirname "${BASH_SOURCE[0]}")/../expect.sh"
 . "$tests/daemons.sh"
 
@@ -20,7 +20,7 @@ exactly() {
     result "$name" $([ "$(cat all)" = "$want" ]; echo $?) "$(uniq -c all | awk '{ print $1 " times" }' | sort | uniq -c)
 $(tail -n 5 ./*.err)"
 }
-# serving N: until so many workers serve
+# serving N: until N workers serve
 serving() {
     until_true serve "$1"
 }
@@ -96,7 +96,7 @@ expect who_comes_late_gets_the_end 0 '' -- "$m" show "$graph"
 "$m" show "$(p 'range(7)' 'job_name="shared"')" >got 2>err
 result another_graph_under_its_name "$([ $? = 1 ] && grep -q 'job "shared"' err; echo $?)" "$(cat err)"
 
-# ---- a worker that is killed goes on from its position, one that comes begins
+# ---- a worker that is killed continues from its position, a new one begins
 slowly got "$m" show "$(p 'range(40000).shuffle(50).batch(5)' 'job_name="back", max_outstanding_bytes=4000')"; reader=$!
 started got
 kill -9 $two_pid; wait $two_pid
@@ -159,7 +159,7 @@ for k in 0 1 7 40 89 90; do
 done
 result positions_are_each_streams $bad "$(elements <got | uniq -c | head -n 5) $(cat err)"
 
-# ---- dynamic: every element once, whoever has which split
+# ---- dynamic: every element once, whichever stream has which split
 d() { echo "$1.distribute(\"$service\", processing_mode=\"dynamic\"${2:+, $2})"; }
 for i in 0 1 2 3 4 5 6 7 8 9; do seq $((i * 300)) $((i * 300 + 299)) >part-$i.txt; done
 while IFS='|' read -r graph times first last; do
@@ -291,7 +291,7 @@ end_of $a; end_of $b; end_of $c
 exactly a_lost_account_loses_nothing 1 0 59999 first second
 exactly nor_in_parallel_epochs 2 0 19999 third
 
-# ---- a client that comes back when its job was made anew without it hears so: what it read came again
+# ---- a client that returns after its job was created again without it is refused: what it read came again
 graph=$(d 'range(60000).shuffle(50).batch(5)' 'job_name="anew", max_outstanding_bytes=4000')
 mkfifo pipe
 "$m" show "$graph" >pipe 2>old.err & a=$!

@@ -153,7 +153,7 @@ def test_data_continue_in_the_order_of_the_uninterrupted_job():
 
 
 def test_off_continues_after_whole_batches():
-    """Every process has every record, hence W times; W steps are a batch."""
+    """Every process has every record, so each comes W times; W steps are a batch."""
     for data in NUMBERS, FILES:
         for batches, before, after in (3, (2, 1), (1, 1)), (11, (2, 1), (3, 1)), (5, (1, 1), (2, 1)), (4, (2, 1), (2, 2)):
             w, v = before[0], after[0]

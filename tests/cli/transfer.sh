@@ -30,7 +30,7 @@ for g in "${graphs[@]}"; do
     done
 done
 
-# read TRANSFER: a client that has begun to read, and waits to go on; its process is $client
+# read TRANSFER: a client that has begun to read, and waits to continue; its process is $client
 read_some() {
     rm -f pipe
     mkfifo pipe
@@ -63,7 +63,7 @@ for loop in "" --no-uring; do
     fi
 done
 
-# A worker is killed while its blocks are in use: the stream goes on at another one.
+# A worker is killed while its blocks are in use: the stream continues at another one.
 want=$("$m" show 'range(3000000).batch(1000).distribute("local", streams=4, seed=1)' | md5sum)
 start c "$m" worker --dispatcher "$service" --any-user
 other=$pid
@@ -75,7 +75,7 @@ end_of "$client"
 result a_killed_worker_status $? "$(cat client.err)"
 same a_killed_worker "$(md5sum <all)" "$want"
 
-# One that is stopped is missed, and what it held goes on elsewhere.
+# A worker that is stopped is noticed, and its streams continue at another one.
 start b "$m" worker --dispatcher "$service" --any-user
 worker=$pid
 rm -f all

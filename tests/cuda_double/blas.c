@@ -260,7 +260,7 @@ static void run_matmul(cd_op *op)
     const void *a = cd_reads(op, x->pa, bytes_of(&x->a)), *b = cd_reads(op, x->pb, bytes_of(&x->b));
     const float *bias = biased ? cd_reads(op, x->d.bias, x->shape.m * sizeof(float)) : NULL;
     float *d = cd_writes(op, x->pd, bytes_of(&x->c));
-    /* Two products that share a workspace must not run beside each other. */
+    /* Two products that share a workspace must not run at the same time. */
     if (x->workspace_bytes > 0)
         cd_writes(op, x->workspace,
                   x->workspace_bytes < WORKSPACE_USED ? x->workspace_bytes : WORKSPACE_USED);

@@ -303,7 +303,7 @@ typedef struct run {
 typedef struct planes {
     const run *r;
     const float *x, *w, *y; /* of one image and filter */
-    double *sum;            /* of whichever is wanted */
+    double *sum;            /* of the one that is computed */
 } planes;
 
 static void add_planes(const planes *p)

@@ -5,9 +5,9 @@
  * computes what they compute, slowly, and is strict where they are not: each misuse ends the
  * process with a message.
  *
- * Device memory lies in an arena a device, mapped twice: programs hold addresses of the first
- * mapping, which nobody may touch; operations go through the second. Addresses are not used again.
- * Pinned memory has an arena of its own, which the host may touch.
+ * Each device's memory lies in an arena, mapped twice: programs hold addresses of the first
+ * mapping, which is inaccessible; operations go through the second. Addresses are not used again.
+ * Pinned memory has a separate arena, which the host may touch.
  *
  * Every operation has a vector clock: what of each stream is known to have run before it, by the
  * order of its stream, by events, and by what the host waited for. For each word of an arena it is
@@ -79,7 +79,7 @@ void *cd_new(cd_kind kind, size_t bytes);
 /* Misuse unless p is a living object of that kind. */
 void cd_check(cd_kind kind, const void *p, const char *call);
 void cd_drop(cd_kind kind, void *p, const char *call);
-/* The same for an object that somebody else frees. */
+/* The same for an object that is freed elsewhere. */
 void cd_retire(cd_kind kind, void *p, const char *call);
 
 /* ---- stream.c: streams, events, operations */
@@ -166,7 +166,7 @@ int cd_arena_of(const void *p);
 /* op reads or writes that; gives the address to do it by, for memory of the host's own the same. */
 void *cd_reads(const cd_op *op, const void *p, size_t bytes);
 void *cd_writes(const cd_op *op, void *p, size_t bytes);
-/* The same without asking whether somebody wrote it, and passing that on to `to`. */
+/* The same, but `from` may be unwritten: `to` counts as written where `from` does. */
 void cd_copy(const cd_op *op, void *to, const void *from, size_t bytes);
 /* A word of a kernel's parameters as the kernel is to see it. */
 uint64_t cd_translate(uint64_t word);
@@ -177,7 +177,7 @@ size_t cd_left(size_t *blocks);
 /* ---- sanitizers.c: without a sanitizer in the program none of these does anything */
 
 bool cd_races_are_watched(void);
-/* What this thread did is done for whoever comes after it, at that address. */
+/* What this thread has done happens before what follows cd_tell_after of that address. */
 void cd_tell_done(const void *at);
 void cd_tell_after(const void *at);
 /* This thread reads or writes that, in the mapping that operations go through. */

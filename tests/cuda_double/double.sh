@@ -34,7 +34,7 @@ itself() {
         address) read -r want word <<<"${address[$name]:-$want $word}" ;;
         thread) read -r want word <<<"${thread[$name]:-$want $word}" ;;
         esac
-        # Reports that are wanted are no failure of the test.
+        # Expected reports do not fail the test.
         ASAN_OPTIONS=$ASAN_OPTIONS:log_path=stderr LSAN_OPTIONS=$LSAN_OPTIONS:log_path=stderr \
             TSAN_OPTIONS=$TSAN_OPTIONS:log_path=stderr timeout 1500 "$build/tests/cuda_double/misuse" "$name" >out 2>&1
         rc=$?
@@ -314,7 +314,7 @@ graphs() {
     with_graphs 'central storage' cuda:0,cuda:1 "$mlp" 'adam(0.003)' "$data" --epochs 6 --strategy central_storage
     compare 'graphs: the losses of processors' cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 6
 
-    # What has to do with graphs alone may fail: it goes on without, and says so where it is asked to.
+    # Calls for graphs alone may fail: training continues without graphs, and says so if that is requested.
     train good.log cuda:0 "$mlp" 'adam(0.003)' "$data" --epochs 4
     for call in cudaStreamBeginCapture cudaStreamEndCapture cudaGraphCreate cudaGraphAddKernelNode \
         cudaGraphAddChildGraphNode cudaGraphInstantiate cudaGraphExecKernelNodeSetParams cudaGraphLaunch \

@@ -6,7 +6,7 @@
 
 Such a run ends with status 1 and an error of ours that names what could not be done, or, where the
 failure does not matter, with the losses of an undisturbed one. It never hangs, crashes, misuses a
-library or leaves anything behind. The environment is double.sh's."""
+library or leaves anything allocated. The environment is double.sh's."""
 import json
 import os
 import subprocess

@@ -35,7 +35,7 @@ typedef struct arena {
     uint32_t *owner;  /* of a page: number of its block, 0: none */
     int file;
     size_t next, live;
-    bool peers[CD_DEVICES]; /* devices that may touch it, beside its own */
+    bool peers[CD_DEVICES]; /* devices that may touch it, besides its own */
 } arena;
 
 static arena arenas[CD_ARENAS];
@@ -130,7 +130,7 @@ void *cd_alloc(int i, size_t bytes)
     blocks[++n_blocks] = b;
     for (size_t page = b->at / PAGE; page < (b->at + bytes + PAGE - 1) / PAGE; page++)
         __atomic_store_n(&a->owner[page], n_blocks, __ATOMIC_RELEASE);
-    a->next += page_up(bytes) + PAGE; /* a page that belongs to nobody after each */
+    a->next += page_up(bytes) + PAGE; /* an unused page after each */
     a->live += bytes;
     live_bytes += bytes;
     live_blocks++;
@@ -231,9 +231,9 @@ static void check_threads(const cd_op *op, const block *b, size_t at, const cell
                   op->name, at - b->at, b->bytes, b->arena);
 }
 
-/* Notes come before the check of what others noted: of two operations that meet at a word one sees
- * the other, however they meet. This one goes to a place of nobody, or of a reader that was before;
- * where there is none, to the first. */
+/* Notes come before the check of what others noted: of two operations on the same word, at least
+ * one sees the other, in any order. The note takes a free place, or that of a reader that happened
+ * before; if there is neither, the first. */
 static void note_read(const cd_op *op, cell *w)
 {
     bool first = true;
@@ -310,7 +310,7 @@ static void read_words(const cd_op *op, int i, const block *b, size_t at, size_t
         check_threads(op, b, w * WORD, c, written, false);
     }
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    check_alive(op, b, "reads"); /* whoever frees it has seen the notes, or is seen here */
+    check_alive(op, b, "reads"); /* a thread that frees it has seen the notes, or is seen here */
 }
 
 static void write_words(const cd_op *op, int i, const block *b, size_t at, size_t bytes)
@@ -378,7 +378,7 @@ void cd_copy(const cd_op *op, void *to, const void *from, size_t bytes)
     cd_tell_access(from, bytes, false);
     cd_tell_access(to, bytes, true);
     memmove(to, from, bytes);
-    /* What nobody wrote stays so where it is copied to. */
+    /* Copies of unwritten bytes count as unwritten. */
     if (i >= 0 && i != CD_PINNED && k >= 0 && at % WORD == 0 && there % WORD == 0)
         for (size_t w = 0; w < bytes / WORD; w++)
             if (!__atomic_load_n(&arenas[i].cells[at / WORD + w].written, __ATOMIC_RELAXED))
@@ -416,7 +416,7 @@ void cd_free(void *p, const cd_op *op)
     size_t at = (size_t)((char *)p - a->seen);
     block *b = block_at(a, at);
     const cd_clock *c = op ? &op->clock : cd_host_clock();
-    bool failed = cd_any_device_error(); /* then nobody can wait for anything */
+    bool failed = cd_any_device_error(); /* then no wait can succeed */
     __atomic_store_n(&b->dead, true, __ATOMIC_SEQ_CST);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (size_t page = at / PAGE; page < (at + b->bytes + PAGE - 1) / PAGE; page++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* NCCL's all-reduce over ranks. What the ranks submit must agree: the k-th call of one rank is the
  * k-th of all. Ranks of one process may submit in groups or, one thread a rank, without. Those of
- * several processes (nccl_processes.c) must not block, and submit in groups: what a group has
- * starts when somebody has asked twice whether it is done, so that one who does not is found. */
+ * several processes (nccl_processes.c) must not block, and submit in groups: the work of a group
+ * starts at the second query whether it is done, so that a program that never asks is found. */
 #include <math.h>
 #include <nccl.h>
 #include <stdlib.h>
@@ -394,8 +394,8 @@ static void reduce_for_all(const void *arg, const void *const *in, int n, void *
     reduce(arg, in, n, out);
 }
 
-/* By the last of this process that comes: all its inputs are there, and nobody goes on before all
- * outputs are. */
+/* Called by the last rank of this process to arrive: all its inputs are there, and no rank
+ * continues before all outputs are. */
 static void sum_all(meeting *m, world *w)
 {
     const sum *s = NULL;

@@ -99,7 +99,7 @@ static bool listens(const cd_peers *p)
     return p->name.pid == (uint64_t)getpid();
 }
 
-/* A name that is no file's: nothing is left of it. */
+/* A name outside the file system, so that no file remains. */
 static socklen_t address_of(const cd_peers *p, struct sockaddr_un *a)
 {
     memset(a, 0, sizeof *a);

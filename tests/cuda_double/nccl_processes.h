@@ -28,7 +28,7 @@ ncclResult_t cd_peers_state(cd_peers *p);
 bool cd_peers_reduce(cd_peers *p, const cd_peers_sum *s, const void **in,
                      void (*reduce)(const void *arg, const void *const *in, int n, void *out),
                      const void *arg, void *result);
-/* Whoever waits for another process gives up. */
+/* Ends all waits for another process. */
 void cd_peers_abort(cd_peers *p);
 /* No sums are left but those that were aborted. */
 void cd_peers_close(cd_peers *p);

@@ -16,7 +16,7 @@ struct CUstream_st {
     int device;
     unsigned slot;
     cd_op *first, *last;
-    uint64_t submitted, done, wake_at; /* somebody waits for that many to be done */
+    uint64_t submitted, done, wake_at; /* a thread waits for that many to be done */
     bool closing, captures;
     cd_op *captured, *last_captured;
     cd_clock clock; /* of what is submitted */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs kernels that were compiled for the processor. The lanes of a warp run one after another,
- * each on a separate stack until it gives a value to the others or ends; when all have given
- * theirs, they continue. Warps come in an order that the seed draws. */
+ * each on a separate stack until it exchanges a value with the others or ends; when all have
+ * arrived, they continue. The seed determines the order of the warps. */
 #include "tests/cuda_double/on_cpu/on_cpu.h"
 #undef __CUDACC__ /* not a kernel: the host's side of the parameters */
 #undef __CUDA_ARCH__

@@ -9,7 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* -1: there is none of that name. */
+/* -1: no kernel has that name. */
 int cd_kernel_find(const char *name);
 size_t cd_kernel_params(int kernel);
 /* NULL: there is no such kernel. */

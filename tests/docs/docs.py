@@ -68,7 +68,7 @@ int fragment(const char *const *files, size_t n);
 int fragment(const char *const *files, size_t n)
 {
 """
-# %(parameters)s, ... are blocks of the headers; what they leave behind is run and resumed at every place.
+# %(parameters)s, ... are blocks of the headers; what is open after them is run, and resumed at every place.
 OWN_OP = """#include <millrace/millrace.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Positions: whatever the bytes, restoring ends with MR_OK or an error, and what goes on from there
- * stays within memory. The first byte picks the graph. */
+/* Positions: whatever the bytes, restoring ends with MR_OK or an error, and a run that continues
+ * from there stays within memory. The first byte picks the graph. */
 #include <string.h>
 #include <zlib.h>
 

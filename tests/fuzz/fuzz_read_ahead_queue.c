@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a read-ahead queue: whatever the bytes, restoring ends with MR_OK or an error, and
- * what goes on from there, and is saved again, stays within memory. The first byte says what the
- * rows are and whether the input can be read again. */
+/* The state of a read-ahead queue: whatever the bytes, restoring ends with MR_OK or an error, and a
+ * run that continues from there, and is saved again, stays within memory. The first byte says what
+ * the rows are and whether the input can be read again. */
 #include <string.h>
 
 #include "pipeline/engine/run.h"

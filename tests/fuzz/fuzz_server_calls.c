@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls of whoever knows a server's token, to a parameter server or a worker: what is refused
- * leaves it fit for the calls that follow.
+/* Calls by a peer that knows a server's token, to a parameter server or a worker: after a refused
+ * call it still serves the calls that follow.
  *
  *     worker?  then calls: kind  job  n_text n_text  n_values  text...  values...
  *

@@ -37,7 +37,7 @@ def times(unit, values, kind):
     return pa.array(values, pa.int32() if unit == 32 else pa.int64()).cast(kind)
 
 
-# columns of the type that has no values, beside a
+# columns of the type that has no values, next to a
 all_null = pa.table({
     "a": pa.array([1, 2, 3]),
     "n": pa.nulls(3),
@@ -73,7 +73,7 @@ arrow_files = {
         m=pa.array([[("k", 1)], [], [("l", 2), ("m", 3)], [], [], [("n", None)]], pa.map_(pa.string(), pa.int64())),
         d=pa.array([[[[1, 2], [3, 4]], [], [[5, 6]]], [], [[[]]], [[[1], [2, 3]]], [[[], [1]]], [[[7]], [[8], [9]]]],
                    pa.list_(pa.list_(pa.list_(pa.int64())))))]),
-    # columns that elements cannot have beside a, map, structs and z
+    # columns that elements cannot have, next to a, map, structs and z
     "odd": written([batch(
         a=pa.array([1, 2]),
         decimal=pa.array([1, 2]).cast(pa.decimal128(20, 1)),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Runs a fuzzing target without a fuzzer: over the stored corpus, and over some mutations of each
- * input that depend on nothing but the seed.
+ * input that depend only on the seed.
  *
  *     fuzz_x [--mutations=N] [--seed=S] [--last=FILE] PATH...
  *

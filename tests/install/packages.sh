@@ -21,7 +21,7 @@ debootstrap --variant=minbase "$suite" "$root" "${mirror:-http://deb.debian.org/
     exit 77
 }
 rm -f "$root.log"
-# Without /proc millrace does not find millrace-train beside itself.
+# Without /proc millrace does not find millrace-train in its own directory.
 mount -t proc proc "$root/proc" || { echo "/proc cannot be mounted in a clean root"; exit 77; }
 mkdir "$root/packages"
 cp "$packages"/*.deb "$root/packages"

@@ -5,7 +5,7 @@
     tests/mutants.sh [--only REGEX] [--file REGEX] [--dir DIR] [--jobs N] [--list | --stale | --tiers]
 
 A row of a table, with a tab between its fields, says in this order: the behaviour that is broken (a name), the
-source file, the text there (it must stand there exactly once), what replaces it, the tests that should notice
+source file, the text there (it must occur there exactly once), what replaces it, the tests that should notice
 (separated by commas, run until one fails: names of ctest, or PROGRAM:PART for those tests of test_PROGRAM that have
 PART in their name, or cuda:PART for those of test_trainer_device on the double of NVIDIA's libraries), and, for a
 fault that no test can notice, why. "\\n" in a text is a new line. Rows with a reason count as survivors.

@@ -391,7 +391,7 @@ static void take_events(mr_dataset *ds)
     }
 }
 
-/* Saves after event `at` and goes on with a graph of its own, as another process would. */
+/* Saves after event `at` and continues with a new graph, as another process would. */
 static void run_restored(mr_dataset *ds, const char *graph, struct way w, size_t at)
 {
     char how[120];

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ops once more, one element at a time and as plainly as Python allows.
+"""A second implementation of the ops, one element at a time and as plainly as Python allows.
 
 An iterator is a generator of Row and Error objects: an error takes a position like an element, and
-the iteration goes on after it. A Row is an element and its identities: (place, file, ordinal, epoch)
+the iteration continues after it. A Row is an element and its identities: (place, file, ordinal, epoch)
 of each record that it was made from; the place is the source's number in the text, and None inside a
 function, where the library has a hash. Elements are Tensor, tuple, dict (a record) or Dataset.
 Iterators of inputs are made where the library makes them, because a shuffle draws its pair then.
@@ -35,7 +35,7 @@ class TooLong(Exception):
 
 class Steps:
     left = 0
-    iterators = None  # all that were made; None: nobody asks
+    iterators = None  # all that were made; None: not recorded
 
 
 def step():
@@ -139,7 +139,7 @@ def binary(op, dtype, a, b):
 
 
 def elementwise(op, a, b):
-    """Scalars stand beside any shape; equal shapes otherwise."""
+    """Scalars combine with any shape; otherwise shapes must be equal."""
     shape = a.shape or b.shape
     if a.shape and b.shape and a.shape != b.shape:
         raise Error("shape")
@@ -752,7 +752,7 @@ def sampled(datasets, weights, seed, stop, again):
 
 
 def selected_again(datasets, numbers, card):
-    """As selected, but an input that ends begins anew, until each has ended once; one without elements ends."""
+    """As selected, but an input that ends begins again, until each has ended once; one without elements ends."""
     def run(choices):
         sources, once, some = [d.iterator() for d in datasets], [False] * len(datasets), [False] * len(datasets)
         for i in choices:

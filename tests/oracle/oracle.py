@@ -94,7 +94,7 @@ class Draw:
         return self.r.random() < p
 
     def place(self, scope):
-        """The number of a source that stands in no function."""
+        """The number of a source that is not inside a function."""
         if scope:
             return None
         self.places += 1

@@ -6,9 +6,9 @@
  *     rank [OPTION]... steps N        N steps, each a sum of --count values; prints "step K" first
  *     --rank R --at K --do ACTION     at step K rank R alone does this: "abort", "cut" (its
  *                                     sockets), "leave", "shorter" (sums a value less), "other"
- *                                     (takes the maximum), "stray" (sends what is no message)
+ *                                     (takes the maximum), "stray" (sends an invalid message)
  *     --exchange                      steps exchange a few numbers instead
- *     --again                         all start anew, in the same processes, after an error
+ *     --again                         all start again, in the same processes, after an error
  *     --fact NAME=VALUE  --connect-timeout S  --peer-timeout S  --count N  --pause MS  --tcp  --mpi
  * Ends with 1 and the error on standard error where something failed. */
 #include <errno.h>

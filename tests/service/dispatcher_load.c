@@ -235,7 +235,7 @@ static void open_all(const char *at)
     }
 }
 
-/* Pulses once a second, and acknowledges what is due; false: nobody is connected any more. */
+/* Pulses once a second, and acknowledges what is due; false: no connection is left. */
 static bool turn(int64_t *pulse)
 {
     mr_status st;

@@ -132,7 +132,7 @@ slow = half[:100]
 
 
 def drip():
-    """A byte each tenth of a second, until nobody listens."""
+    """Sends a byte each tenth of a second until the connection is closed."""
     data, at = hello(host=b"h" * 50000), 0
     while slow and at < len(data):
         for s in list(slow):
@@ -196,7 +196,7 @@ result("deaf_peers_are_bounded", d.memory() - memory < 128 << 20,
 for s in deaf:
     s.close()
 
-# ---- nobody else noticed
+# ---- other clients noticed nothing
 asker.done = True
 asker.join()
 now = elements()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=full asan=full
-"""Strangers on a worker's local socket, and a worker that says wrong things of the memory it shares: each
-connection ends with a line of the log, and the streams go on."""
+"""Strangers on a worker's local socket, and a worker that describes the memory it shares wrongly: each
+connection ends with a line of the log, and the streams continue."""
 import array
 import fcntl
 import os
@@ -76,7 +76,7 @@ for name, data in hostile.items():
         _, stream = shake(s)
         send(s, data)
         result("closed " + name, is_closed(s))
-# Descriptors that nobody asked for are closed: as many as fit, with every byte.
+# Unexpected descriptors are closed: as many as fit, with every byte.
 before = w.connections()
 null = os.open("/dev/null", os.O_RDONLY)
 for _ in range(20):
@@ -174,7 +174,7 @@ def places(*strings):
 
 
 STRING, FORM_PLACES = 13, 4
-named = field(1, FORM_PLACES) + field(2, STRING) + field(5, 64)  # so many bytes of places: 8 strings
+named = field(1, FORM_PLACES) + field(2, STRING) + field(5, 64)  # the places take 64 bytes: 8 strings
 good = lambda: ([memfd(1 << 20)], 1 << 20)  # noqa: E731
 agreed, outside = "wrong size or seals", "is outside"
 attacks = {

@@ -25,7 +25,7 @@ import kit  # noqa: E402
 from ports import ports  # noqa: E402
 
 SECONDS = 2.5  # that a client takes to read it all, undisturbed
-MOST_SECONDS = 600  # without a byte; then it is taken to stand still
+MOST_SECONDS = 600  # without a byte; then it counts as hung
 GRAPHS = [
     "range(60000).map(x => x * x).batch(2)",
     "range(60000).shuffle(500, seed=3).map(x => (x, 5 // (x % 97 - 5))).ignore_errors().batch(2)",
@@ -99,7 +99,7 @@ class Run:
         return text
 
     def strike(self, client):
-        """Does something to somebody."""
+        """Kills or stops one of the processes."""
         what = self.random.choice(["kill worker", "kill worker", "stop worker", "kill dispatcher",
                                    "stop dispatcher", "stop client"])
         whom = {"worker": self.random.choice(self.workers), "dispatcher": self.dispatcher}.get(what.split()[1])
@@ -121,8 +121,8 @@ class Run:
             pass  # the client has ended
 
     def show(self, expression, *words, slowly=True, limit=None, first=False):
-        """What the client reads while the others suffer; limit: it is killed after so many bytes;
-        first: they suffer once it has read something."""
+        """What the client reads while processes are killed and stopped; limit: it is killed after that many bytes;
+        first: strikes begin once it has read something."""
         out, done, moved = bytearray(), threading.Event(), [time.time()]
         with self.lock:
             self.clients += 1
@@ -210,7 +210,7 @@ def read_through(run):
 
 
 def read_in_parts(run):
-    """A client saves its position and ends, another one goes on; the dispatcher may lose everything between."""
+    """A client saves its position and ends, another one continues; the dispatcher may lose everything between."""
     graph, options = run.random.choice(GRAPHS), run.options()
     want = wanted(graph, options)
     run.expected = len(want)
@@ -234,7 +234,7 @@ def read_in_parts(run):
 
 
 def read_twice(run):
-    """A client is killed; another one goes on under the job's name, after what was acknowledged."""
+    """A client is killed; another one continues under the job's name, after what was acknowledged."""
     options = run.options()
     graph = "range(60000)"
     want = wanted(graph, options)
@@ -299,7 +299,7 @@ def read_dynamic(run):
 
 
 def read_dynamic_in_parts(run):
-    """A client saves its position and ends, another one goes on; the dispatcher may lose everything between."""
+    """A client saves its position and ends, another one continues; the dispatcher may lose everything between."""
     graph, want = run.random.choice(UNORDERED)
     run.expected = 6 * len(want)
     run.keep_state()
@@ -322,7 +322,7 @@ def read_dynamic_in_parts(run):
 
 
 def read_parallel_epochs(run):
-    """A client reads what every worker has: each comes back at its address, and goes on."""
+    """A client reads what every worker has: each comes back at its address, and continues."""
     graph, want = run.random.choice(UNORDERED)
     run.expected = 18 * len(want)
     for w in run.workers:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of a running dispatcher share: real processes on loopback, free ports, TAP.
 
-No wait is without an end: those that may take long have one after PATIENCE, a test that takes longer than MOST_SECONDS
-is given up, and so is one of whose daemons one ends of its own accord, for which its clients would wait. What is
-printed then: what was awaited, how the processes are, and what they have logged."""
+Every wait is limited: long ones by PATIENCE, a whole test by MOST_SECONDS. A test is also given up if one of its daemons
+ends by itself, since clients would wait for it. The test then prints what it waited for, the state of the processes,
+and what they have logged."""
 import atexit
 import faulthandler
 import json
@@ -105,7 +105,7 @@ def path(name):
 
 
 def line_of(process):
-    """The next line that it prints; where none comes, it is killed, and there is none."""
+    """The next line that it prints; if none comes within PATIENCE, the process is killed, and the line is empty."""
     silent = threading.Timer(PATIENCE, process.kill)
     silent.start()
     line = process.stdout.readline()
@@ -114,7 +114,7 @@ def line_of(process):
 
 
 def attend(process, name):
-    """What it may say later is dropped, and never fills the pipe; it ends when it is told to, or by SIGKILL."""
+    """Drops its later output, so that the pipe never fills; at exit it is ended by SIGTERM, or by SIGKILL."""
     def read():
         process.stdout.read()
         status = process.wait()

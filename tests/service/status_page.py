@@ -85,7 +85,7 @@ empty = text(at, "/")
 result("a_page_without_jobs", "There are no jobs" in empty and "No worker has connected" in empty, empty)
 result("health", get(at, "/healthz")[::2] == (200, b"ok\n"))
 
-# ---- jobs, one of them with a name that is none
+# ---- jobs, one of them with a hostile name
 load = kit.load(d.at, jobs=3, streams=4, workers=2, every=5)
 odd = kit.load(d.at, jobs=1, streams=2, workers=1, every=50, name=hostile, worker="<b>evil</b>")
 
@@ -369,7 +369,7 @@ read.kill()
 read.communicate()
 result("a_worker_ends_with_its_page", worker.stop() == 0, worker.log())
 
-# ---- nobody to ask: it is stopped, and goes on
+# ---- a dispatcher that does not answer: it is stopped, and continues
 d.process.send_signal(signal.SIGSTOP)
 d.process.send_signal(signal.SIGCONT)
 result("it_goes_on_after_a_stop", get(at, "/healthz")[0] == 200)

@@ -115,7 +115,7 @@ MR_TEST(file_shards_the_input_of_functions_that_read)
          NULL},
         {FILE_PLAN, "range(3).flat_map(i => from_tensors(\"f\").interleave(text_line))",
          "range(3)" SHARD ".flat_map(i => from_tensors(\"f\").interleave(text_line))", NULL},
-        /* a parameter that is called as an op is none */
+        /* a parameter with the name of an op is not that op */
         {FILE_PLAN, "text_line([\"a\"]).flat_map(text_line => from_tensors(text_line)).batch(2)",
          "from_tensor_slices([\"a\"])" SHARD
          ".flat_map(f => text_line(f)).flat_map(text_line => from_tensors(text_line)).batch(2)",

@@ -554,7 +554,7 @@ MR_TEST(slots_are_filled_or_left_alone)
     const mr_destination destination = {1, 2, segments};
     job j = open_job("range(22).batch(16).prefetch(3)", false,
                      &(mr_distribute_opts){.replicas = 2, .owns_slots = true}, NULL);
-    /* replica_slices' own prefetch of 2 is absorbed, the user's stands below it */
+    /* replica_slices' own prefetch of 2 is absorbed, the user's is below it */
     mr_eq_i64(mr_dist_dataset_absorbed_prefetch(j.dd), 2);
     for (int64_t first = 0, rows = 8; first < 22; first += 16, rows = 3) {
         mr_ok(mr_dist_iterator_next(j.it, &destination, &s, &st), &st);

@@ -126,7 +126,7 @@ static inline mr_code steps_of(const char *expr, bool from_function, const mr_di
 }
 
 /* Goes to an empty directory and writes f0, f1, ...: TFRecord files with counts[i] records each,
- * which are numbered through. Every test is a process of its own. */
+ * which are numbered through. Every test runs in a separate process. */
 static inline void steps_files(size_t n, const int *counts)
 {
     int next = 0;

@@ -14,7 +14,7 @@
 
 MR_ONE_THREAD;
 
-/* Split number *ctx of the graph in the place of its source; the other sources give nothing. */
+/* Replaces the source by split number *ctx of the graph; the other sources are empty. */
 static mr_dataset *one(void *ctx, const mr_split_source *s)
 {
     int64_t k = *(const int64_t *)ctx;

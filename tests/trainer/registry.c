@@ -54,7 +54,7 @@ MR_TEST(bad_descriptors_are_refused_with_the_reason)
     d.backward = NULL;
     refused(d, MR_INVALID_ARGUMENT, "a function that its descriptor needs");
     d = good;
-    d.view = true; /* with passes of its own */
+    d.view = true; /* but it has passes */
     refused(d, MR_INVALID_ARGUMENT, "a function that its descriptor needs");
     d = good;
     d.is.params = outside;

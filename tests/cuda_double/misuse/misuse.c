@@ -177,7 +177,7 @@ static void pinned_freed_too_early(void)
     NEED(cudaFreeHost(pinned));
 }
 
-/* ---- what sanitizers see: the host, and memory of its own */
+/* ---- what sanitizers see: the host and its memory */
 
 static float *pinned_zeros(void)
 {
@@ -274,7 +274,7 @@ static void host_call_counts(void *p)
     called += *(float *)p == 0;
 }
 
-/* In every way that there is to wait. */
+/* In every way to wait. */
 static void host_waits(void)
 {
     float *pinned = pinned_zeros();

@@ -1,2 +1,2 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In the place of CUDA's: kernels take float16 apart by themselves. */
+/* Replaces CUDA's header: kernels take float16 apart themselves. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that brings a layer, a loss, an optimizer and a metric of its own: they are found by
- * their names, take arguments by their tables, and train beside those of the library. */
+/* A program with its own layer, loss, optimizer and metric: they are found by their names, take
+ * arguments by their tables, and train together with those of the library. */
 #include <millrace/millrace-trainer.h>
 #include <millrace/millrace.h>
 #include <stdio.h>

@@ -87,6 +87,6 @@ MR_TEST(a_request_that_was_cut_short_does_not_grow_the_next)
     mr__block_size_tuner t;
     start(&t, 0, 0, 0);
     for (int i = 0; i < 10; i++)
-        mr__block_size_tuner_note(&t, 1, 0, 1, 8); /* one row is wanted each time */
+        mr__block_size_tuner_note(&t, 1, 0, 1, 8); /* one row is requested each time */
     mr_check(mr__block_size_tuner_ask(&t, &it, SIZE_MAX) <= 2);
 }

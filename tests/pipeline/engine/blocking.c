@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads of their own, for tasks that block. */
+/* Separate threads for tasks that block. */
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>

@@ -200,7 +200,7 @@ MR_TEST(others_run_in_the_place_of_tasks_that_sleep)
     mr_executor *ex = executor(2);
     for (int i = 0; i < N; i++) {
         submit_held(ex, &h[i], false);
-        await_start(&h[i]); /* nobody waits for it */
+        await_start(&h[i]); /* no thread waits for it to end */
     }
     for (int i = 0; i < N; i++)
         end_held(&h[i]);
@@ -296,7 +296,7 @@ MR_TEST(tasks_queued_at_once_all_find_a_thread)
         for (int i = 0; i < 2; i++)
             submit_held(ex, &awake[i], false);
         for (int i = 0; i < 2; i++)
-            await_start(&awake[i]); /* nobody waits for them */
+            await_start(&awake[i]); /* no thread waits for them to end */
         for (int i = 0; i < 2; i++)
             end_held(&awake[i]);
         end_held(&asleep);
@@ -327,7 +327,7 @@ MR_TEST(light_tasks_leave_a_processor_to_those_who_pull)
     mr_executor *ex = executor(2);
     mr__sleep_watch before = mr__executor_enter(ex);
     submit_held(ex, &first, true);
-    await_start(&first); /* one runs beside them */
+    await_start(&first); /* one runs next to them */
     submit_held(ex, &second, true);
     usleep(20000);
     mr_check(mr__task_withdraw(ex, &second.task));

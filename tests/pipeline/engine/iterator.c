@@ -115,7 +115,7 @@ MR_TEST(rewinding_goes_on_with_the_generator_of_shuffle)
         mr_ok(mr_iterator_rewind(it, &st), &st);
     }
     mr_iterator_close(it);
-    /* An iterator of its own starts anew. */
+    /* A new iterator starts from the beginning. */
     it = open_text("range(10).shuffle(10, seed=42)", NULL);
     mr_eq_i64(next_int(it), epochs[0][0]);
     mr_iterator_close(it);
@@ -462,7 +462,7 @@ static double busy_over_cpu(const char *text)
     return busy / cpu;
 }
 
-/* On a machine that is busy with something else, some of the time is in nobody's account. */
+/* On a machine that is busy with something else, some of the time is accounted to neither. */
 static void busy_is_cpu(const char *text)
 {
     double ratio = 0;

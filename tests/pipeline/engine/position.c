@@ -183,7 +183,7 @@ MR_TEST(splits_that_do_not_ascend_are_refused)
     for (size_t k = 0; k < 2; k++) {
         mr_state_w w = {0};
         put_numbers(&w, head, sizeof head / sizeof *head);
-        mr_ok(mr_state_put_i64(&w, 3, &st), &st); /* the shape: 3 rows of their own lengths */
+        mr_ok(mr_state_put_i64(&w, 3, &st), &st); /* the shape: 3 rows of different lengths */
         mr_ok(mr_state_put_i64(&w, -1, &st), &st);
         mr_ok(mr_state_put_u64(&w, 1, &st), &st);
         for (size_t i = 0; i < 4; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Without threads a run depends on nothing but its graph, its files and the table of system calls:
+/* Without threads a run depends only on its graph, its files and the table of system calls:
  * with a clock and randomness that repeat, so do all calls, in their order, and all results. */
 #include <stdarg.h>
 #include <stdio.h>

@@ -182,7 +182,7 @@ MR_TEST(clients_that_do_not_read_are_left)
     mr_free(text);
 }
 
-/* Somebody else has the name: the pipeline runs all the same. */
+/* Another process has the name: the pipeline still runs. */
 MR_TEST(pipelines_run_where_they_cannot_be_watched)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -193,7 +193,7 @@ MR_TEST(pipelines_run_where_they_cannot_be_watched)
     mr_iterator *it = open_text("range(3)", 0, true);
     take(it, 3);
     close(taken);
-    mr_iterator *two = open_text("range(3)", 0, true); /* now it can be had */
+    mr_iterator *two = open_text("range(3)", 0, true); /* now the name is free */
     mr_has_str(report(), "graph\trange(3)\n");
     mr_iterator_close(it);
     mr_iterator_close(two);

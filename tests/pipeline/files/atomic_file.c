@@ -127,7 +127,7 @@ MR_TEST(a_call_that_fails_leaves_the_old_file_alone)
                  {"write", 0, "cannot write the file", "old"},
                  {"fsync", 0, "cannot sync the file to disk", "old"},
                  {"rename", 0, "cannot rename the file to its final name", "old"},
-                 /* It stands: only a power failure could bring the old one back. */
+                 /* It is in place: only a power failure could bring the old one back. */
                  {"open", 1, "cannot sync the directory", "new"},
                  {"fsync", 1, "cannot sync the directory", "new"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

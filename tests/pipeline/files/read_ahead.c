@@ -58,7 +58,7 @@ static const char *make_file(void)
 
 static bool no_uring, no_ahead, grows;
 
-/* Reads from `start` on and compares every byte; *slots: how many came in buffers of their own.
+/* Reads from `start` on and compares every byte; *slots: how many came in separate buffers.
  * grows: the file does so before the first read. */
 static void expect_content(const char *path, int64_t start, bool direct, size_t *slots)
 {

@@ -17,7 +17,7 @@ enum { READS = 64, SIZE = 7, SAMPLED = READS / 8 };
 /* ---- what is asked of the kernel ---- */
 
 static int asked;                /* reads that must not wait */
-static int cached_asks;          /* so many of them find what they read; then none does */
+static int cached_asks;          /* this number of them find their data cached, later ones do not */
 static atomic_int plain, failed; /* other reads; the number of the one that is to fail, from 1 */
 
 static ssize_t see_preadv2(int fd, const struct iovec *v, int n, off_t offset, int flags)

@@ -268,7 +268,7 @@ MR_TEST(damaged_examples_are_refused_or_read_within_their_bytes)
 
 enum { KINDS = 6, AFTER = 6, IMAGE = 20000, ENDS = 200 };
 
-/* An Example of the n bytes of its features at `body`, in memory of its own that ends with it. */
+/* An Example of the n bytes of its features at `body`, in an allocation of its exact size. */
 static mr_bytes whole(const uint8_t *body, size_t n)
 {
     uint8_t head[8] = {0x0a};
@@ -501,7 +501,7 @@ static const char *seen_of(const char *feature, size_t n)
 {
     static seen s;
     mr_status st;
-    uint8_t *record = malloc(9 + n); /* of its own size, so that reading past its end is seen */
+    uint8_t *record = malloc(9 + n); /* its exact size, so that reading past its end is noticed */
     const uint8_t head[9] = {0x0a, (uint8_t)(7 + n), 0x0a, (uint8_t)(5 + n), 0x0a, 1, 'a',
                              0x12, (uint8_t)n};
     s = (seen){0};

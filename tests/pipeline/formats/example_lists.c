@@ -153,7 +153,7 @@ static void plain_free(void *ctx, void *p)
     free(p);
 }
 
-/* The rows after a long one are large by something that nobody asked for. */
+/* The rows after a long one are large because of a feature that was not requested. */
 MR_TEST(room_for_lists_to_come_is_no_more_than_some_times_what_there_is)
 {
     enum { N = 400, LONG = 100000 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readers at their limits: bytes of a block, reads in flight when somebody seeks, submissions that
- * fail, bytes after the end of a message. */
+/* Readers at their limits: bytes of a block, reads in flight during a seek, submissions that fail,
+ * bytes after the end of a message. */
 #include <errno.h>
 
 #include "pipeline/formats/text/csv_reader.h"

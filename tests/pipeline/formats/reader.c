@@ -134,7 +134,7 @@ MR_TEST(a_file_that_says_it_is_empty_is_read_to_its_end)
     mr_eq_i64(count(&mr_format_text_line, mr_test_path("none"), NULL, MR_OK), 0);
 }
 
-/* Memory of the user's: every third buffer is not to be had. */
+/* Memory of the user's: every third buffer is unavailable. */
 typedef struct land {
     uint8_t *memory;
     size_t bytes, used, asked, gone;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What lies in the place of a shard writer's lock. */
+/* Other files with the name of a shard writer's lock. */
 #include "pipeline/formats/shards/shard_writer.h"
 
 #include <dirent.h>
@@ -32,7 +32,7 @@ static int entries(const char *directory)
     return n;
 }
 
-/* A file of the lock's name that is none is somebody's. */
+/* A file with the lock's name that is not a lock belongs to the user. */
 MR_TEST(a_file_in_the_place_of_the_lock_stays)
 {
     static const char *const kinds[] = {"content", "symbolic link", "directory", "something else"};

@@ -32,7 +32,7 @@ static mr_code write_set(const char *prefix, int64_t n_shards, char tag, bool ov
     return rc;
 }
 
-/* What PREFIX-* finds in a directory, and what lies hidden beside it. */
+/* What PREFIX-* finds in a directory, and what is hidden there. */
 typedef struct found {
     int n[128]; /* files by tag */
     int files, hidden;
@@ -451,7 +451,7 @@ static mr_code write_frames(const char *prefix, int64_t n_shards, int n, bool ov
     return rc;
 }
 
-/* 0: there is none. */
+/* 0: the set has no dictionary. */
 static off_t dictionary_size(const char *prefix)
 {
     char path[700];
@@ -478,7 +478,7 @@ MR_TEST(a_dictionary_comes_and_goes_with_its_set)
                    &(mr_shard_writer *){NULL}, prefix, 1,
                    &(mr_shard_writer_opts){.format = MR_SHARDS_JSONL, .zstd_records = true}, &st),
                MR_INVALID_ARGUMENT, &st);
-    /* Somebody else's file is left alone. */
+    /* A file that is not the writer's is left alone. */
     snprintf(path, sizeof path, "%s.dict", prefix);
     FILE *f = fopen(path, "w");
     fputs("mine", f);
@@ -519,7 +519,7 @@ MR_TEST(nothing_is_seen_before_all_is_written)
     mr_eq_i64(look(d).hidden, 0);
 }
 
-/* From sets of `before` shards to `after`; 0: there is none. */
+/* From sets of `before` shards to `after`; 0: no set. */
 static const struct {
     int before, after;
 } changes[] = {{0, 1}, {1, 1}, {0, 3}, {3, 3}, {3, 2}, {1, 3}};
@@ -592,7 +592,7 @@ MR_TEST_SLOW(a_failed_system_call_leaves_the_old_set_or_the_new_one)
                 mr_eq_i64(st.sys_errno, err);
                 mr_check(st.message[0]);
             }
-            /* A second try works, and removes nothing but what it replaces. */
+            /* A second try works, and removes only what it replaces. */
             mr_ok(write_set(prefix, after, 'c', true, &again), &again);
             mr_eq_i64(look(d).n['c'], after);
             mr_eq_i64(look(d).files, after);
@@ -771,7 +771,7 @@ MR_TEST(a_damaged_journal_is_named)
         mr_eq_i64(look(d).n['a'], 2);
     }
 
-    /* Nobody waits for a writer of what is no journal. */
+    /* A file that is not a journal has no writer to wait for. */
     char prefix[600], path[700];
     mr_status st;
     const char *d = fresh_directory(99, prefix, sizeof prefix);

@@ -315,7 +315,7 @@ MR_TEST(a_missing_file_is_not_found_and_a_directory_is_refused)
                MR_FAILED_PRECONDITION, &st);
 }
 
-/* Record i: its number, then so many bytes of it that sizes go over chunks and slots. */
+/* Record i: its number, then bytes derived from it, of sizes that cross chunks and slots. */
 static size_t sized(uint8_t *to, uint64_t i, uint64_t *state)
 {
     size_t n = 8 + mr_test_random(state) % (i % 10 == 0 ? 900000 : 3000);

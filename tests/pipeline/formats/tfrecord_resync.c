@@ -140,8 +140,8 @@ static byte_string random_file(uint64_t *random)
     return b;
 }
 
-/* What lies beyond a small part of the limit is looked at without keeping it: what is found, said
- * and passed is the same. */
+/* Bytes beyond a small part of the limit are examined without being kept: the records found, the
+ * messages and the bytes skipped are the same. */
 MR_TEST_SLOW(a_memory_limit_changes_nothing_after_damage)
 {
     uint64_t random = mr_test_seed();

@@ -309,7 +309,7 @@ MR_TEST(bad_descriptors_are_refused)
 
 MR_TEST(a_bad_record_is_named_with_its_file)
 {
-    /* A whole Example with a byte more is none. */
+    /* A whole Example followed by another byte is not an Example. */
     static const char *const forms[] = {
         "tfrecord(\"%s\").map(x => parse_example(x, label=int64))",
         "tfrecord(\"%s\").batch(4).map(x => parse_example(x, label=int64))",

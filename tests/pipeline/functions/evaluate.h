@@ -13,10 +13,10 @@
 
 const char *evaluate_some(size_t rows, const char *const *functions);
 #define evaluate(rows, ...) evaluate_some(rows, (const char *const[]){__VA_ARGS__, NULL})
-/* The same with every row in a block of its own. */
+/* The same with every row in a separate block. */
 const char *evaluate_rows_alone(size_t rows, const char *const *functions);
 
-/* One step, for tests with blocks of their own. */
+/* One step, for tests that make their blocks themselves. */
 mr_code evaluate_step(const char *function, const mr_spec *in_spec, const mr_block *in,
                       mr_spec **out_spec, mr_block *out, mr_row_errors *errors, mr_status *st);
 mr_code evaluate_integers(size_t from, size_t rows, mr_block *out, mr_status *st);

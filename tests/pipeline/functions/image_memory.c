@@ -14,8 +14,8 @@
 
 MR_ONE_THREAD;
 
-/* What is made of the header of a gray JPEG of 640 x 640 pixels, of a kind of coding, in a file of
- * so many bytes. */
+/* Reads the header of a gray JPEG of 640 x 640 pixels, of a kind of coding, in a file of `size`
+ * bytes. */
 static mr_code measured(const char *before, char kind, size_t size, mr__image_info *info,
                         mr_status *st)
 {

@@ -578,7 +578,7 @@ static mr_bytes sampled(const image *m, const char *sampling, bool apart)
     return (mr_bytes){(char *)out, n};
 }
 
-/* Nothing but long waves, which remain whatever the sampling is. The fourth ink is white. */
+/* Only long waves, which survive any sampling. The fourth ink is white. */
 static image waves(int h, int w, int c)
 {
     image m = noise(h, w, c, 1);

@@ -14,7 +14,7 @@
 MR_ONE_THREAD;
 
 /* The elements of a pipeline of single int64s, as "1 2 3"; an error as "!" and its message, after
- * which it goes on; "refused: " and the message if there is no graph. */
+ * which the run continues; "refused: " and the message if there is no graph. */
 static const char *run_env(const char *text, const mr_env *env)
 {
     static char shown[2000];

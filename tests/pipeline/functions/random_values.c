@@ -94,7 +94,7 @@ MR_TEST(each_element_epoch_call_and_seed_draws_anew)
     mr_eq_str(show(text, &one), show(text, &one));
     mr_check(strcmp(show(text, NULL), show("range(9).map(x => random_uniform(seed=1))", NULL)) !=
              0);
-    /* Blank space is no part of a function; another call before it is. */
+    /* Blank space does not belong to a function; another call before it does. */
     mr_eq_str(show(text, NULL), show("range(9).map( x=>( random_uniform( ) ) )", NULL));
     mr_eq_str(show("range(9).map(x => (random_int(0, 9), random_uniform())[1])", NULL),
               show("range(9).map(x => (random_normal(), random_uniform())[1])", NULL));

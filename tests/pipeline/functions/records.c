@@ -93,7 +93,7 @@ MR_TEST(unsigned_features_are_not_negative)
 {
     mr_has_str(evaluate(1, "x => parse_json('{\"a\": -1}', a=uint8)"), "-1 does not fit uint8");
     mr_has_str(evaluate(1, "x => parse_json('{\"a\": -1}', a=uint64)"), "-1 does not fit uint64");
-    /* Integers that int64 does not hold, also where nobody asks for them. */
+    /* Integers that int64 does not hold, even in members that are not requested. */
     mr_eq_str(evaluate(1, "x => parse_json('{\"a\": [18446744073709551615, 1], \"b\": "
                           "-123456789012345678901}', a=uint64[])"),
               "{a: [18446744073709551615, 1]}");

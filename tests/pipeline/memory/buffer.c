@@ -112,7 +112,7 @@ static void run_on(size_t cpu)
     mr_check(sched_setaffinity(0, sizeof one, &one) == 0);
 }
 
-/* The first CPU from `cpu` on that this process may run on; CPU_SETSIZE: there is none. */
+/* The first CPU from `cpu` on that this process may run on, or CPU_SETSIZE. */
 static size_t cpu_from(const cpu_set_t *all, size_t cpu)
 {
     while (cpu < CPU_SETSIZE && !CPU_ISSET(cpu, all))
@@ -138,7 +138,7 @@ MR_TEST(a_buffer_comes_back_to_the_processor_that_wrote_it)
     mr_buffer_pool_usage(&live, NULL);
     run_on(other);
     mr_buffer *of_other = make(BYTES);
-    /* A single stack would give back what was freed last, whoever wrote it. */
+    /* A single stack would return what was freed last, whichever CPU wrote it. */
     mr_buffer_unref(of_other);
     mr_buffer_unref(of_one);
     mr_buffer_unref(of_one_too);
@@ -293,7 +293,7 @@ static int madvise_counts(void *p, size_t n, int advice)
     return mr__system_real()->madvise(p, n, advice);
 }
 
-/* Each makes maps of its own, of which a process may have 65530: then it starts no thread. */
+/* Each needs separate maps; a process with 65530 of them, the limit, cannot start a thread. */
 MR_TEST(not_all_of_very_many_buffers_lie_in_huge_pages)
 {
     enum { BYTES = 2 << 20, MOST = 4096, MORE = 10 }; /* 8 GiB, of which nothing is used */

@@ -27,7 +27,7 @@ static inline mr_code make_scalars(mr_array *a, mr_dtype t, size_t rows, mr_stat
     return MR_OK;
 }
 
-/* Strings that lie one after the other in a buffer of their own. */
+/* Strings one after the other in one buffer. */
 static inline mr_code make_strings(mr_array *a, const char *const *text, size_t rows, mr_status *st)
 {
     size_t bytes = 0;

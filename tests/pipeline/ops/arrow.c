@@ -139,8 +139,8 @@ MR_TEST(rows_are_skipped_and_ranges_of_files_taken)
     }
 }
 
-/* Of a file with a footer nothing but metadata is read on the way to a row, and of a batch only the
- * columns wanted. */
+/* Of a file with a footer only metadata is read on the way to a row, and of a batch only the
+ * requested columns. */
 static size_t bytes_read;
 static void count_bytes(void *ctx, size_t n)
 {
@@ -607,7 +607,7 @@ static void *write_stream(void *name)
     return whole ? name : NULL;
 }
 
-/* Its first bytes say that it is no file with a footer, and are not there a second time. */
+/* Its first bytes say that it has no footer, and cannot be read a second time. */
 MR_TEST(a_pipe_gives_a_stream_of_a_known_schema)
 {
     static char name[] = "pipe";

@@ -28,8 +28,8 @@ MR_TEST(chains_give_the_same_however_they_run)
         mr_drive_alike(graphs[i]);
 }
 
-/* Rows that an op holds of a repeated shuffle were drawn, also where nobody asks for them again
- * after a restore: the orders to come are those after them. */
+/* Rows that an op holds of a repeated shuffle were drawn, even if they are not read again after a
+ * restore: the next orders are those after them. */
 MR_TEST(what_is_held_of_a_repeated_shuffle_was_drawn)
 {
 #define REPEATED "range(2).shuffle(2, seed=1).repeat(3)"

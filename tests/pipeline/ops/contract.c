@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every op owes its neighbours, seen from an input that the test holds: an op `fed` that gives
- * blocks of chosen sizes and an error at a chosen row, counts what is taken of it, and keeps its
- * buffers, so that references can be looked at. */
+/* What every op owes its neighbours, seen from an input that the test holds: an op `fed` that emits
+ * blocks of chosen sizes and an error at a chosen row, counts what is taken from it, and keeps its
+ * buffers, so that references can be inspected. */
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
@@ -279,7 +279,7 @@ MR_TEST(what_an_op_emits_beyond_what_was_asked_for_is_delivered_and_saved)
              "!a 0 1 4 !b 9 16 25 36 !c !a 0 1 4 !b 9 16 25 36 !c");
 }
 
-/* ---- positions that somebody else wrote: the checksum is right, the numbers are not ---- */
+/* ---- forged positions: the checksum is right, the numbers are not ---- */
 
 static void *position_of(const char *text, size_t events, size_t *size)
 {
@@ -358,7 +358,7 @@ MR_TEST(numbers_of_a_position_that_cannot_be_are_refused)
     }
 }
 
-/* The text of the graph stands in the position. */
+/* Replaces the text of the graph in the position. */
 static void put_text(unsigned char *bytes, size_t size, const char *was, const char *text)
 {
     unsigned char *at = memmem(bytes, size, was, strlen(was));
@@ -381,7 +381,7 @@ MR_TEST(an_input_that_must_be_open_is)
     }
 }
 
-/* Whatever byte is changed: refused, or a run that comes to an end. */
+/* Whichever byte is changed: refused, or a run that ends. */
 MR_TEST_SLOW(no_byte_of_a_position_can_do_harm)
 {
     static const char *const texts[] = {

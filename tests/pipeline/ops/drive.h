@@ -26,8 +26,8 @@ void mr_drive_alike(const char *text);
 void mr_drive_bad(const char *text, const char *part);
 /* Runs text to its end, saving and restoring on the way, with each allocation failing in turn. */
 void mr_drive_faults(const char *text);
-/* Runs text, which has no errors of its own, with each allocation failing in turn: what lacked
- * memory comes with the next call. */
+/* Runs text, whose run has no errors, with each allocation failing in turn: what lacked memory
+ * comes with the next call. */
 void mr_drive_goes_on(const char *text);
 void mr_drive_count(const char *text, int64_t cardinality);
 

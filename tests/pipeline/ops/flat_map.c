@@ -53,7 +53,7 @@ MR_TEST(shapes_that_only_a_call_knows_spoil_elements_and_not_calls)
              "1 1 !range !range");
 }
 
-/* Whose places are saved with datasets in a buffer: they go on as their functions made them. */
+/* Ops whose positions include buffered datasets: these continue as their functions made them. */
 MR_TEST(datasets_that_wait_know_no_more_once_they_are_restored)
 {
     mr_drive("range(3).batch(2).map(z => from_tensors(z).repeat(2).map(v => v[1]))"

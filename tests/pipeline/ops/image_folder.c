@@ -9,7 +9,7 @@
 #include "tests/harness.h"
 #include "tests/pipeline/ops/drive.h"
 
-/* dog before cat by time of making; what is no image, hidden or not in a folder stands between. */
+/* dog is made before cat; between them files that are not images, are hidden or in no folder. */
 static void make_folders(void)
 {
     static const char *const folders[] = {"dog", "cat", "empty", ".cache", "cat-2", "dog/inner"};

@@ -97,7 +97,7 @@ MR_TEST(what_is_not_as_announced_is_an_error_with_its_line_and_field)
     mr_has_str(st.file, "/x");
 }
 
-/* What RFC 8259 and Python allow, under a key that nobody asks for. */
+/* What RFC 8259 and Python allow, under a key that is not requested. */
 MR_TEST(what_nobody_asks_for_is_only_checked)
 {
     static const char *const good[] = {"{\"a\": 1, \"a\": 2}",

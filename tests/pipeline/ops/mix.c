@@ -200,7 +200,7 @@ static void *saved(const char *text, int way, size_t n, const void *bytes, size_
     return out;
 }
 
-/* What `text` emits after that position, also when it is saved and restored once more. */
+/* What `text` emits after that position, also when it is saved and restored again. */
 static char *rest(const char *text, int way, const void *bytes, size_t size)
 {
     mr_dataset *ds = mr_drive_build(text);
@@ -461,7 +461,7 @@ MR_TEST(a_resting_or_cancelled_iterator_keeps_its_position)
             mr_events_run(&e, it, 1, k);
             if (k % 2) {
                 mr_iterator_cancel(it);
-                mr_code rc = mr_iterator_next(it, 1, &b, &st); /* rows at hand may still come */
+                mr_code rc = mr_iterator_next(it, 1, &b, &st); /* ready rows may still come */
                 if (rc == MR_OK)
                     mr_events_block(&e, &b);
             }

@@ -73,7 +73,7 @@ MR_TEST(bad_arguments_are_refused)
     mr_drive_bad("range(3).padded_batch(0)", "batch");
     mr_drive_bad("from_tensors([1, 2, 3]).padded_batch(2, padded_shapes=[2])", "pad");
     mr_drive_bad("from_tensors([1, 2, 3]).padded_batch(2, padded_shapes=[2, 2])", "pad");
-    /* The axis that the text says, beside one that each element says. */
+    /* The axis given in the text, next to one that each element determines. */
     mr_drive_bad("range(3).map(x => zeros([x, 2])).padded_batch(2, padded_shapes=[none, 1])",
                  "pad axis 1 of size 2");
     mr_drive_bad("range(3).map(x => reshape([x, x], [x - x + 1, 2])).padded_batch(2, "

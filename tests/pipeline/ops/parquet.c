@@ -207,7 +207,7 @@ MR_TEST(what_cannot_be_a_column_is_refused_by_name)
              "1");
 }
 
-/* A node of a schema: the root, a group of so many nodes that follow it, or a column of int64. */
+/* A node of a schema: the root, a group of the nodes that follow it, or a column of int64. */
 typedef struct node {
     const char *name;
     int repetition, children; /* required, optional, repeated */
@@ -616,7 +616,7 @@ MR_TEST(a_list_that_is_empty_does_not_go_on)
     table_write("levels.parquet", v, sizeof v);
     mr_drive(mr_drive_path("parquet(\"@/levels.parquet\")"), "!levels_contradict_each_other");
     v[DEFINITION] = 2;
-    v[DEFINITION + 2] = 1; /* a list goes on, by nothing */
+    v[DEFINITION + 2] = 1; /* a list continues without a value */
     table_write("levels.parquet", v, sizeof v);
     mr_drive(mr_drive_path("parquet(\"@/levels.parquet\")"), "!levels_contradict_each_other");
 }
@@ -646,7 +646,7 @@ MR_TEST(levels_that_cannot_be_are_damage)
     v[REPETITION] = 2; /* of lists in lists, which these are not */
     table_write("deep.parquet", v, sizeof v);
     mr_drive(mr_drive_path("parquet(\"@/deep.parquet\")"), "!fewer_levels");
-    /* Levels of both axes, and two values; then the outer list is empty and goes on after that. */
+    /* Levels of both axes, and two values; then the outer list is empty, yet it continues. */
     size_t n, i = 0;
     parquet_file("two.parquet", "range(1).map(x => {\"x\": [[5, 6]]})", 100, MR_COMPRESSION_NONE);
     unsigned char *file = table_bytes("two.parquet", &n);

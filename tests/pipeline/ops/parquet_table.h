@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TESTS_PARQUET_TABLE_H
 #define MR_TESTS_PARQUET_TABLE_H
-/* Parquet files for tests: the elements of a graph, in as many row groups as are wanted. */
+/* Parquet files for tests: the elements of a graph, in a given number of row groups. */
 #include "pipeline/formats/parquet/parquet_writer.h"
 #include "tests/pipeline/ops/table_file.h"
 

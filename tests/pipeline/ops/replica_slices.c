@@ -55,7 +55,7 @@ MR_TEST(slices_have_the_records_of_their_rows_and_empty_ones_have_none)
     check_records("range(5).batch(4).replica_slices(3)", "0,1 2,3 - 4 - -");
     check_records("range(2).batch(2).replica_slices(4)", "0 1 - -");
     check_records("range(3).batch(3).replica_slices(1)", "0,1,2");
-    /* A component with a row for each record says which these are, wherever it stands. */
+    /* A component with a row for each record says which these are, in any place. */
     check_records("range(4).batch(4).map(x => (x[:1], x)).replica_slices(3)", "0,1 2,3 -");
     check_records("range(4).batch(4).map(x => (x, x[:1])).replica_slices(3)", "0,1 2,3 -");
     /* Where no component has a row for each record, a slice has all of them. */

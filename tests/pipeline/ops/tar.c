@@ -176,7 +176,7 @@ MR_TEST(holes_are_zeros_and_bounded)
     write_sparse("large.tar", 0, (size_t)3 << 30);
     mr_drive(mr_drive_path("tar(\"@/large.tar\").map(r => r[\"bin\"])"),
              "!a_sparse_member_with_3221225472_bytes_of_holes");
-    tar t = {0}; /* and nothing but a hole */
+    tar t = {0}; /* and only a hole */
     unsigned sum = 0;
     add_bytes(&t, "0.bin", 'S', NULL, 0);
     memcpy(t.v + 257, "ustar  ", 8);

@@ -152,7 +152,7 @@ MR_TEST(a_position_keeps_the_list_that_was_matched)
     mr_dataset_unref(ds);
 }
 
-/* Reads two records of the pattern, writes a file, and goes on as another process would. Returns
+/* Reads two records of the pattern, writes a file, and continues as another process would. Returns
  * the records that come then; *st says how it ended. */
 static int resume_with(const char *graph, const char *added, const char *removed, mr_status *st)
 {

@@ -507,7 +507,7 @@ MR_TEST(a_count_that_may_be_wrong_completes_no_file)
     }
 }
 
-/* What load reads may be written anew after the graph was built. */
+/* What load reads may be written again after the graph was built. */
 MR_TEST(a_cache_of_what_was_saved_again_has_all_of_it)
 {
     mr_events e = {0};

@@ -22,7 +22,7 @@
 enum { STATM = 1 << 20 }; /* descriptor of the process's size */
 
 static mr__system table;
-static long long base; /* resident beside what the library has */
+static long long base; /* resident besides what the library has */
 
 static int open_statm(const char *path, int flags, mode_t mode)
 {
@@ -279,7 +279,7 @@ MR_TEST_SLOW(every_op_gives_the_same_within_the_least_limit_and_those_above)
     }
 }
 
-/* A run that is left at any place, or goes on at another, has counted back what it had made ahead:
+/* A run that is left at any place, or continues at another, has uncounted what it had made ahead:
  * mr__memory_stop asserts it. */
 MR_TEST_SLOW(what_is_left_or_goes_on_elsewhere_is_counted_back)
 {
@@ -348,8 +348,8 @@ MR_TEST_SLOW(parallel_calls_learn_from_the_first_what_they_take)
     }
 }
 
-/* A row of 4 MiB, and then those of 4 KiB, of which a call has many; one for which there is no room
- * beside others, and those of 64 KiB. */
+/* A row of 4 MiB, then rows of 4 KiB, of which a call has many; a row that does not fit together
+ * with others, then rows of 64 KiB. */
 MR_TEST_SLOW(a_large_row_does_not_end_what_is_made_ahead)
 {
 #define FIRST(large, others) "[" others " + " large " * cast(x == 0, \"int64\")]"
@@ -453,7 +453,7 @@ MR_TEST(what_the_consumer_keeps_is_needed_and_more_is_given_as_far_as_there_is_r
     int64_t least = needed(ds, &o), least_open = needed(open_end, &o);
     o.memory_slots = 3;
     mr_eq_i64(needed(ds, &o) - least, 6 * MIB);
-    mr_eq_i64(needed(open_end, &o), least_open); /* nobody knows how large they are */
+    mr_eq_i64(needed(open_end, &o), least_open); /* their size is unknown */
     o.memory_limit = least;
     mr_code_is(mr_iterator_open(&it, ds, &o, &st), MR_INVALID_ARGUMENT, &st);
     o.memory_limit = least + 6 * MIB;

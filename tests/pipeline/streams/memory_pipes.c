@@ -51,8 +51,8 @@ static void *write_lines(void *arg)
     return NULL;
 }
 
-/* All that were asleep go on at once, and nothing tells yet how large an element is: no more are
- * under way than there are threads and callers, also in a pool that others have used. */
+/* All sleeping tasks continue at once, while the size of an element is still unknown: no more are
+ * in flight than there are threads and callers, also in a pool that was used before. */
 MR_TEST_SLOW(tasks_that_sleep_keep_their_places)
 {
     char text[PIPES * 100] = "from_tensor_slices([", *end = text + strlen(text), name[16];

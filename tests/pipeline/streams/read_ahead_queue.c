@@ -82,7 +82,7 @@ static const char *const lists[][2] = {
     {"range(-3, 4).map(x => 6 // x).map(x => x, num_parallel_calls=3)", "-2 -3 -6 ! 6 3 2"},
 };
 
-/* Pulls `ahead` more than was delivered, saves, and goes on from there in two rigs. */
+/* Pulls `ahead` more than was delivered, saves, and continues from there in two rigs. */
 static void check_restored(const char *const list[2], size_t delivered, size_t ahead, bool replays,
                            int64_t block_rows)
 {

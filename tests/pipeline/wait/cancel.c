@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whoever waits is woken: no wait here has a time-out, so that one wake-up lost is a test that ends
- * by its limit of time. */
+/* All waiting threads are woken: no wait here has a time-out, so a lost wake-up makes the test run
+ * into its time limit. */
 #include "pipeline/wait/cancel.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ MR_TEST(all_that_are_registered_are_woken_once)
     mr_eq_i64(w[0].woken, 1);
     mr_eq_i64(w[1].woken, 0);
     mr_eq_i64(w[2].woken, 1);
-    mr_cancel_register(c, &w[1].waiter); /* too late, hence at once */
+    mr_cancel_register(c, &w[1].waiter); /* too late, so it is woken at once */
     mr_eq_i64(w[1].woken, 1);
     for (int i = 0; i < 3; i++)
         mr_cancel_unregister(c, &w[i].waiter);

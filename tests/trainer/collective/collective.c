@@ -151,7 +151,7 @@ MR_TEST(a_replica_that_takes_part_in_fewer_sums_fails_the_step)
         mr_has_str(st.message, "replica 1 ended its step after");
         mr_has_str(st.message, x.replicas ? "after 1 sums" : "after 0 sums");
     }
-    /* Also where nobody waits for the sum that lacks one. */
+    /* Also if the sum that one replica does not join is never waited for. */
     mr_code_is(mr_strategy_run(s, start_without_waiting, &x, &st), MR_FAILED_PRECONDITION, &st);
     mr_has_str(st.message, "replica 0 took part in 1 sums of the step and replica 1 in 0");
     mr_ok(mr_strategy_run(s, sum_all, &x, &st), &st); /* and it works again */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine that reaches other processes itself: two ranks, each in a thread of its own, agree on
- * it, find each other by its id, and end what it does when the other fails. */
+/* An engine that reaches other processes itself: two ranks, each in its own thread, agree on it,
+ * find each other by its id, and abort its work when the other fails. */
 #include "trainer/collective/collective_processes.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -136,7 +136,7 @@ static mr_code meet(rank *r)
     return rc;
 }
 
-/* Nobody leaves before the other is through. */
+/* Neither rank leaves before the other has finished. */
 static void part(rank *r)
 {
     pthread_barrier_wait(&together);
@@ -225,7 +225,7 @@ MR_TEST(each_opens_its_part_by_the_id_of_the_first)
     }
 }
 
-/* Who waits for the other's part goes on with what the other failed of. */
+/* A rank that waits for the other's part ends with the error of the other. */
 MR_TEST(one_whose_part_fails_ends_the_job)
 {
     for (size_t bad = 0; bad < RANKS; bad++) {

@@ -85,7 +85,7 @@ result the_ring_works_under_mpirun_too "$([ $? = 0 ] && grep -q 'sums by ring' e
 MILLRACE_MPI_MODULE=/nowhere.so by_mpi 2 "$m" train "${model[@]}" --data "$data" -v
 result why_it_is_not_mpi_is_said "$([ $? = 0 ] && grep -q 'sums by ring' err && [ "$(grep -c 'processes sum without MPI: .*/nowhere.so' err)" = 1 ]; echo $?)" "$(said)"
 
-# ---- failures: nobody is left
+# ---- failures: no process is left
 # differs RANKS COUNT ACTION WHAT-IT-DOES WHAT-OTHERS-DO: sums in pairs, at the border, around
 differs() {
     by_mpi "$1" "$MR_BUILD/tests/rank" --mpi --count "$2" --rank 1 --at 4 --do "$3" steps 1000

@@ -71,7 +71,7 @@ files='tfrecord("part-*").map(x => parse_example(x, a=float32, y=int64)).map(r =
 start_all 3 --data "$files" --auto-shard file --epochs 2
 ended 0 0 0 && chief_alone && grep -q '"epoch": 2' out.0
 result workers_of_uneven_data_stop_together $? "$(said)"
-# Worker 0 has 40 rows, hence 7 batches of at most 6, each cut for three replicas in sync.
+# Worker 0 has 40 rows, so 7 batches of at most 6, each cut for three replicas in sync.
 [ "$(grep -c '"step"' out.0)" = 42 ]
 result the_longest_share_decides_the_number_of_steps $? "$(said)"
 
@@ -319,7 +319,7 @@ learn 2 --data 'range(9).map(i => 1.0 / (cast(i, "float32") - 3.0))' --layer 'no
 ended 1 1 && all_say 'a feature is inf' 1 && all_say 'a feature is inf' 0 && [ ! -e learned ]
 result what_one_worker_cannot_learn_ends_all $? "$(said)"
 
-# ---- an evaluator beside the cluster
+# ---- an evaluator next to the cluster
 cluster='"cluster": {"worker": ["127.0.0.1:'$(free_port)'"]}'
 watch=(--data "$data" --validation "$data" --metrics accuracy --epochs 4 --seed 1)
 TF_CONFIG="{$cluster, \"task\": {\"type\": \"evaluator\", \"index\": 0}}" \

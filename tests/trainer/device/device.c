@@ -292,7 +292,7 @@ static void await_runs(atomic_int *runs, int n)
     mr_eq_i64(atomic_load(runs), n);
 }
 
-/* First a thread that sleeps is woken; later it is known that there is little to do. */
+/* At first a sleeping thread is woken; later the stream is known to have little work. */
 MR_TEST(who_flushes_a_stream_has_its_commands_run_and_waits_for_nothing)
 {
     mr_device *d = NULL;
@@ -452,7 +452,7 @@ static void note_thread(void *args)
     **(pthread_t **)args = pthread_self();
 }
 
-/* Sums run beside what computes where there is a core for them; else they need no thread. */
+/* Sums run next to computations if there is a core for them; otherwise they need no thread. */
 MR_TEST(without_a_core_for_them_sums_are_done_by_who_waits)
 {
     cpu_set_t all, one;

@@ -54,7 +54,7 @@ ON_DEVICES(more_memory_than_there_is_is_refused)
                MR_RESOURCE_EXHAUSTED, &st);
     mr_code_is(mr_stream_alloc(b->s, (size_t)1 << 50, &p, &st), MR_RESOURCE_EXHAUSTED, &st);
     mr_check(p == NULL);
-    /* It goes on. */
+    /* The stream continues. */
     mr_ok(mr_stream_alloc(b->s, 100, &p, &st), &st);
     mr_stream_release(b->s, p);
     mr_ok(mr_stream_synchronize(b->s, &st), &st);
@@ -116,7 +116,7 @@ ON_DEVICES(a_stream_waits_for_the_record_before_the_call_and_for_no_later_one)
     note slow = {&t, 1, 40}, after = {&t, 2, 0};
     mr_ok(mr_stream_new(&copies, b->d, MR_STREAM_COPY, &st), &st);
     mr_ok(mr_event_new(&arrived, b->d, &st), &st);
-    /* Never recorded: nobody waits. */
+    /* Never recorded: waits return at once. */
     mr_check(mr_event_done(arrived));
     mr_ok(mr_event_synchronize(arrived, &st), &st);
     mr_ok(mr_stream_wait(b->s, arrived, &st), &st);

@@ -5,7 +5,7 @@
 . "$(dirname "${BASH_SOURCE[0]}")/../../expect.sh"
 "$m" devices --help >/dev/null 2>&1 || exit 77 # built without the trainer
 
-# A line for the processors, and for each kind its devices or the reason why there are none.
+# A line for the processors, and for each kind its devices or the reason why it has none.
 "$m" devices >out 2>err
 rc=$?
 [ $rc = 0 ] && [ ! -s err ] && grep -q '^cpu:0  ' out && grep -qE '^cuda(:0  |: )' out

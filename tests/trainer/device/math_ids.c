@@ -40,7 +40,7 @@ ON_DEVICES(rows_of_a_table_are_gathered_and_their_gradients_summed)
 {
     for (size_t t = 0; t < 2 * N_SHAPES; t++) {
         size_t n = shapes[t / 2][0], classes = shapes[t / 2][1], width = shapes[t / 2][2];
-        bool bad = t % 2 && n > 5; /* two numbers that are no class */
+        bool bad = t % 2 && n > 5; /* two numbers that are not classes */
         int32_t *ids = draw_ids(b, n, classes);
         float *table = draw(b, classes * width), *dy = draw(b, n * width);
         double *y = doubles(n * width), *dtable = doubles(classes * width);

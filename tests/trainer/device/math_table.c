@@ -531,7 +531,7 @@ static void check_loss(bench *b, mr_math_loss_kind kind, size_t n, size_t width,
     double *got = get(b, o.sum, sizeof sum);
     mr_eq_f64(*got, sum, 1e-5 * (1 + (double)n));
     free(got);
-    if (!sparse) { /* labels as floats, and nothing but the sum wanted */
+    if (!sparse) { /* labels as floats, and only the sum requested */
         o.label_dtype = MR_FLOAT32;
         o.labels = put_floats(b, z, n_labels);
         o.per_example = o.gradient = NULL;

@@ -15,7 +15,7 @@ static float features[ROWS * WIDTH];
 static int64_t labels[ROWS];
 static mr_timeline_span spans[ROOM];
 
-/* Trains an epoch and returns how many spans it left in `spans`, of so many at most. */
+/* Trains an epoch and returns how many spans it left in `spans`, at most `room`. */
 static size_t train_on(const char *kind, size_t replicas, const mr_callback *c, size_t room,
                        size_t *left_out, float *loss)
 {
@@ -63,7 +63,7 @@ static size_t train_on(const char *kind, size_t replicas, const mr_callback *c, 
     return n;
 }
 
-/* The first span of that name; NULL: there is none. */
+/* The first span of that name, or NULL. */
 static const mr_timeline_span *find(size_t n, mr_timeline_row row, size_t replica, const char *what,
                                     int64_t step)
 {
@@ -135,7 +135,7 @@ MR_TEST(each_step_is_seen_on_all_rows_of_each_replica)
 }
 
 /* Whether, from when it began to submit the step until it began to submit the next, the host waited
- * for the devices to come to the end of the step, or called what synchronises with them. */
+ * for the devices to finish the step, or called a function that synchronises with them. */
 static bool waits_after(size_t n, int64_t step)
 {
     double from = must_find(n, MR_ROW_HOST, 0, "enqueue", step)->begin_seconds;
@@ -155,7 +155,7 @@ static mr_code look_at_weights(void *ctx, const mr_train_event *e, mr_status *st
     return mr_variable_read(mr_model_variable(e->model, 0), ctx, status);
 }
 
-/* Nothing but what the loop asks each callback. */
+/* Uses only what the loop passes to every callback. */
 static mr_code look_on(void *ctx, const mr_train_event *e, mr_status *status)
 {
     (void)ctx;

@@ -112,7 +112,7 @@ MR_TEST(what_cannot_be_written_is_refused)
     mr_code_is(mr_safetensors_open(&f, mr_test_dir(), &st), MR_FAILED_PRECONDITION, &st);
 }
 
-/* A file of this header and so many bytes of data. */
+/* Parses a file of this header and `data` bytes of data. */
 static mr_code parse(const char *header, size_t data)
 {
     unsigned char bytes[1024] = {0};

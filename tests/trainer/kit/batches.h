@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TESTS_TRAINER_BATCHES_H
 #define MR_TESTS_TRAINER_BATCHES_H
-/* A source of batches for the trainer's tests: an op of its own over arrays in memory, so that
- * these tests need nothing of the pipeline but the engine. It writes in place where asked to. */
+/* A source of batches for the trainer's tests: a separate op over arrays in memory, so that these
+ * tests need only the engine of the pipeline. It writes in place if asked to. */
 #include "pipeline/engine/op_iterator.h"
 #include "trainer/strategy/strategy.h"
 #include "trainer/strategy/variable.h"
@@ -13,7 +13,7 @@ typedef struct batches {
     int n_columns;
     mr_array columns[3]; /* one row: [rows, ...] */
     bool never_place;
-    size_t *read; /* counts the batches made; NULL: not wanted */
+    size_t *read; /* counts the batches made; NULL: not counted */
 } batches;
 
 /* A dataset over b, which must outlive it. One at a time in a process. */

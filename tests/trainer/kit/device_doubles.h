@@ -4,8 +4,8 @@
 /* The processor's device with a watch on its users.
  *
  *     counting   counts calls that make the host wait for a device
- *     strict     gives out addresses of device memory that the processor cannot use: whoever
- *                dereferences one dies of it. Operations and copies know what they mean.
+ *     strict     returns addresses of device memory that the processor cannot use: code that
+ *                dereferences one crashes. Operations and copies translate them.
  *     apart      devices that cannot reach each other's memory */
 #include "trainer/device/device.h"
 

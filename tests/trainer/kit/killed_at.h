@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Runs fn(ctx) in a process of its own, from which killed_at_count() makes calls count. true: it
- * was killed; false: it ended well before its n-th call. Anything else fails the test. */
+/* Runs fn(ctx) in a child process, which is killed at its n-th call of killed_at_count(). true: it
+ * was killed; false: it ended successfully before that. Anything else fails the test. */
 bool killed_at(int64_t n, void (*fn)(void *ctx), void *ctx);
 void killed_at_count(void);
 #endif

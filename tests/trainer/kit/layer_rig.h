@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef MR_TESTS_TRAINER_LAYER_RIG_H
 #define MR_TESTS_TRAINER_LAYER_RIG_H
-/* One layer on a device without a model around it: what it gives, and its gradients against finite
- * differences. Runs on the devices of math_bench.h. */
+/* One layer on a device without a model around it: its output, and its gradients compared with
+ * finite differences. Runs on the devices of math_bench.h. */
 #include "tests/trainer/kit/math_bench.h"
 #include "trainer/model/model_impl.h"
 

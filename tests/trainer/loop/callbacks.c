@@ -32,7 +32,7 @@ static void print(void *ctx, const char *text, const char *json)
     snprintf(printed + n, sizeof printed - n, "%s\n", ctx ? json : text);
 }
 
-/* The callback of text before up to two of the test's own, over so many epochs. */
+/* The callback of text before up to two of the test's own, over `epochs` epochs. */
 static mr_code fit_with(parts *p, const char *text, const mr_callback *own,
                         const mr_callback *other, int64_t epochs, mr_fit_result *r)
 {
@@ -243,7 +243,7 @@ MR_TEST(the_rate_is_lowered_on_a_plateau)
               "cooldown=1, min_lr=0.03)",
               &own, 8, NULL),
           &st);
-    /* The loss falls, hence the first is the best: two pass, one cools, two pass. */
+    /* The loss falls, so the first is the best: two pass, one cools, two pass. */
     const double want[] = {0.08, 0.08, 0.04, 0.04, 0.03, 0.03, 0.03, 0.03};
     for (int i = 0; i < 8; i++)
         mr_eq_f64(rates[i], want[i], 0);

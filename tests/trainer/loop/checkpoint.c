@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints when something fails: whoever reads them finds a whole one. */
+/* Checkpoints when something fails: readers always find a complete one. */
 #include "trainer/loop/checkpoint.h"
 #include <errno.h>
 #include <jansson.h>
@@ -18,7 +18,7 @@ static mr_status st;
 static const char data[] =
     "range(6).map(i => ([cast(i, \"float32\") / 8.0, 1.0], [cast(i, \"float32\")])).batch(2)";
 
-/* Without a test's assertions: it runs in processes of its own too. */
+/* Without a test's assertions: it also runs in child processes. */
 static mr_code make(parts *p, mr_status *status)
 {
     *p = (parts){0};

@@ -620,7 +620,7 @@ MR_TEST(a_bad_label_leaves_the_weights_before_its_step_on_all_replicas)
         mr_eq_mem(bad, good, size * sizeof *good);
         mr_eq_i64(mr_optimizer_iterations(t.o), 3);
         mr_code_is(mr_evaluate(t.s, t.m, t.ds, t.l, NULL, NULL, &st), MR_INVALID_ARGUMENT, &st);
-        /* Training goes on from there as if nothing had been. */
+        /* Training continues from there as if nothing had happened. */
         labels[37] = 37 % CLASSES;
         mr_ok(mr_fit(t.s, t.m, t.ds, t.l, t.o, &first, NULL, &st), &st);
         weights_of(&t, bad);

@@ -324,7 +324,7 @@ static mr_code restore(void *ctx, const mr_train_event *e, mr_status *status)
     return mr_checkpoint_restore(e, ctx, status);
 }
 
-/* The second epoch's losses, of a run that may go on from a checkpoint within it. */
+/* The second epoch's losses, of a run that may continue from a checkpoint within it. */
 static mr_output_losses resume(const char *saving, char *from, int64_t steps)
 {
     parts x = make(2, "mse", "adam(0.1)", as_record, "");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # tier: plain=full
-"""Training that is killed at any step goes on as if it had not been. resume.py MILLRACE
+"""Training that is killed at any step continues as if it had not been. resume.py MILLRACE
 
 Each case trains once without a stop; then, for every step (a sample of them without MR_TEST_TIER=long), a
 run is killed when it has printed that step, started again, and every line that it prints then must be
@@ -208,7 +208,7 @@ LOWERS = 'reduce_lr_on_plateau(monitor="loss", mode="max", factor=0.5, patience=
 
 
 def test_callbacks_remember_wherever_they_stand():
-    """The loss falls, hence the first epoch is the best: the rate is lowered after two more, training ends after four."""
+    """The loss falls, so the first epoch is the best: the rate is lowered after two more, training ends after four."""
     args = TRAIN + ["--data", SHUFFLED, "--epochs", "9", "--save", "model", "--callback", STOPS, LOWERS]
     check_case(args, 2)
     check_case(args, '"epoch"', sample=4)

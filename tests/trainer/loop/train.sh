@@ -135,7 +135,7 @@ train files_in_functions_are_looked_up_first 1 '' '--data.*nowhere' \
     --data 'range(8).flat_map(i => text_line(["there.txt", "nowhere.txt"]).map(x => ([1.0], [1.0]))).batch(1)'
 train patterns_in_functions_are_looked_up_first 1 '' '--eval.*nowhere-\*' --data "$data" \
     --eval 'range(2).interleave(i => range(2).flat_map(j => tfrecord("nowhere-*"))).map(x => ([1.0], [1.0])).batch(1)'
-# Names of columns and members are no files, neither in the graph nor in a function.
+# Names of columns and members are not files, neither in the graph nor in a function.
 "$m" write --out table --format parquet --expr 'range(8).map(i => {"x": cast(i, "float32"), "y": 1.0})' >out 2>err
 train columns_are_no_files 0 "$two" '' --data 'parquet("table-*", columns=["x", "y"]).map(r => ([r["x"]], [r["y"]])).batch(4)'
 train columns_in_functions_are_no_files 0 "$two" '' --data \
@@ -164,7 +164,7 @@ train the_first_nan_is_warned_of 0 '"step": 2, "epoch": 1, "loss": "nan"' 'NaN f
     --data 'range(8).map(i => ([0.0 / cast(4 - i, "float32")], [1.0])).batch(3)' --epochs 2
 result the_warning_comes_once $([ "$(grep -c NaN err)" = 1 ]; echo $?) "$(cat err)"
 
-# ---- a run that goes on says so
+# ---- a run that continues says so
 broken=(--model 'dense(1)' --loss mse --optimizer 'sgd(0.01)' --log json --data
     'range(8).map(i => ([0.0 / cast(4 - i, "float32")], [1.0])).batch(1)' --callback 'backup_and_restore("kept", save_freq=1)' --callback 'terminate_on_nan()')
 "$m" train "${broken[@]}" >out 2>err
@@ -322,8 +322,8 @@ events = json.load(open("trace.json"))["traceEvents"]
 spans = [e for e in events if e["ph"] == "X"]
 assert {"batch", "map", "range"} <= {e["name"] for e in spans} and all(e["dur"] >= 0 for e in spans), events' 2>&1; echo $?)" "$(head -c 500 trace.json)"
 result a_trace_leaves_nothing_else $([ ! -e trace.json.partial ]; echo $?)
-# What of the trace of `train` stands between the beginnings of a step's submission and of the next one's in
-# the same epoch: calls that synchronise with a device, and waits for the results of the step just submitted.
+# Finds in the trace of `train`, from the beginning of a step's submission to that of the next one in the same
+# epoch, calls that synchronise with a device, and waits for the results of the step just submitted.
 cat >between.py <<'PY'
 import json, sys
 events = json.load(open(sys.argv[1]))["traceEvents"]

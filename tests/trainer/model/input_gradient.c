@@ -59,7 +59,7 @@ MR_TEST(a_frozen_pass_changes_nothing_and_cannot_be_applied)
         p.o = o;
         mr_code_is(mr_strategy_run(s, pass_run, &p, &st), MR_FAILED_PRECONDITION, &st);
         mr_has_str(st.message, "frozen");
-        p.frozen = false; /* and goes on after that */
+        p.frozen = false; /* and continues after that */
         mr_ok(mr_strategy_run(s, pass_run, &p, &st), &st);
         mr_optimizer_free(o);
         pass_close(&p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dropout's masks: drawn anew in every pass in training, whether the pass is applied, frozen, local
- * or only forward; the same on any number of replicas, and after a step that failed as if there had
- * been none. */
+/* Dropout's masks: new ones in every pass in training, whether the pass is applied, frozen, local
+ * or only forward; the same on any number of replicas; and after a step that failed the same as if
+ * it had not run. */
 #include <string.h>
 #include "tests/harness.h"
 #include "tests/trainer/kit/batches.h"

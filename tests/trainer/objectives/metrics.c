@@ -149,7 +149,7 @@ MR_TEST(bad_metrics_say_what_is_wrong)
     }
 }
 
-/* A model that gives its input back: the metrics of an evaluation on any number of replicas. */
+/* A model that returns its input: the metrics of an evaluation on any number of replicas. */
 MR_TEST(evaluate_sums_all_totals_of_all_metrics)
 {
     static const char *const names[] = {"auc", "mean", "precision", "huber", "recall", "accuracy"};

@@ -329,7 +329,7 @@ MR_TEST(a_worker_that_dies_is_replaced)
     for (int i = 0; i < STEPS; i++)
         mr_check(loss[i] >= 0);
     mr_check(access(mr_test_path("died"), F_OK) == 0);
-    mr_strategy_abandon(j.s, &st); /* nobody waits for the dead worker to hear of the end */
+    mr_strategy_abandon(j.s, &st); /* does not wait for the dead worker to learn of the end */
     close_job(&j, true);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a parameter server and a worker do with calls that no coordinator makes: an error is the
- * answer, or the end of that connection, and the server goes on. */
+/* What a parameter server and a worker do with calls that no coordinator makes: they answer with an
+ * error, or close that connection, and continue. */
 #include <dlfcn.h>
 #include <netdb.h>
 #include <pthread.h>
@@ -205,7 +205,7 @@ MR_TEST(gradients_of_few_rows_are_whole_ones)
         "{'step': 1, 'rows': [9223372036854775807, -1]}",
         "{'step': 1, 'rows': [1.5, -1]}",
         "{'step': 1, 'rows': [4, -1]}",
-        "{'step': 1, 'rows': [3, -1]}"}; /* row numbers that are none */
+        "{'step': 1, 'rows': [3, -1]}"}; /* these are not row numbers */
     const float want[11] = {1, 2, 3 - 10, 4 - 20, 5, 6, 7 - 30, 8 - 40, 9 + 0.5F, 10 - 0.5F, 11};
     const uint32_t numbers[2] = {1, 3};
     float few[8] = {0, 0, 10, 20, 30, 40, 0.5F, -0.5F}, wrong[11];
@@ -233,7 +233,7 @@ MR_TEST(gradients_of_few_rows_are_whole_ones)
     end(&s);
 }
 
-/* What nobody learns is not pushed; the rate is the coordinator's. */
+/* Variables that are not trained are not pushed; the rate is the coordinator's. */
 MR_TEST(updates_go_on_where_the_coordinator_had_them)
 {
     static const char begun[] =
@@ -310,7 +310,7 @@ static void is_served(mr__server_connections *lines)
         mr_ok(ask_by(lines, MR__CALL_PULL, "{}", NULL, 0), &st);
 }
 
-/* An hour is longer than it waits. Workers are no reason to stay. */
+/* An hour is longer than it waits. It does not stay for workers. */
 MR_TEST(a_server_ends_when_no_coordinator_is_left)
 {
     served s;
@@ -465,7 +465,7 @@ MR_TEST(rows_that_are_asked_for_are_given)
                                       "{'rows': [5, -1, -1]}",
                                       "{'rows': [9223372036854775807, -1, -1]}",
                                       "{'rows': [4, -1, -1]}",  /* fewer numbers came */
-                                      "{'rows': [3, -1, -1]}"}; /* one of them is none */
+                                      "{'rows': [3, -1, -1]}"}; /* one is invalid */
     const float want[7] = {7, 8, 3, 4, 9, 10, 11};
     const uint32_t numbers[3] = {3, 1, 4};
     float few[3];
@@ -515,7 +515,7 @@ MR_TEST(a_worker_refuses_jobs_that_make_no_sense)
     end(&s);
 }
 
-/* Frames that are no calls end their connection. A block without rows is one of them. */
+/* Frames that are not calls end their connection. A block without rows is one of them. */
 MR_TEST(frames_that_are_no_calls_end_the_connection)
 {
     served s;
@@ -574,7 +574,7 @@ MR_TEST(frames_that_are_no_calls_end_the_connection)
 }
 
 typedef int look_up(const char *, const char *, const struct addrinfo *, struct addrinfo **);
-static _Atomic(pthread_t) watched; /* its look-ups are counted; 0: nobody's */
+static _Atomic(pthread_t) watched; /* the thread whose look-ups are counted; 0: none */
 static atomic_int here, elsewhere;
 
 /* In place of the C library's. */

@@ -247,7 +247,7 @@ result a_restart_goes_on_from_the_backup $? "status $rc, first $first of $reache
 all_ended
 result servers_outlive_training_that_failed $? "$(said)"
 
-# ---- training that is stopped goes on with the same servers
+# ---- training that is stopped continues with the same servers
 cluster 1 1
 servers
 args=(--strategy parameter_server --model "$plain" --optimizer 'adam(0.01)' "${how[@]}" --epochs 1
@@ -319,7 +319,7 @@ while True:
         threading.Thread(target=carry, args=(*pair, 4000 if n == 2 else 1 << 60), daemon=True).start()
 PYTHON
 cluster 1 2
-any_user=1 # else the local socket leads around what stands between
+any_user=1 # otherwise the local socket would bypass the proxy
 servers
 any_user=
 ready ps 0
@@ -360,7 +360,7 @@ wait $between 2>/dev/null
 kill_all
 
 # ---- an input function
-# Worker 1 alone has labels that are none: each has what the function makes of its number.
+# Only worker 1 has invalid labels: each has what the function makes of its number.
 cluster 1 2
 servers
 train --strategy parameter_server --model "$plain" --optimizer sgd --from-function --steps 1000000 \

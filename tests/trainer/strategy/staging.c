@@ -43,8 +43,7 @@ typedef struct bench {
     mr_dist_iterator *it;
 } bench;
 
-/* devices NULL: the accelerators; where there are none, the processor, whose memory is the host's.
- */
+/* devices NULL: the accelerators, or else the processor, whose memory is the host's. */
 static void open_over(bench *x, size_t replicas, const char *const *devices)
 {
     mr_strategy_opts o = {

@@ -170,7 +170,7 @@ MR_TEST(memory_that_is_not_as_agreed_is_refused)
     mr_code_is(mr__borrower_new(&b, pipes[0], SIZE, &st), MR_DATA_LOSS, &st);
     mr_ok(mr__lender_new(&l, SIZE, &fd, &st), &st);
     mr_code_is(mr__borrower_new(&b, fd, 2 * SIZE, &st), MR_DATA_LOSS, &st);
-    /* Nobody can make it smaller, or write to it but the lender. */
+    /* No process can make it smaller, and only the lender can write to it. */
     mr_check(ftruncate(fd, 10) != 0 && errno == EPERM);
     mr_check(mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
     close(fd);
@@ -316,7 +316,7 @@ MR_TEST(a_landing_stays_while_a_block_that_was_lent_keeps_it)
     mr_eq_u64((uintptr_t)p % 64, 0);
     memset(p, 'x', 2 * PAGE);
     mr_eq_u64(mr__lender_held(l), 2 * PAGE);
-    /* It is no business of the borrower's. */
+    /* It was not lent to a borrower. */
     uint64_t place = (uint64_t)((const uint8_t *)p - mr__lender_memory(l, &n));
     mr_eq_u64(n, SIZE);
     mr_check(!mr__lender_give(l, place) && !mr__lender_keep(l, place, landing));

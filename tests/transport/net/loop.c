@@ -107,7 +107,7 @@ static void free_party(party *p)
     free(p->in);
 }
 
-/* ---- a listener that gives what it accepts to a party ---- */
+/* ---- a listener that passes accepted connections to a party ---- */
 
 typedef struct door {
     mr__listener listener;

@@ -5,7 +5,7 @@
  * joined by simulated connections, an account on a simulated disk, and producers of numbered
  * elements. All that happens is a function of the seed.
  *
- * Faults, while they last: parts crash and start again, workers drain, of their own or by a tool,
+ * Faults, while they last: parts crash and start again, workers drain, by themselves or by a tool,
  * connections break or fall silent at one end or both, messages are lost with them, late, said
  * twice, and overtake those of other connections, workers are slow or do not see a file, the disk
  * is slow, full, and loses the last transaction, the clock jumps.
@@ -31,7 +31,7 @@ typedef struct mr__simulation_opts {
     bool has_lists;  /* the client matched the patterns */
     bool blind;      /* worker 0 does not see the files of odd streams, which move */
     bool elsewhere;  /* worker 0 is of another host, and clients read from their own alone */
-    bool first_come; /* static modes: the list is whoever comes first */
+    bool first_come; /* static modes: the list consists of the first workers to register */
     bool newcomers;  /* dynamic, no account: clients begin at any time, and none crashes */
     bool loses;      /* an account is kept, and lost as the dispatcher ends the first time */
     bool tool;       /* drains workers too */

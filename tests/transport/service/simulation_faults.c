@@ -44,7 +44,7 @@ static void crash_worker(int i)
     start_later(WORKER, i);
 }
 
-/* It gives its streams back and ends, as on SIGTERM. */
+/* The worker returns its streams and ends, as on SIGTERM. */
 void sim_drain_worker(int i)
 {
     if (!S->w[i])

@@ -139,7 +139,7 @@ static void d_note(void *ctx, mr_log_level level, const char *line)
     if (S->o.mode == MR__WIRE__MODE__PARALLEL_EPOCHS && strstr(line, "was read to its end"))
         check_all_began();
     S->not_alone |= strstr(line, "one that restores a position resumes after") != NULL;
-    /* What clients that left had read, nobody knows any more, where no other one was there. */
+    /* What departed clients had read is no longer known if no other client was there. */
     bool anew = strstr(line, "begins, in") != NULL;
     S->warns |= strstr(line, "from them are repeated") != NULL;
     for (int i = 0; anew && i < S->o.consumers; i++)
@@ -342,8 +342,8 @@ static void c_deliver(void *ctx, const mr__arrival *a)
     in->last = x;
 }
 
-/* Where an interleave stands whose streams have these counts: the slot in the middle of its turn,
- * else the first that is a turn late. */
+/* The next slot of an interleave whose streams have these counts: the one in the middle of its
+ * turn, otherwise the first that is a turn late. */
 static void find_slot(client *c)
 {
     uint64_t least = UINT64_MAX, length = (uint64_t)S->o.block_length;
@@ -417,7 +417,7 @@ static void c_flushed(void *ctx)
             S->acknowledged[c->repetition][c->mine[i]] = c->flushed[c->mine[i]];
     if (c->leaving && c->repetition + 1 == S->o.repetitions) {
         c->done = true;
-    } else if (c->leaving) { /* the next repetition of the job, in a life of its own */
+    } else if (c->leaving) { /* the next repetition of the job, as a new life */
         c->next_repetition = true;
         sim_push((event){.at = S->now + 1,
                          .kind = START,

@@ -70,8 +70,8 @@ void sim_told_split(uint64_t job_id, uint32_t stream, uint64_t generation, size_
 {
     if (S->o.newcomers) /* clients know, or are refused: their elements are counted */
         return;
-    /* A host of a former life, which nobody reads, may hear late of what is another's now, or what
-     * followed a forgotten one. */
+    /* A host of a former life, which has no reader, may learn late of what is another's now, or
+     * what followed a forgotten one. */
     if (S->o.restores && !S->o.memory && stream < MOST_INTAKES) {
         if (!is_of_the_last_job(job_id) || generation < S->generation[stream] ||
             k > S->n_tickets[stream])

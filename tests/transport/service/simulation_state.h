@@ -188,13 +188,13 @@ typedef struct simulation {
     char home[MOST_INTAKES][8];
     uint32_t n_streams; /* seen */
     int losses;         /* of clients: crashes, and those that were taken for dead */
-    int unsaved;        /* of these, those that go on after what was acknowledged */
+    int unsaved;        /* of these, those that continue after what was acknowledged */
     bool not_alone;     /* a former life of the only client counts as another one: see below */
     /* newcomers: how often each element of each split was handed out; how many were twice; clients
      * that heard of it, and how often it had to be since some had left */
     uint8_t given_split[MOST_TICKETS][MOST_SPLIT_ELEMENTS];
     int twice, refused, repeats;
-    int begun; /* how many had left when a job began last, till it is seen whether it is anew */
+    int begun; /* how many had left when a job last began, until it is known whether it restarts */
     /* the dispatcher said that elements come again, and did not crash since; a client heard it */
     bool warns, warned;
     uint64_t heard[3][MOST_WORKERS];  /* order of the latest message that came */
@@ -210,7 +210,7 @@ typedef struct simulation {
     char text[256];
 } simulation;
 
-extern simulation *S; /* callbacks without a context of their own find it here */
+extern simulation *S; /* for callbacks that have no context */
 
 /* ---- simulation.c ---- */
 uint64_t sim_draw(uint64_t n);

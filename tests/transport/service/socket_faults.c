@@ -59,8 +59,8 @@ static bool fails(const char *what)
     return true;
 }
 
-/* Completions lie in memory that kernel and program share; their results are changed there. A
- * connection that was accepted is closed then: nobody else knows of it. */
+/* Completions are in memory that kernel and program share; their results are changed there. A
+ * connection that was accepted is closed then, since no other code knows of it. */
 static int f_uring_wait(struct io_uring *ring, struct io_uring_cqe **cqe, unsigned n,
                         struct __kernel_timespec *timeout)
 {

@@ -621,7 +621,7 @@ static void read_ahead(mr__loop *l, mr_executor *executor, const char *graph, ui
             mr__producer_go(b.p, 0);
     }
     mr_eq_u64(b.next, most < LARGE_BLOCKS ? most : LARGE_BLOCKS);
-    mr_eq_u64(mr__lender_held(b.lender), 0); /* also of those that nobody asked for */
+    mr_eq_u64(mr__lender_held(b.lender), 0); /* also of those that were not requested */
     mr__lender_unref(b.lender);
     mr__wire_free(job);
     mr__wire_free(final);

@@ -349,7 +349,7 @@ MR_TEST(strings_that_landed_in_shared_memory_are_named_by_their_places)
         void *have;
         mr_ok(mr_block_to_bytes(&got, &have, &bytes, &st), &st);
         mr_eq_mem(want, have, bytes);
-        mr_check(mr__lender_held(s.lender) > IN_LANDING * RECORD); /* nobody else holds it */
+        mr_check(mr__lender_held(s.lender) > IN_LANDING * RECORD); /* no other block holds it */
         mr_block_reset(&got);
         mr_eq_u64(mr__borrower_done(s.borrower, RECORD * rows[k] / 2, &at, 1), 1);
         mr_check(mr__lender_give(s.lender, at));

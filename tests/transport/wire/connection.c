@@ -468,7 +468,7 @@ static void pass_memory(local_end *from, int fd, uint64_t bytes)
 }
 
 /* Blocks in shared memory, blocks that follow their head, and descriptors among them, arrive in
- * order; a descriptor that nobody takes is closed with the socket. */
+ * order; a descriptor that is not taken is closed with the socket. */
 MR_TEST(memory_and_blocks_come_over_a_local_socket)
 {
     enum { SHARED = 1 << 20, ROWS = 5000 };

@@ -109,7 +109,7 @@ MR_TEST(a_token_says_the_name_of_its_peer)
     }
 }
 
-/* Someone without the token who repeats what he heard proves nothing. */
+/* A peer without the token that repeats what it has heard proves nothing. */
 MR_TEST(recorded_and_reflected_proofs_are_refused)
 {
     mr__handshake a, b, thief;

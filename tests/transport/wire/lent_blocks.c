@@ -20,7 +20,7 @@ enum { LONG = 1 << 20, OTHER = 300001, OFFSET = 100, AT_ONCE = 8 };
 static struct {
     int64_t spliced;             /* bytes that went into pipes */
     int vmsplice, splice, pipe2; /* what they fail with; 0: they do not */
-    int64_t after;               /* so many calls were right */
+    int64_t after;               /* number of calls that succeed before */
     bool is_partial, has_small_pipes;
     uint64_t random;
 } sys;
@@ -446,7 +446,7 @@ MR_TEST(blocks_that_were_not_sent_are_not_received)
         }
 }
 
-/* What is too little for a message of its own is said with the next one. */
+/* What is too little for a separate message is reported with the next one. */
 MR_TEST(a_pulse_lets_the_last_block_go)
 {
     each_pair(p)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client's reader alone: when it gives up. The simulation tests the rest. */
+/* A client's reader alone: the time-outs after which it fails. The simulation tests the rest. */
 #include "transport/service/client/job_reader.h"
 
 #include <stdio.h>
@@ -112,7 +112,7 @@ MR_TEST(a_client_without_streams_does_not_give_up_before_the_dispatcher_does)
     }
 }
 
-/* Refuses each connection to the dispatcher until `until`, or the reader gives up. */
+/* Refuses each connection to the dispatcher until `until`, or until the reader fails. */
 static void without_dispatcher(int64_t connect_timeout, int64_t stall_timeout, int64_t until)
 {
     Mr__Wire__Join join = MR__WIRE__JOIN__INIT;

@@ -371,7 +371,7 @@ static size_t size_of(const char *path)
     return n;
 }
 
-/* Writes n numbers, each in a transaction of its own; ends[i]: where the log ends after i of them.
+/* Writes n numbers, each in a separate transaction; ends[i]: where the log ends after i of them.
  * Copies the account, and returns the size of the copy's log. Owned: free *db and *wal. */
 static size_t copy_of_live(uint64_t n, size_t *ends, char **db, size_t *n_db, char **wal)
 {

@@ -98,7 +98,7 @@ MR_TEST(a_job_without_a_name_goes_by_its_number)
     mr__dispatcher_free(alone.d);
 }
 
-/* The one who joined on this connection has read so many elements of its stream 0. */
+/* The client that joined on this connection has read this number of elements of its stream 0. */
 static void acknowledge(uint64_t connection, uint64_t job, uint64_t elements)
 {
     Mr__Wire__Acknowledge a = MR__WIRE__ACKNOWLEDGE__INIT;
@@ -185,7 +185,7 @@ MR_TEST(what_shared_jobs_cannot_have_is_refused)
     mr__dispatcher_free(alone.d);
 }
 
-/* What it read would come again, and nobody would know. */
+/* What it read would come again unnoticed. */
 MR_TEST(a_client_of_a_lost_account_is_refused_once_its_job_was_made_anew)
 {
     static const Mr__Wire__Mode modes[] = {MR__WIRE__MODE__DYNAMIC,
@@ -261,7 +261,7 @@ MR_TEST(a_new_client_waits_for_those_of_a_lost_account)
     alone_join(1, "job", MR__WIRE__MODE__DYNAMIC, 0, 0, false);
     mr_check(alone.hosted != 0);
     mr__dispatcher_free(alone.d);
-    alone_begin(NULL, 0); /* nobody comes */
+    alone_begin(NULL, 0); /* no client comes */
     alone_wait(0, 0);
     alone_serve_former(100, "a:1", 80);
     alone_join(1, "job", MR__WIRE__MODE__DYNAMIC, 0, 0, false);
@@ -380,7 +380,7 @@ MR_TEST(a_job_that_is_made_again_gives_out_the_splits_that_were_left)
     memset(&alone.also, 0, sizeof alone.also);
 }
 
-/* Stream 0 was nobody's: there is nothing to come of it. */
+/* Stream 0 had no worker: no elements of it are to come. */
 MR_TEST(a_job_that_is_made_again_ends_where_its_workers_streams_have)
 {
     alone_begin(NULL, 0);
@@ -436,7 +436,7 @@ MR_TEST(a_generation_that_a_worker_still_hosts_is_not_given_again)
     hosted.generation = 7;
     alone_serve_with(2, "a:1", &hosted);
     mr_eq_u64(alone.hosted, 8);
-    hosted.generation = 9; /* a stream that is elsewhere moves once more */
+    hosted.generation = 9; /* a stream that is elsewhere moves again */
     alone_serve_with(3, "b:1", &hosted);
     mr_eq_u64(alone.hosted, 10);
     hosted.generation = 3; /* what is older is fenced as it is */

@@ -11,8 +11,8 @@ typedef struct dispatcher_alone {
     uint64_t records, after;
     uint64_t hosted;         /* generation in which stream 0 was given to a worker last */
     uint64_t second;         /* the same of stream 1 */
-    uint64_t host;           /* that was given a stream last */
-    uint64_t job;            /* that somebody joined last */
+    uint64_t host;           /* the last one that was given a stream */
+    uint64_t job;            /* the last one that a client joined */
     uint64_t elements;       /* of the first place that this client heard of then */
     size_t joined;           /* streams that it heard of */
     int finished;            /* how often clients heard so */
@@ -65,7 +65,7 @@ extern dispatcher_alone alone;
 /* A new one; with the list of workers of the static modes, or how many. */
 void alone_begin(const char *const *workers, size_t n_workers);
 void alone_say(uint64_t from, Mr__Wire__Message__BodyCase kind, void *body);
-/* A client joins. place: it says where a stream of its own stands. */
+/* A client joins. place: the position that it reports for one of its streams. */
 void alone_join(uint64_t connection, const char *name, Mr__Wire__Mode mode, uint32_t consumers,
                 uint64_t job_id, bool place);
 /* A worker comes. hosted: what it says it hosts; NULL: nothing. */

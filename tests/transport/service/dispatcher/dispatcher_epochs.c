@@ -190,7 +190,7 @@ MR_TEST(a_position_that_cannot_count_is_never_taken_in_silence)
     mr__dispatcher_free(alone.d);
 }
 
-/* One of which nobody has said whose it is would go to any worker, which has its own. */
+/* A stream whose worker is unknown would be assigned to any worker, although that has its own. */
 MR_TEST(streams_without_a_home_are_given_to_nobody_after_a_second_death)
 {
     mr_status st;

@@ -418,8 +418,8 @@ MR_TEST(it_ends_whoever_is_connected)
     let_go(&p);
 }
 
-/* While the disk is full nothing is said that is not on it, new work is refused, and the rest goes
- * on; then all goes on. */
+/* While the disk is full, no message depends on what is not on it, new work is refused, and the
+ * rest continues; afterwards everything continues. */
 MR_TEST(nothing_is_said_before_it_is_durable)
 {
     server s;

@@ -8,7 +8,7 @@
 
 typedef struct file {
     sqlite3_file base;
-    sqlite3_file *real; /* lies after this */
+    sqlite3_file *real; /* follows this struct in memory */
 } file;
 
 static sqlite3_vfs vfs, *real;

@@ -8,7 +8,7 @@
 /* Registers it, as "failing". */
 void mr_failing_vfs(void);
 /* The nth call from now (1: the next; 0: none) fails with `code`, and all after it where
- * persistent: writing, truncating, syncing, opening for writing, deleting. Starts to count anew. */
+ * persistent: writing, truncating, syncing, opening for writing, deleting. Counts from 1 again. */
 void mr_failing_vfs_at(int64_t nth, int code, bool persistent);
 /* Reading and asking for a file's size count too, and fail. */
 void mr_failing_vfs_reads(bool count);

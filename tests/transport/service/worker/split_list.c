@@ -128,7 +128,7 @@ static const one_case cases[] = {
     /* Two numbers a split. */
     {"range(512)", 256, {3, 255}, 2, 1, "6 7 510 511 "},
     {"range(512).repeat(2)", 256, {3, 256}, 2, 2, "6 7 0 1 "},
-    /* A source without splits ends, and nobody is asked. */
+    /* A source without splits ends, and no split is requested. */
     {"range(0)", 0, {0}, 0, 0, ""},
     {"range(0).concatenate(range(4))", 4, {1}, 1, 1, "1 "},
 };
@@ -242,7 +242,7 @@ static void run_asking(const char *graph, uint64_t total, asked *a, char *text, 
 {
     pthread_t thread;
     mr_dataset *ds = fed(graph, NULL, 0, total, a, &a->list);
-    mr__split_list_add(a->list, 0, 1); /* nobody asked */
+    mr__split_list_add(a->list, 0, 1); /* not requested */
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
     mr_check(pthread_create(&thread, NULL, give_answers, a) == 0);
