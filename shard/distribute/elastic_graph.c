@@ -20,37 +20,25 @@ enum { ELASTIC = 64 };
 
 /* ---- options ---- */
 
-typedef struct option {
-    int64_t streams;
-    mr_status status;
-} option;
-
 /* As mr_shard_policy_of: the last value wins. */
-static mr_dataset *read_option(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+static mr_code read_option(void *ctx, mr_dataset *node, const mr__walk *w, mr_status *st)
 {
     (void)w;
-    option *o = ctx;
+    int64_t *streams = ctx;
     mr_value v = {0};
-    if (!(mr_dataset_op(old)->props & MR_OP_HOLDS_OPTIONS))
-        return now;
-    mr_code rc = mr_dataset_param_named(old, "elastic_streams", &v, &o->status);
+    if (!(mr_dataset_op(node)->props & MR_OP_HOLDS_OPTIONS))
+        return MR_OK;
+    mr_code rc = mr_dataset_param_named(node, "elastic_streams", &v, st);
     if (rc == MR_OK && v.kind == MR_V_INT)
-        o->streams = v.i;
+        *streams = v.i;
     mr_value_reset(&v);
-    if (rc == MR_OK)
-        return now;
-    mr_dataset_unref(now);
-    return mr_dataset_fail(&o->status);
+    return rc;
 }
 
 mr_code mr__elastic_option(mr_dataset *ds, int64_t *streams, mr_status *st)
 {
-    option o = {0};
-    mr_dataset *same = NULL;
-    MR_TRY(mr__walk_graph(ds, read_option, &o, &same, st));
-    mr_dataset_unref(same);
-    *streams = o.streams;
-    return MR_OK;
+    *streams = 0;
+    return mr__visit_graph(ds, read_option, streams, st);
 }
 
 /* ---- other numbers ---- */
@@ -98,8 +86,10 @@ mr_code mr__elastic_renumber(const mr__elastic *x, mr_dataset *ds, int64_t strea
 
 /* ---- checks ---- */
 
-static mr_code refuse_unordered(const mr_dataset *node, mr_status *st)
+static mr_code refuse_unordered(void *ctx, mr_dataset *node, const mr__walk *w, mr_status *st)
 {
+    (void)ctx;
+    (void)w;
     mr_value v = {0};
     const mr_op *op = mr_dataset_op(node);
     MR_TRY(mr_dataset_param_named(node, "deterministic", &v, st));
@@ -114,26 +104,13 @@ static mr_code refuse_unordered(const mr_dataset *node, mr_status *st)
     return MR_FAILED_PRECONDITION;
 }
 
-static mr_dataset *check_order(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
-{
-    (void)w;
-    if (refuse_unordered(old, ctx) == MR_OK)
-        return now;
-    mr_dataset_unref(now);
-    return mr_dataset_fail(ctx);
-}
-
 static mr_code check_graph(mr_dataset *ds, int64_t streams, mr_status *st)
 {
-    mr_dataset *same = NULL;
-    mr_status own;
     if (streams < 1 || streams > MR_MOST_STREAMS)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "the number of elastic streams must be 1 to %d, not %" PRId64,
                        MR_MOST_STREAMS, streams);
-    MR_TRY(mr__walk_graph(ds, check_order, st ? st : &own, &same, st));
-    mr_dataset_unref(same);
-    return MR_OK;
+    return mr__visit_graph(ds, refuse_unordered, NULL, st);
 }
 
 /* *out = the op is a map whose function treats the rows of a batch separately. */

@@ -30,37 +30,26 @@ mr_code mr_shard_policy_parse(const char *name, mr_shard_policy *out, mr_status 
 
 /* ---- the options of a graph ---- */
 
-typedef struct find_policy {
-    mr_shard_policy policy;
-    mr_status status;
-} find_policy;
-
 /* The walk visits inputs before their users, and earlier inputs before later ones: the last value
  * wins. */
-static mr_dataset *read_policy(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+static mr_code read_policy(void *ctx, mr_dataset *node, const mr__walk *w, mr_status *st)
 {
     (void)w;
-    find_policy *f = ctx;
-    if (!(mr_dataset_op(old)->props & MR_OP_HOLDS_OPTIONS))
-        return now;
+    if (!(mr_dataset_op(node)->props & MR_OP_HOLDS_OPTIONS))
+        return MR_OK;
     mr_value v = {0};
-    mr_code rc = mr_dataset_param_named(old, "auto_shard_policy", &v, &f->status);
+    mr_code rc = mr_dataset_param_named(node, "auto_shard_policy", &v, st);
     if (rc == MR_OK && v.kind == MR_V_STRING)
-        rc = mr_shard_policy_parse(v.s, &f->policy, &f->status);
+        rc = mr_shard_policy_parse(v.s, ctx, st);
     mr_value_reset(&v);
-    if (rc == MR_OK)
-        return now;
-    mr_dataset_unref(now);
-    return mr_dataset_fail(&f->status);
+    return rc;
 }
 
 mr_code mr_shard_policy_of(mr_dataset *ds, mr_shard_policy *out, mr_status *st)
 {
-    find_policy f = {.policy = MR_SHARD_AUTO};
-    mr_dataset *same = NULL;
-    MR_TRY(mr__walk_graph(ds, read_policy, &f, &same, st));
-    mr_dataset_unref(same);
-    *out = f.policy;
+    mr_shard_policy policy = MR_SHARD_AUTO;
+    MR_TRY(mr__visit_graph(ds, read_policy, &policy, st));
+    *out = policy;
     return MR_OK;
 }
 

@@ -96,6 +96,30 @@ mr_code mr__walk_graph(mr_dataset *ds, mr__walk_fn fn, void *ctx, mr_dataset **o
     return rc;
 }
 
+typedef struct visit {
+    mr__visit_fn fn;
+    void *ctx;
+    mr_status status;
+} visit;
+
+static mr_dataset *visit_node(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+{
+    visit *v = ctx;
+    if (v->fn(v->ctx, old, w, &v->status) == MR_OK)
+        return now;
+    mr_dataset_unref(now);
+    return mr_dataset_fail(&v->status);
+}
+
+mr_code mr__visit_graph(mr_dataset *ds, mr__visit_fn fn, void *ctx, mr_status *st)
+{
+    visit v = {.fn = fn, .ctx = ctx};
+    mr_dataset *same = NULL;
+    mr_code rc = mr__walk_graph(ds, visit_node, &v, &same, st);
+    mr_dataset_unref(same);
+    return rc;
+}
+
 void mr__path_append(char *path, size_t size, int64_t input, const char *op)
 {
     size_t n = strlen(path);

@@ -18,6 +18,10 @@ typedef mr_dataset *(*mr__walk_fn)(void *ctx, mr_dataset *old, mr_dataset *now, 
 mr_code mr__walk_graph(mr_dataset *ds, mr__walk_fn fn, void *ctx, mr_dataset **out,
                        mr_status *st) MR_NODISCARD;
 
+/* The same for a function that only reads the nodes; an error ends the walk. */
+typedef mr_code (*mr__visit_fn)(void *ctx, mr_dataset *node, const mr__walk *w, mr_status *st);
+mr_code mr__visit_graph(mr_dataset *ds, mr__visit_fn fn, void *ctx, mr_status *st) MR_NODISCARD;
+
 /* During the call of fn: the path of the node, and its number in preorder from the sink (nodes
  * before their inputs). */
 void mr__walk_path(const mr__walk *w, char *buf, size_t size);

@@ -10,32 +10,26 @@
 typedef struct telling {
     uint64_t seed;
     mr_explanation *e;
-    mr_status status;
 } telling;
 
-static mr_dataset *tell(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+static mr_code tell(void *ctx, mr_dataset *node, const mr__walk *w, mr_status *st)
 {
     telling *t = ctx;
-    if (!mr__wants_seed(old))
-        return now;
+    if (!mr__wants_seed(node))
+        return MR_OK;
     char path[256];
     mr__walk_path(w, path, sizeof path);
-    if (mr_explain(t->e, "seed", path, &t->status,
-                   "%s has no seed: it draws from the job's seed %" PRIu64
-                   " and its place in the graph, so that all workers draw the same",
-                   mr_dataset_op(old)->name, t->seed) == MR_OK)
-        return now;
-    mr_dataset_unref(now);
-    return mr_dataset_fail(&t->status);
+    return mr_explain(t->e, "seed", path, st,
+                      "%s has no seed: it draws from the job's seed %" PRIu64
+                      " and its place in the graph, so that all workers draw the same",
+                      mr_dataset_op(node)->name, t->seed);
 }
 
 static mr_code run(void *ctx, mr_dataset *ds, mr_dataset **out, mr_explanation *e, mr_status *st)
 {
     telling t = {.seed = *(const uint64_t *)ctx, .e = e};
-    mr_dataset *same = NULL;
     if (e)
-        MR_TRY(mr__walk_graph(ds, tell, &t, &same, st));
-    mr_dataset_unref(same);
+        MR_TRY(mr__visit_graph(ds, tell, &t, st));
     return mr__dataset_settle(ds, MR__PLACE_ROOT, &t.seed, out, st);
 }
 

@@ -41,8 +41,10 @@ static mr_code refuse(const mr_dataset *ds, const mr_op *op, const char *why, co
     return MR_FAILED_PRECONDITION;
 }
 
-static mr_code check_node(const mr_dataset *ds, const mr_parts *k, mr_status *st)
+static mr_code check(void *ctx, mr_dataset *ds, const mr__walk *w, mr_status *st)
 {
+    (void)w;
+    const mr_parts *k = ((const owner *)ctx)->parts;
     const mr_op *op = mr_dataset_op(ds), *inner = NULL;
     const mr_param *p;
     if (k->n == 1)
@@ -69,24 +71,11 @@ static mr_code check_node(const mr_dataset *ds, const mr_parts *k, mr_status *st
                  : MR_OK;
 }
 
-static mr_dataset *check(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
-{
-    owner *k = ctx;
-    (void)w;
-    if (check_node(old, k->parts, &k->status) == MR_OK)
-        return now;
-    mr_dataset_unref(now);
-    return mr_dataset_fail(&k->status);
-}
-
 mr_code mr_check_own_files(mr_dataset *ds, const mr_parts *parts, mr_status *st)
 {
     owner k = {.parts = parts};
-    mr_dataset *same = NULL;
     MR_TRY(mr_dataset_check(ds, st));
-    MR_TRY(mr__walk_graph(ds, check, &k, &same, st));
-    mr_dataset_unref(same);
-    return MR_OK;
+    return mr__visit_graph(ds, check, &k, st);
 }
 
 /* ---- names ---- */
@@ -120,25 +109,20 @@ static mr_code fingerprint(const mr_dataset *ds, const mr_parts *k, char out[17]
     return rc;
 }
 
-static mr_dataset *list(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+static mr_code list(void *ctx, mr_dataset *node, const mr__walk *w, mr_status *st)
 {
     owner *k = ctx;
     (void)w;
-    if (MR_GROW(k->nodes, k->capacity, k->n + 1, SIZE_MAX / 16, "a graph", &k->status) == MR_OK) {
-        k->nodes[k->n++] = old;
-        return now;
-    }
-    mr_dataset_unref(now);
-    return mr_dataset_fail(&k->status);
+    MR_TRY(MR_GROW(k->nodes, k->capacity, k->n + 1, SIZE_MAX / 16, "a graph", st));
+    k->nodes[k->n++] = node;
+    return MR_OK;
 }
 
 /* Marks the inputs of ops that other processes run. These may share them by name, so that the graph
  * must be the same for all parts. */
 static mr_code find_elsewhere(owner *k, mr_dataset *ds, mr_status *st)
 {
-    mr_dataset *same = NULL;
-    mr_code rc = mr__walk_graph(ds, list, k, &same, st);
-    mr_dataset_unref(same);
+    mr_code rc = mr__visit_graph(ds, list, k, st);
     for (size_t i = k->n; i-- > 0 && rc == MR_OK;) { /* users before their inputs */
         const mr_dataset *at = k->nodes[i];
         int64_t copies = 1, blocks = 0;

@@ -51,39 +51,25 @@ const mr_pass mr__shard_data_pass = {"shard_data",
 
 /* ---- order that DATA cannot keep ---- */
 
-typedef struct disorder {
-    mr_explanation *e;
-    mr_status status;
-} disorder;
-
-static mr_dataset *warn_of_node(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+static mr_code warn_of_node(void *ctx, mr_dataset *node, const mr__walk *w, mr_status *st)
 {
-    disorder *d = ctx;
-    const mr_op *op = mr_dataset_op(old);
+    const mr_op *op = mr_dataset_op(node);
     char path[256];
-    mr_code rc = MR_OK;
     mr__walk_path(w, path, sizeof path);
-    if (mr__param_is(old, "deterministic", 0))
-        rc = mr__warn(d->e, path, &d->status,
-                      "%s with deterministic=false precedes a DATA shard: workers may see "
-                      "different orders, so that elements are lost and repeated",
-                      op->name);
-    else if (op->props & MR_OP_NO_REPLAY)
-        rc = mr__warn(d->e, path, &d->status,
-                      "%s precedes a DATA shard and may not produce the same on every worker: "
-                      "elements may be lost and repeated",
-                      op->name);
-    if (rc == MR_OK)
-        return now;
-    mr_dataset_unref(now);
-    return mr_dataset_fail(&d->status);
+    if (mr__param_is(node, "deterministic", 0))
+        return mr__warn(ctx, path, st,
+                        "%s with deterministic=false precedes a DATA shard: workers may see "
+                        "different orders, so that elements are lost and repeated",
+                        op->name);
+    if (op->props & MR_OP_NO_REPLAY)
+        return mr__warn(ctx, path, st,
+                        "%s precedes a DATA shard and may not produce the same on every worker: "
+                        "elements may be lost and repeated",
+                        op->name);
+    return MR_OK;
 }
 
 mr_code mr__warn_of_disorder(mr_dataset *ds, mr_explanation *e, mr_status *st)
 {
-    disorder d = {.e = e};
-    mr_dataset *same = NULL;
-    MR_TRY(mr__walk_graph(ds, warn_of_node, &d, &same, st));
-    mr_dataset_unref(same);
-    return MR_OK;
+    return mr__visit_graph(ds, warn_of_node, e, st);
 }

@@ -42,29 +42,23 @@ static bool passes(const mr_dataset *ds)
     return mr_dataset_n_inputs(ds) > 0 && (role == MR_ROLE_PASS || role == MR_ROLE_FUNCTION);
 }
 
-static mr_dataset *count_inputs(void *ctx, mr_dataset *old, mr_dataset *now, const mr__walk *w)
+static mr_code count_inputs(void *ctx, mr_dataset *node, const mr__walk *w, mr_status *st)
 {
     (void)w;
     walker *k = ctx;
-    for (size_t i = 0; i < mr_dataset_n_inputs(old); i++) {
-        const mr_dataset *in = mr_dataset_input(old, i);
+    for (size_t i = 0; i < mr_dataset_n_inputs(node); i++) {
+        const mr_dataset *in = mr_dataset_input(node, i);
         const uintptr_t *n = mr__id_map_find(&k->uses, (uintptr_t)in);
-        if (mr__id_map_put(&k->uses, (uintptr_t)in, n ? *n + 1 : 1, &k->b.status) != MR_OK) {
-            mr_dataset_unref(now);
-            return mr_dataset_fail(&k->b.status);
-        }
+        MR_TRY(mr__id_map_put(&k->uses, (uintptr_t)in, n ? *n + 1 : 1, st));
     }
-    return now;
+    return MR_OK;
 }
 
 /* *out = true if node is the input of only one op. */
 static mr_code used_once(walker *k, const mr_dataset *node, bool *out, mr_status *st)
 {
-    mr_dataset *same = NULL;
-    if (!k->uses.n) {
-        MR_TRY(mr__walk_graph(k->root, count_inputs, k, &same, st));
-        mr_dataset_unref(same);
-    }
+    if (!k->uses.n)
+        MR_TRY(mr__visit_graph(k->root, count_inputs, k, st));
     const uintptr_t *n = mr__id_map_find(&k->uses, (uintptr_t)node);
     *out = n && *n == 1;
     return MR_OK;
