@@ -11,17 +11,6 @@ MR_HD bool id_of(mr_dtype t, const void *ids, size_t i, size_t classes, size_t *
     return true;
 }
 
-MR_HD void count_bad_id(mr_k_bad *bad, unsigned long long row)
-{
-#ifdef __CUDA_ARCH__
-    atomicAdd(&bad->count, 1ull);
-    atomicMin(&bad->row, row);
-#else
-    bad->count++;
-    bad->row = row < bad->row ? row : bad->row;
-#endif
-}
-
 MR_HD void gather_at(const mr_k_gather &p, int64_t at)
 {
     const mr_math_gather &g = p.g;
@@ -30,7 +19,7 @@ MR_HD void gather_at(const mr_k_gather &p, int64_t at)
     for (size_t j = lane; j < g.width; j += MR_LANES)
         g.y[i * g.width + j] = good ? g.table[id * g.width + j] : 0;
     if (!good && lane == 0)
-        count_bad_id(p.bad, g.first_row + i / g.ids_per_row);
+        mr_count_bad(p.bad, g.first_row + i / g.ids_per_row);
 }
 MR_KERNEL(gather, mr_k_gather, p.g.n *MR_LANES)
 
@@ -82,7 +71,7 @@ MR_HD void encode_at(const mr_k_encode &p, int64_t at)
         size_t id = 0;
         bool good = id_of(e.id_dtype, e.ids, (size_t)r * e.ids_per_row + k, e.classes, &id);
         if (!good && c == 0)
-            count_bad_id(p.bad, e.first_row + (size_t)r / e.per_row);
+            mr_count_bad(p.bad, e.first_row + (size_t)r / e.per_row);
         count += good && id == (size_t)c ? 1.0f : 0.0f;
     }
     e.y[at] = e.once && count > 1 ? 1 : count;

@@ -89,6 +89,17 @@ MR_HD size_t mr_lanes_first_largest(double v, size_t index)
 #endif
 }
 
+MR_HD void mr_count_bad(mr_k_bad *bad, unsigned long long row)
+{
+#ifdef __CUDA_ARCH__
+    atomicAdd(&bad->count, 1ull);
+    atomicMin(&bad->row, row);
+#else
+    bad->count++;
+    bad->row = row < bad->row ? row : bad->row;
+#endif
+}
+
 /* Neighbours that are read or written at once, if they are aligned. */
 typedef struct alignas(16) quad {
     float v[MR_QUAD];

@@ -192,17 +192,6 @@ MR_HD float sparse_loss(const mr_math_loss &l, size_t i, size_t z, float scale, 
     return logf(sum) - logf(clip(x[z]));
 }
 
-MR_HD void count_bad(mr_k_bad *bad, unsigned long long row)
-{
-#ifdef __CUDA_ARCH__
-    atomicAdd(&bad->count, 1ull);
-    atomicMin(&bad->row, row);
-#else
-    bad->count++;
-    bad->row = row < bad->row ? row : bad->row;
-#endif
-}
-
 MR_HD void loss_at(const mr_k_loss &p, int64_t at)
 {
     const mr_math_loss &l = p.l;
@@ -220,7 +209,7 @@ MR_HD void loss_at(const mr_k_loss &p, int64_t at)
         for (size_t j = lane; l.gradient && j < l.width; j += MR_LANES)
             l.gradient[i * l.width + j] = 0;
         if (lane == 0)
-            count_bad(p.bad, l.first_row + i / l.losses_per_row);
+            mr_count_bad(p.bad, l.first_row + i / l.losses_per_row);
     }
     if (l.per_example && lane == 0)
         l.per_example[i] = weight * loss;
