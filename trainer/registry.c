@@ -117,6 +117,8 @@ static mr_code add(mr__registry *r, const mr_component *c, mr_status *st)
 
 mr_code mr__registry_add(mr__registry *r, const mr_component *c, bool complete, mr_status *st)
 {
+    if (!c)
+        return mr_fail(st, MR_INVALID_ARGUMENT, "the %s is NULL", r->group);
     if (c->abi != MR_ABI_VERSION)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "a %s has ABI version %u; this library has %u: build both from one version",

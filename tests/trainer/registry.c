@@ -74,6 +74,11 @@ MR_TEST(bad_descriptors_are_refused_with_the_reason)
     mr_code_is(mr_optimizer_register(&o, &st), MR_INVALID_ARGUMENT, &st);
     mr_metric_desc m = {.is = {.abi = MR_ABI_VERSION, .name = "m", .doc = "D.", .example = "e"}};
     mr_code_is(mr_metric_register(&m, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_layer_register(NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_loss_register(NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_optimizer_register(NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_code_is(mr_metric_register(NULL, &st), MR_INVALID_ARGUMENT, &st);
+    mr_has_str(st.message, "the metric is NULL");
 }
 
 static void find_idle(void *ctx, const char *group, const char *name, const char *doc,

@@ -64,9 +64,8 @@ mr_code mr__callback_settings(const mr_callback *c, mr__settings *out, mr_status
 
 mr_code mr_callback_register(const mr_callback_desc *d, mr_status *st)
 {
-    if (!d)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "the callback is NULL");
-    return mr__registry_add(&mr__callbacks, &d->is, d->state_size >= sizeof(void *), st);
+    bool complete = d && d->state_size >= sizeof(void *);
+    return mr__registry_add(&mr__callbacks, (const mr_component *)d, complete, st);
 }
 
 void mr_callback_reset(mr_callback *c)

@@ -61,10 +61,8 @@ void mr_loss_free(mr_loss *l)
 
 mr_code mr_loss_register(const mr_loss_desc *d, mr_status *st)
 {
-    if (!d)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "the loss is NULL");
-    bool complete = d->compute && (!d->has_logits || (d->probabilities && d->is.params));
-    return mr__registry_add(&mr__losses, &d->is, complete, st);
+    bool complete = d && d->compute && (!d->has_logits || (d->probabilities && d->is.params));
+    return mr__registry_add(&mr__losses, (const mr_component *)d, complete, st);
 }
 
 const char *mr_loss_text(const mr_loss *l)

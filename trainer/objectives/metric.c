@@ -202,9 +202,8 @@ void mr_metric_free(mr_metric *m)
 
 mr_code mr_metric_register(const mr_metric_desc *d, mr_status *st)
 {
-    if (!d)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "the metric is NULL");
-    return mr__registry_add(&mr__metrics, &d->is, d->update && !d->totals == !d->result, st);
+    bool complete = d && d->update && !d->totals == !d->result;
+    return mr__registry_add(&mr__metrics, (const mr_component *)d, complete, st);
 }
 
 const char *mr_metric_name(const mr_metric *m)

@@ -141,11 +141,9 @@ mr_code mr_optimizer_parse(mr_optimizer **out, const char *text, mr_status *st)
 
 mr_code mr_optimizer_register(const mr_optimizer_desc *d, mr_status *st)
 {
-    if (!d)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "the optimizer is NULL");
-    bool complete = d->slots && d->update && d->is.params && d->is.params[0].at == 0 &&
+    bool complete = d && d->slots && d->update && d->is.params && d->is.params[0].at == 0 &&
                     d->is.params[0].type == MR_PT_F64;
-    return mr__registry_add(&mr__optimizers, &d->is, complete, st);
+    return mr__registry_add(&mr__optimizers, (const mr_component *)d, complete, st);
 }
 
 static void memory_free(const mr_optimizer *o, memory *m)

@@ -18,9 +18,8 @@ static mr__registry worker_steps = {"step", none, .lock = PTHREAD_MUTEX_INITIALI
 
 mr_code mr_worker_step_register(const mr_worker_step_desc *d, mr_status *st)
 {
-    if (!d)
-        return mr_fail(st, MR_INVALID_ARGUMENT, "the step is NULL");
-    return mr__registry_add(&worker_steps, &d->is, d->run && !d->is.params, st);
+    bool complete = d && d->run && !d->is.params;
+    return mr__registry_add(&worker_steps, (const mr_component *)d, complete, st);
 }
 
 static void drop(mr__steps *x)
