@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server between the program and a store, which counts requests, fails some, and loses answers."""
 import http.client
-import http.server
 import threading
 import urllib.parse
 
+import kit
+
 
 class Forwarder:
-    """Passes requests on; `hook` (handler, send) -> True: it has answered, by send() or not at all."""
+    """Passes requests on, unless `hook` (handler) returns True: it has called handler.answer(), or answers nothing."""
 
     def __init__(self, port):
         self.requests, self.hook, self.lock = [], None, threading.Lock()
         forwarder = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
+        class Handler(kit.QuietHandler):
             def forward(self):
                 to = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
                 to.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -50,8 +46,10 @@ class Forwarder:
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = serve
 
-            def answer(self, status, body=b""):
+            def answer(self, status, body=b"", **headers):
                 self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name.replace("_", "-"), value)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -61,15 +59,7 @@ class Forwarder:
                 self.close_connection = True
                 return True
 
-        class Threads(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 128
-
-            def handle_error(self, *_):
-                pass
-
-        self.http = Threads(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.http = kit.serve(Handler)
         self.endpoint = f"http://127.0.0.1:{self.http.server_port}"
 
     def take(self):

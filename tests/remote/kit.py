@@ -74,6 +74,29 @@ def show(expression, *arguments, **environment):
     return Run(["show", expression, *arguments], **environment)
 
 
+class QuietHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are written one after the other
+
+    def log_message(self, *_):
+        pass
+
+
+class _Threads(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_):
+        pass
+
+
+def serve(handler):
+    """A server in threads, on a free port of 127.0.0.1."""
+    server = _Threads(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
 class Server:
     """Files by path, and for each path a plan: functions of the handler that are called for its next requests."""
 
@@ -82,26 +105,12 @@ class Server:
         self.files, self.plans, self.requests, self.etags, self.always = {}, {}, [], {}, {}
         self.lock = threading.Lock()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # head and body are written one after the other
-
-            def log_message(self, *_):
-                pass
-
+        class Handler(QuietHandler):
             def do_GET(self):
                 server.answer(self)
 
-        class Threads(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 128
-
-            def handle_error(self, *_):
-                pass
-
-        self.http = Threads(("127.0.0.1", 0), Handler)
+        self.http = serve(Handler)
         self.address = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
 
     def put(self, path, data, etag='"1"'):
         with self.lock:

@@ -3,82 +3,17 @@
 # tier: plain=full
 """Buckets of Ceph's gateway: names, patterns, listings, credentials, replaced objects. A forwarder between the program
 and the gateway counts requests and answers some itself."""
-import http.client
-import http.server
 import os
-import threading
 
 import gateway
 import kit
+from forwarder import Forwarder
 from kit import Run, directory, result, show
 
 if not kit.has_libcurl():
     kit.skip_all("built without libcurl")
 if gateway.missing():
     kit.skip_all(gateway.missing())
-
-
-class Forwarder:
-    """Passes requests on; `hook` may answer (handler) -> True instead, or act before."""
-
-    def __init__(self, port):
-        self.requests, self.hook, self.lock = [], None, threading.Lock()
-        forwarder = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
-            def do_GET(self):
-                with forwarder.lock:
-                    forwarder.requests.append((self.command, self.path, dict(self.headers)))
-                if forwarder.hook and forwarder.hook(self):
-                    return
-                to = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
-                to.putrequest("GET", self.path, skip_host=True, skip_accept_encoding=True)
-                for name, value in self.headers.items():
-                    to.putheader(name, value)
-                to.endheaders()
-                answer = to.getresponse()
-                body = answer.read()
-                self.send_response(answer.status)
-                for name, value in answer.getheaders():
-                    if name.lower() not in ("transfer-encoding", "content-length", "connection"):
-                        self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-                to.close()
-
-            do_HEAD = do_GET
-
-            def answer(self, status, body=b"", **headers):
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name.replace("_", "-"), value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-                return True
-
-        class Threads(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 128
-
-            def handle_error(self, *_):
-                pass
-
-        self.http = Threads(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
-        self.endpoint = f"http://127.0.0.1:{self.http.server_port}"
-
-    def take(self):
-        with self.lock:
-            now, self.requests = self.requests, []
-        return now
-
 
 with gateway.Gateway() as store:
     os.environ.update(store.environment)

@@ -5,7 +5,6 @@
 whole, and shard 0 appears last. The store is in the test's process."""
 import ctypes
 import hashlib
-import http.server
 import os
 import re
 import signal
@@ -40,13 +39,7 @@ class Store:
         self.takes_parts_of_bodies = False
         self.clear()
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def log_message(self, *_):
-                pass
-
+        class Handler(kit.QuietHandler):
             def handle_any(self):
                 with store.lock:
                     store.active += 1
@@ -79,15 +72,7 @@ class Store:
 
             do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any
 
-        class Threads(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            request_queue_size = 128
-
-            def handle_error(self, *_):
-                pass
-
-        self.http = Threads(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.http = kit.serve(Handler)
         os.environ.update({"AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.http.server_port}", "AWS_ACCESS_KEY_ID": "k",
                            "AWS_SECRET_ACCESS_KEY": "s"})
 
