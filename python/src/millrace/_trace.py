@@ -26,7 +26,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Union
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -910,8 +910,6 @@ def spec_of_text(text: str) -> Spec:
 
 
 # ---- Expr ----
-
-ExprLike = Union["Expr", bool, int, float, str, bytes, "NDArray[Any]", "np.generic", "list[Any]"]
 
 
 def _wrap(node: Node) -> Any:
