@@ -14,7 +14,7 @@ python=${python:-python3}
 }
 pip=venv/bin/pip
 timeout 600 $pip -q install --only-binary :all: numpy cffi cloudpickle >pip.log 2>&1 || {
-    skip "pip installs the package" "nothing can be had from PyPI: $(tail -n 1 pip.log)"
+    skip "pip installs the package" "nothing can be installed from PyPI: $(tail -n 1 pip.log)"
     finish
 }
 files_of() { find "$1" -path '*/__pycache__*' -prune -o -path '*/.git' -prune -o -path "$MR_SOURCE/build*" -prune -o -print | sort; }

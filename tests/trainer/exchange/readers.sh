@@ -9,7 +9,7 @@ packages='numpy safetensors tensorboard onnx onnxruntime'
 if ! "$venv/bin/python" -c 'import numpy, safetensors, tensorboard, onnx, onnxruntime' 2>/dev/null; then
     python3 -m venv "$venv" >/dev/null 2>&1 &&
         timeout 600 "$venv/bin/pip" -q install $packages >"$venv/log" 2>&1 || {
-        echo "the readers ($packages) cannot be had from PyPI: $(tail -n 1 "$venv/log" 2>/dev/null)"
+        echo "the readers ($packages) cannot be installed from PyPI: $(tail -n 1 "$venv/log" 2>/dev/null)"
         exit 77
     }
 fi
