@@ -553,8 +553,8 @@ static const mr_param table[] = {
     MR_OPT(struct params, strict,
            .doc = "Refuses the file if an input was written since, even if its size is the same."),
     MR_OPT(struct params, graph, .flags = MR_P_OF_GRAPH,
-           .doc = "Fingerprint of the graph whose elements these are, where several streams or "
-                  "workers run parts of it, which set this; else that of the graph below."),
+           .doc = "Fingerprint of the graph that the elements come from, set where streams or "
+                  "workers run parts of a graph; default: that of the graph below."),
     {0}};
 
 const mr_op mr_op_cache = {

@@ -166,8 +166,8 @@ static mr_code check(const void *params, mr_status *st)
 static const mr_param table[] = {
     MR_ARG(struct params, path, .doc = "The folder that save wrote to."),
     MR_OPT(struct params, allow_datasets,
-           .doc = "Elements may be datasets: graphs that the file's writer chose. Those that write "
-                  "files are refused all the same."),
+           .doc = "Accepts elements that are datasets: graphs that the file's writer chose. Graphs "
+                  "that write files are still refused."),
     {0}};
 
 const mr_op mr_op_load = {

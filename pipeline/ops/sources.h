@@ -156,9 +156,9 @@ MR_API mr_dataset *mr_list_files(const char *const *patterns, size_t n,
 enum { MR_PARALLEL_READS_AUTO = 16 }; /* a constant, so that the order is equal on all machines */
 
 typedef struct mr_load_opts {
-    bool allow_datasets; /* elements may be datasets: graphs that the file's writer chose, and that
-                            run with this process's rights. Those that write files are refused all
-                            the same */
+    bool allow_datasets; /* accept elements that are datasets: graphs that the file's writer chose,
+                            and that run with this process's rights. Graphs that write files are
+                            still refused */
 } mr_load_opts;
 
 /* The elements that mr_save wrote to path. The file is opened when the graph is built, so their

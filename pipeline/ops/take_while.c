@@ -147,7 +147,9 @@ static mr_code infer(const mr_dataset *self, const void *params, mr_spec **out, 
 }
 
 static const mr_param table[] = {
-    MR_ARG(struct params, fn, .doc = "True as long as elements are to be taken."), {0}};
+    MR_ARG(struct params, fn,
+           .doc = "True for the elements to take; the first false ends the dataset."),
+    {0}};
 
 const mr_op mr_op_take_while = {
     .abi = MR_ABI_VERSION,

@@ -29,11 +29,10 @@ static const mr_param table[] = {
            .doc = "Keeps the order in ops that do not set deterministic themselves."),
     MR_OPT(struct params, memory_limit, .max.i = INT64_MAX,
            .doc =
-               "Limit of the process's resident bytes: at the limit less is read ahead; 0: none."),
+               "Maximum resident bytes of the process: near it less is read ahead; 0: no limit."),
     MR_OPT(struct params, elastic_streams, .max.i = 65536,
-           .doc =
-               "Streams of an elastic job, which any number of replicas up to that may share; 0: "
-               "the job is not elastic."),
+           .doc = "Number of streams of an elastic job, the maximum number of its replicas; 0: the "
+                  "job is not elastic."),
     MR_OPT(struct params, cache_dir,
            .doc = "Directory where pieces of remote files are kept; default: "
                   "MILLRACE_CACHE_DIR."),

@@ -413,8 +413,8 @@ class Methods:
                 memory.
             strict: Refuses the file if an input was written since, even if its size is the
                 same.
-            graph: Fingerprint of the graph whose elements these are, where several streams or
-                workers run parts of it, which set this; else that of the graph below.
+            graph: Fingerprint of the graph that the elements come from, set where streams or
+                workers run parts of a graph; default: that of the graph below.
 
         Order: kept.
         Memory: all elements; with a file, a block and the names of the files read.
@@ -911,7 +911,7 @@ class Methods:
         """Ends before the first element for which a function returns false.
 
         Args:
-            fn: True as long as elements are to be taken.
+            fn: True for the elements to take; the first false ends the dataset.
 
         Order: kept.
         Memory: a block.
@@ -993,10 +993,10 @@ class Methods:
                 "FILE", "DATA", "OFF", "HINT", "RANGE".
             deterministic: Keeps the order in ops that do not set deterministic themselves.
                 Default: True.
-            memory_limit: Limit of the process's resident bytes: at the limit less is read
-                ahead; 0: none.
-            elastic_streams: Streams of an elastic job, which any number of replicas up to that
-                may share; 0: the job is not elastic.
+            memory_limit: Maximum resident bytes of the process: near it less is read ahead; 0:
+                no limit.
+            elastic_streams: Number of streams of an elastic job, the maximum number of its
+                replicas; 0: the job is not elastic.
             cache_dir: Directory where pieces of remote files are kept; default:
                 MILLRACE_CACHE_DIR.
             remote_connections: Maximum number of connections to each host of URLs, and number
@@ -1316,8 +1316,8 @@ def load(path: Path, *, allow_datasets: bool = False) -> Dataset:
 
     Args:
         path: The folder that save wrote to.
-        allow_datasets: Elements may be datasets: graphs that the file's writer chose. Those
-            that write files are refused all the same.
+        allow_datasets: Accepts elements that are datasets: graphs that the file's writer
+            chose. Graphs that write files are still refused.
 
     Order: as save wrote them.
     Memory: a block.
