@@ -26,6 +26,14 @@ MR_API void mr_log_set(mr_log_fn fn, void *ctx, mr_log_level level);
 /* Formats and logs one message. Costs a load and a compare if no callback is set. */
 MR_API void mr_log(mr_log_level level, const char *fmt, ...) MR_PRINTF(2, 3);
 
+/* Limits each kind of message to `most` a minute, so that a peer whose input causes messages cannot
+ * fill the log; 0, the default: no limit. A kind has one format, and its first message is always
+ * logged. The last one that the limit admits says so; the number of those left out is logged with
+ * the next message of any kind after that minute, or by another call of this function. MR_LOG_DEBUG
+ * is not limited.
+ * since    0.2 */
+MR_API void mr_log_limit(unsigned most);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "pipeline/fnv.h"
-#include "pipeline/log.h"
+#include "pipeline/log_internal.h"
 #include "pipeline/system/fork.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,5 +32,5 @@ void mr__warn_once(const char *fmt, ...)
         said[n++] = h;
     pthread_mutex_unlock(&lock);
     if (is_new)
-        mr_log(MR_LOG_WARNING, "%s", text);
+        mr__log_line(MR_LOG_WARNING, fmt, text);
 }

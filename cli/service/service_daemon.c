@@ -16,7 +16,7 @@
 #include <millrace/transport/service/dispatcher/service_requests.h>
 #include "service_commands.h"
 
-enum { DRAIN_SECONDS = 5 };
+enum { DRAIN_SECONDS = 5, MOST_ALIKE = 50 /* messages of a kind, in a minute */ };
 
 int cli_address(const cli_command *cmd, const char *flag, const char *text, bool listens)
 {
@@ -55,6 +55,7 @@ static void log_json(void *ctx, mr_log_level level, const char *message)
 void cli_daemon_log(bool json)
 {
     mr_log_set(json ? log_json : log_text, NULL, MR_LOG_INFO);
+    mr_log_limit(MOST_ALIKE);
 }
 
 void cli_daemon_reload(int signal)
@@ -100,6 +101,7 @@ void cli_daemon_drains(void)
 
 int cli_daemon_status(int status)
 {
+    mr_log_limit(0); /* logs how many were left out */
     status = cli_flush(status);
     if (cli_interrupted() && cli_interrupt_status() == 128 + SIGTERM)
         exit(status);

@@ -245,8 +245,9 @@ static uint64_t out_record(void *ctx, const mr__record *r)
     return ++S.records;
 }
 
-static void out_note(void *ctx, mr_log_level level, const char *line)
+static void out_note(void *ctx, mr_log_level level, const char *format, const char *line)
 {
+    (void)format;
     (void)ctx;
     (void)level;
     (void)line;

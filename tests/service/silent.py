@@ -2,9 +2,11 @@
 # tier: plain=full
 """Programs with a valid certificate that say nothing to a dispatcher or a worker, more of them than it takes: they make
 way for others, and a client that is slow to read is not mistaken for one."""
+import re
 import resource
 import ssl
 import subprocess
+import time
 
 import kit
 from certificates import Authority
@@ -80,5 +82,21 @@ result("a_slow_client_stays", slow.wait(kit.PATIENCE) == 0 and rest.count("\n") 
 for _, crowd in crowds:
     for s in filter(None, crowd):
         s.close()
+
+# Peers with a certificate that say the same wrong thing, again and again: a limited number of lines, then a count.
+flood = kit.Dispatcher("--tls-cert", pair[0], "--tls-key", pair[1], "--tls-client-ca", ca.pem, name="flood")
+begin = time.monotonic()
+for _ in range(80):
+    s = shaken(flood.at, 4)
+    s.sendall(bytes(100))
+    if not is_closed(s):
+        break
+    s.close()
+minutes = (time.monotonic() - begin) // 60 + 1
+result("a_flood_ends_well", flood.stop() == 0, flood.log()[-1000:])
+lines = len(re.findall("warning: the connection from .* was closed", flood.log()))
+left_out = [int(n) for n in re.findall(r"(\d+) more messages like this were left out: the connection from", flood.log())]
+result("the_log_is_limited", lines <= 50 * minutes and lines + sum(left_out) == 80,
+       f"{lines} lines, {left_out} left out, {minutes} minutes\n{flood.log()[-2000:]}")
 result("all_end_well", w.stop() == 0 and d.stop() == 0, w.log()[-1000:] + d.log()[-1000:])
 kit.end()

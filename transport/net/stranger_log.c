@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "pipeline/log_internal.h"
+
 #define MINUTE ((int64_t)60000000000)
 enum { MOST = 10 };
 
@@ -33,5 +35,5 @@ void mr__stranger_log_add(mr__stranger_log *l, int64_t now_ns, mr_log_level leve
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    mr_log(level, "%s", text);
+    mr__log_line(level, fmt, text);
 }

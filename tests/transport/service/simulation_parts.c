@@ -127,8 +127,9 @@ static void check_all_began(void)
     }
 }
 
-static void d_note(void *ctx, mr_log_level level, const char *line)
+static void d_note(void *ctx, mr_log_level level, const char *format, const char *line)
 {
+    (void)format;
     (void)ctx;
     (void)level;
     if (strstr(line, "is silent; its streams")) {
@@ -455,8 +456,9 @@ static void c_failed(void *ctx, const mr_status *why)
     sim_broken("client %d failed: %s", (int)(intptr_t)ctx, why->message);
 }
 
-static void c_note(void *ctx, mr_log_level level, const char *line)
+static void c_note(void *ctx, mr_log_level level, const char *format, const char *line)
 {
+    (void)format;
     (void)level;
     S->warned |= strstr(line, "from them are repeated") != NULL;
     if (!S->o.memory && !S->o.loses && strstr(line, "lost its account"))

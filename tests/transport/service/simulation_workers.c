@@ -189,8 +189,9 @@ static void w_cpu(void *ctx, int64_t *cpu_ns, uint32_t *cpus)
     (void)cpus;
 }
 
-static void w_note(void *ctx, mr_log_level level, const char *line)
+static void w_note(void *ctx, mr_log_level level, const char *format, const char *line)
 {
+    (void)format;
     (void)level;
     sim_say("worker %d: %s", (int)(intptr_t)ctx, line);
 }

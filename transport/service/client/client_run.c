@@ -9,7 +9,7 @@
 #include <sys/eventfd.h>
 
 #include "pipeline/engine/op_source.h"
-#include "pipeline/log.h"
+#include "pipeline/log_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 #include "shard/streams/stream_cut.h"
@@ -520,10 +520,10 @@ static void out_failed(void *ctx, const mr_status *why)
     fail(ctx, why);
 }
 
-static void out_note(void *ctx, mr_log_level level, const char *line)
+static void out_note(void *ctx, mr_log_level level, const char *format, const char *line)
 {
     (void)ctx;
-    mr_log(level, "%s", line);
+    mr__log_line(level, format, line);
 }
 
 /* ---- the loop: connections ---- */

@@ -8,7 +8,6 @@
 #include "pipeline/memory/alloc.h"
 #include "transport/service/client/job_reader_state.h"
 #include "transport/service/jitter.h"
-#include "transport/service/note.h"
 
 #define SECOND        ((int64_t)1000000000)
 #define BACKOFF_FIRST ((int64_t)50000000)

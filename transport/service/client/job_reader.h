@@ -38,7 +38,7 @@
  *
  * thread   one at a time per object */
 #include <stdbool.h>
-#include "pipeline/log.h"
+#include "transport/service/note.h"
 #include "transport/wire/messages.h"
 
 typedef struct mr__job_reader mr__job_reader;
@@ -87,7 +87,7 @@ typedef struct mr__job_reader_out {
     /* All acknowledgements requested by mr__job_reader_flush are durable. */
     void (*flushed)(void *ctx);
     void (*failed)(void *ctx, const mr_status *why); /* no more arrivals */
-    void (*note)(void *ctx, mr_log_level level, const char *line);
+    mr__note_fn note;
 } mr__job_reader_out;
 
 /* MR__SHARED_STREAMS: memory is divided by at least this number if clients share the job, since

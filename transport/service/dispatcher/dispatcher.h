@@ -36,8 +36,8 @@
  *     other names, and their blocks need a key that workers and the clients of the job have.
  *
  * thread   one at a time per object */
-#include "pipeline/log.h"
 #include "transport/service/status/status_page.h"
+#include "transport/service/note.h"
 #include "transport/wire/messages.h"
 
 typedef struct mr__dispatcher mr__dispatcher;
@@ -73,7 +73,7 @@ typedef struct mr__dispatcher_out {
      * become durable in order. */
     uint64_t (*record)(void *ctx, const mr__record *r);
     /* A line for the log and for the status page's last events. */
-    void (*note)(void *ctx, mr_log_level level, const char *line);
+    mr__note_fn note;
 } mr__dispatcher_out;
 
 typedef struct mr__dispatcher_opts {

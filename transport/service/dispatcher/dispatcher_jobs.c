@@ -390,7 +390,7 @@ void mr__d_warn(mr__dispatcher *d, mr__d_job *j, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    mr__d_note(d, MR_LOG_WARNING, "%s", line);
+    mr__d_note_line(d, MR_LOG_WARNING, fmt, line);
     mr_free(j->warning);
     j->warning = mr_strdup(line);
     for (const mr__d_client *c = j->clients; c; c = c->next)

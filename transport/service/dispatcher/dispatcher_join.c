@@ -133,12 +133,11 @@ static bool is_restored(const Mr__Wire__Join *join)
 /* Warns that its position is ignored, because other clients have continued to read the job. */
 static void say_goes_on(mr__dispatcher *d, const mr__d_client *c)
 {
+    static const char format[] = "%s has several clients: one that restores a position resumes "
+                                 "after the acknowledged elements";
     char line[256];
-    snprintf(line, sizeof line,
-             "%s has several clients: one that restores a position resumes after the acknowledged "
-             "elements",
-             mr__d_title(c->job));
-    mr__d_note(d, MR_LOG_WARNING, "%s", line);
+    snprintf(line, sizeof line, format, mr__d_title(c->job));
+    mr__d_note_line(d, MR_LOG_WARNING, format, line);
     mr__d_tell_warning(d, c, line);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+#include "pipeline/log_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/system.h"
 #include "transport/service/dispatcher/account.h"
@@ -179,10 +180,10 @@ static uint64_t out_record(void *ctx, const mr__record *record)
     return r->account ? mr__account_record(r->account, record) : 0;
 }
 
-static void out_note(void *ctx, mr_log_level level, const char *line)
+static void out_note(void *ctx, mr_log_level level, const char *format, const char *line)
 {
     (void)ctx;
-    mr_log(level, "%s", line);
+    mr__log_line(level, format, line);
 }
 
 static const mr__dispatcher_out out = {out_send, out_close, out_record, out_note};

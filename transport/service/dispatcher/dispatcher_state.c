@@ -20,6 +20,12 @@ uint64_t mr__d_random(mr__dispatcher *d)
     return x;
 }
 
+void mr__d_note_line(mr__dispatcher *d, mr_log_level level, const char *format, const char *line)
+{
+    mr__recent_add(&d->recent, level, line, d->now);
+    d->out.note(d->ctx, level, format, line);
+}
+
 void mr__d_note(mr__dispatcher *d, mr_log_level level, const char *fmt, ...)
 {
     char line[512];
@@ -27,8 +33,7 @@ void mr__d_note(mr__dispatcher *d, mr_log_level level, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    mr__recent_add(&d->recent, level, line, d->now);
-    d->out.note(d->ctx, level, line);
+    mr__d_note_line(d, level, fmt, line);
 }
 
 void mr__d_fail(mr__dispatcher *d, uint64_t connection, uint64_t request, uint64_t job_id,

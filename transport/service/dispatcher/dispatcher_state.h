@@ -284,6 +284,8 @@ static inline bool mr__d_serves(const mr__d_worker *w)
 extern const char *const mr__d_modes[];   /* names, by Mr__Wire__Mode */
 uint64_t mr__d_random(mr__dispatcher *d); /* never 0 */
 void mr__d_note(mr__dispatcher *d, mr_log_level level, const char *fmt, ...) MR_PRINTF(3, 4);
+/* The same for a line that was printed with `format`. */
+void mr__d_note_line(mr__dispatcher *d, mr_log_level level, const char *format, const char *line);
 /* Sends Failed to a connection. */
 void mr__d_fail(mr__dispatcher *d, uint64_t connection, uint64_t request, uint64_t job_id,
                 const mr_status *why);

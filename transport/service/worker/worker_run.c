@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "pipeline/engine/iterator_internal.h"
+#include "pipeline/log_internal.h"
 #include "pipeline/memory/alloc.h"
 #include "pipeline/system/cgroup.h"
 #include "pipeline/system/system.h"
@@ -351,11 +352,11 @@ static void out_close_dispatcher(void *ctx)
         mr__connection_close(&r->dispatcher, &why);
 }
 
-static void out_note(void *ctx, mr_log_level level, const char *line)
+static void out_note(void *ctx, mr_log_level level, const char *format, const char *line)
 {
     mr__worker_run *r = ctx;
     mr__recent_add(&r->status.lines, level, line, now_of(r));
-    mr_log(level, "%s", line);
+    mr__log_line(level, format, line);
 }
 
 static void out_cpu(void *ctx, int64_t *cpu_ns, uint32_t *cpus)

@@ -8,7 +8,6 @@
 #include "pipeline/memory/alloc.h"
 #include "pipeline/memory/hash_index.h"
 #include "pipeline/memory/id_map.h"
-#include "transport/service/note.h"
 
 #define SECOND ((int64_t)1000000000)
 enum { SILENT_S = 5 };

@@ -29,7 +29,7 @@
  *
  * thread   one at a time per object */
 #include <stdbool.h>
-#include "pipeline/log.h"
+#include "transport/service/note.h"
 #include "transport/wire/messages.h"
 
 typedef struct mr__worker_streams mr__worker_streams;
@@ -66,7 +66,7 @@ typedef struct mr__worker_streams_out {
     void (*close_dispatcher)(void *ctx); /* it is silent: connect again */
     /* *cpu_ns = the processor time of this process so far, *cpus = how many it may use. */
     void (*cpu)(void *ctx, int64_t *cpu_ns, uint32_t *cpus);
-    void (*note)(void *ctx, mr_log_level level, const char *line);
+    mr__note_fn note;
 } mr__worker_streams_out;
 
 /* instance: differs for each worker that starts, also at the same address. weight: its share of the

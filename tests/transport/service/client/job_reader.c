@@ -45,8 +45,9 @@ static void has_failed(void *ctx, const mr_status *why)
     failed = (int)why->code;
     snprintf(reason, sizeof reason, "%.511s", why->message);
 }
-static void note(void *ctx, mr_log_level level, const char *line)
+static void note(void *ctx, mr_log_level level, const char *format, const char *line)
 {
+    (void)format;
     (void)ctx;
     (void)level;
     snprintf(said + strlen(said), sizeof said - strlen(said), "%s\n", line);

@@ -82,8 +82,9 @@ static uint64_t out_record(void *ctx, const mr__record *r)
     }
     return ++alone.records;
 }
-static void out_note(void *ctx, mr_log_level level, const char *line)
+static void out_note(void *ctx, mr_log_level level, const char *format, const char *line)
 {
+    (void)format;
     (void)ctx;
     (void)level;
     alone.n_silent += strncmp(line, "the client of", 13) == 0 && strstr(line, "is silent") != NULL;

@@ -62,8 +62,9 @@ static void cpu(void *ctx, int64_t *ns, uint32_t *cpus)
     *cpus = 1;
 }
 
-static void note(void *ctx, mr_log_level level, const char *line)
+static void note(void *ctx, mr_log_level level, const char *format, const char *line)
 {
+    (void)format;
     (void)ctx;
     (void)level;
     (void)line;
