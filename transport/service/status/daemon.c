@@ -15,7 +15,11 @@
 
 #define SECOND    ((int64_t)1000000000)
 #define FINISH_NS (2 * SECOND) /* time to send what is queued, at the end */
-enum { MOST_CONNECTIONS = 1024, SILENT_S = 10 };
+enum {
+    MOST_CONNECTIONS = 1024,
+    SILENT_S = 10,
+    SLEPT_S = 3 /* a longer gap between looks means that the process was suspended */
+};
 
 #define OF(member, p) ((mr__daemon *)((char *)(p)-offsetof(mr__daemon, member)))
 
@@ -143,11 +147,24 @@ static mr__guest *most_idle(const mr__daemon *d)
     return silent;
 }
 
+/* Guests that seem silent while this process was suspended may have sent messages: all of them get
+ * the full time again. */
+static void heed_sleep(mr__daemon *d)
+{
+    int64_t now = mr__loop_now(d->loop), slept = now - d->looked;
+    d->looked = now;
+    if (slept < SLEPT_S * SECOND)
+        return;
+    for (mr__guest *g = d->newest; g; g = g->next)
+        g->heard = g->heard + slept < now ? g->heard + slept : now;
+}
+
 static bool make_room(mr__daemon *d)
 {
     mr_status why;
     if (d->n_guests < MOST_CONNECTIONS)
         return true;
+    heed_sleep(d);
     mr__guest *g = most_idle(d);
     /* Twice as many only while those that were closed are not yet gone. */
     if (g && d->n_guests < 2 * MOST_CONNECTIONS) {
@@ -314,6 +331,7 @@ static void look(mr__timer *t)
 {
     mr__daemon *d = OF(look, t);
     int64_t now = mr__loop_now(d->loop);
+    heed_sleep(d);
     mr__tls_look(d->token.tls, now);
     mr__status_page_look(d->page);
     if (!d->is_draining && mr__timer_set(d->loop, t, now + SECOND, NULL) != MR_OK)
@@ -331,8 +349,8 @@ mr_code mr__daemon_heed(mr__daemon *d, mr_cancel *cancel, mr_status *st)
 {
     d->alarm.rings = rings;
     d->look.fire = look;
-    if (d->token.tls)
-        MR_TRY(mr__timer_set(d->loop, &d->look, mr__loop_now(d->loop) + SECOND, st));
+    d->looked = mr__loop_now(d->loop);
+    MR_TRY(mr__timer_set(d->loop, &d->look, d->looked + SECOND, st));
     return mr__alarm_set(&d->alarm, d->loop, cancel, st);
 }
 

@@ -6,8 +6,8 @@
  * connections; those that are not finished after 2 s are dropped.
  *
  * Beyond 1,024 connections, a new one replaces the oldest that has not completed its handshake,
- * else the one that has been silent longest, if for at least 10 s (peers send a Pulse each second),
- * or is refused.
+ * else the one that has been silent longest, if for at least 10 s (peers send a Pulse each second)
+ * while this process was not suspended, or is refused.
  *
  * thread   the loop's */
 #include "transport/net/alarm.h"
@@ -55,8 +55,9 @@ struct mr__daemon {
     mr__id_map by_id;
     bool said_full;
     mr__stranger_log strangers;
-    mr__status_page *page;     /* NULL: none */
-    mr__timer finish, look;    /* look: at the files of certificates */
+    mr__status_page *page;  /* NULL: none */
+    mr__timer finish, look; /* look: each second, at the files of certificates */
+    int64_t looked;
     bool is_draining, is_over; /* is_over: drops everything still queued */
     mr_status failed;
     mr__alarm alarm;

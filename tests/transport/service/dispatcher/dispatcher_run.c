@@ -15,6 +15,7 @@
 
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/system.h"
 #include "tests/harness.h"
 #include "tests/transport/service/dispatcher/failing_vfs.h"
 #include "transport/service/request.h"
@@ -379,6 +380,76 @@ MR_TEST(connections_that_come_at_once_are_bounded)
     mr_eq_u64(closing, MOST);
     mr_check(mr__daemon_stop(&d));
     mr_eq_u64(d.n_guests, 0);
+    mr__daemon_end(&d, true);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+static int64_t clock_s;
+
+static int set_clock(clockid_t clock, struct timespec *out)
+{
+    (void)clock;
+    *out = (struct timespec){.tv_sec = clock_s};
+    return 0;
+}
+
+static uint64_t n_closing(const mr__daemon *d)
+{
+    uint64_t n = 0;
+    for (const mr__guest *g = d->newest; g; g = g->next)
+        n += g->c.closing;
+    return n;
+}
+
+/* The seconds pass, and then the loop turns. */
+static void pass(mr__daemon *d, int64_t seconds)
+{
+    mr_status st;
+    clock_s += seconds;
+    mr_ok(mr__loop_turn(d->loop, INT64_MIN, &st), &st);
+}
+
+static void goes(mr__guest *g, bool tell)
+{
+    (void)g;
+    (void)tell;
+}
+
+/* They may have sent messages meanwhile. Here none did, so the last to be heard has its 10 s. */
+MR_TEST(guests_are_not_silent_while_the_process_is_suspended)
+{
+    enum { MOST = 1024 };
+    mr__daemon d = {
+        .guest_bytes = sizeof(mr__guest), .role = MR__WIRE__ROLE__DISPATCHER, .closed = goes};
+    mr_status st;
+    int ends[2];
+    struct rlimit files = {4096, 4096};
+    mr__system table = *mr__system_real();
+    if (setrlimit(RLIMIT_NOFILE, &files) != 0)
+        mr_skip_test("no more than a few files may be open here");
+    table.clock_gettime = set_clock;
+    clock_s = 1000;
+    mr__system_set(&table);
+    mr_check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+    mr_ok(mr__daemon_open(&d, MR__LOOP_EPOLL, &st), &st);
+    mr_ok(mr__daemon_listen(&d, "127.0.0.1:0", &st), &st);
+    mr_ok(mr__daemon_heed(&d, NULL, &st), &st);
+    for (int i = 0; i < MOST; i++)
+        d.listener.accepted(&d.listener, dup(ends[0]));
+    for (mr__guest *g = d.newest; g; g = g->next) {
+        g->is_ready = true;
+        g->heard = mr__loop_now(d.loop) - 9 * INT64_C(1000000000);
+    }
+    pass(&d, 5);
+    d.listener.accepted(&d.listener, dup(ends[0]));
+    mr_eq_u64(n_closing(&d), 0);
+    mr_eq_u64(d.n_guests, MOST);
+    pass(&d, 1);
+    d.listener.accepted(&d.listener, dup(ends[0]));
+    mr_eq_u64(n_closing(&d), 1);
+    mr__system_set(NULL);
+    mr_check(mr__daemon_stop(&d));
     mr__daemon_end(&d, true);
     close(ends[0]);
     close(ends[1]);
