@@ -25,14 +25,15 @@ enum {
 };
 
 static struct {
-    pthread_mutex_t turn; /* held to start or end the thread */
-    pthread_mutex_t lock; /* guards the list */
-    mr__watched *first;
+    pthread_mutex_t turn;      /* held to start or end the thread */
+    pthread_mutex_t lock;      /* guards the list */
+    mr__watched *first, **end; /* end: where the next one is linked */
     int64_t last_number;
     bool serves;
     int fd, stop; /* listens; an eventfd that ends the thread */
     pthread_t thread;
-} watch = {.turn = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER};
+} watch = {
+    .turn = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER, .end = &watch.first};
 
 /* A child has no thread, and its parent's iterators do not work there. It closes the sockets, or
  * else their name would outlive the parent. */
@@ -41,6 +42,7 @@ static void empty_in_child(void)
     pthread_mutex_init(&watch.turn, NULL);
     pthread_mutex_init(&watch.lock, NULL);
     watch.first = NULL;
+    watch.end = &watch.first;
     if (watch.serves) {
         mr__sys->close(watch.stop);
         mr__sys->close(watch.fd);
@@ -285,10 +287,9 @@ void mr__watch_start(mr__watched *w, mr_run *run, const mr_dataset *graph)
     pthread_mutex_lock(&watch.lock);
     w->number = ++watch.last_number;
     w->next = NULL;
-    w->at = &watch.first;
-    while (*w->at)
-        w->at = &(*w->at)->next;
+    w->at = watch.end;
     *w->at = w;
+    watch.end = &w->next;
     pthread_mutex_unlock(&watch.lock);
     int err = watch.serves ? 0 : listen_here();
     watch.serves = err == 0;
@@ -306,6 +307,8 @@ void mr__watch_stop(mr__watched *w)
     *w->at = w->next;
     if (w->next)
         w->next->at = w->at;
+    else
+        watch.end = w->at;
     w->run = NULL;
     bool last = !watch.first;
     pthread_mutex_unlock(&watch.lock);
