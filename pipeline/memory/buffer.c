@@ -48,14 +48,9 @@ enum {
 #define POOL_KEEPS ((size_t)32 << 20)
 #define MAX_HELD   ((size_t)1 << 32)
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef __SANITIZE_ADDRESS__
 #define POOLED 0 /* reused memory would hide use after free */
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define POOLED 0
-#endif
-#endif
-#ifndef POOLED
+#else
 #define POOLED 1
 #endif
 

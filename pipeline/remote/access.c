@@ -11,6 +11,7 @@
 #include "pipeline/log.h"
 #include "pipeline/system/fork.h"
 #include "pipeline/system/timed_wait.h"
+#include "pipeline/wait/cancel_internal.h"
 #include "pipeline/wait/wait.h"
 
 #define SECOND    INT64_C(1000000000)
@@ -356,8 +357,9 @@ static mr_code look(mr__access *a, bool *asked, unsigned *seen, mr_status *st)
 }
 
 mr_code mr__access_get(mr__access **out, mr__access_fetch fetch, const char *const *arguments,
-                       mr_cancel *cancel, mr_status *st)
+                       mr_status *st)
 {
+    mr_cancel *cancel = mr__cancel_of_thread();
     mr__access *a = NULL;
     unsigned seen = 0;
     bool asked = false;

@@ -10,13 +10,12 @@
  * One thread makes all requests for credentials, one after the other. It starts with the first one
  * and ends when no object is open whose credentials end. Entries live as long as the process.
  *
- * thread   any */
+ * thread   any; waits with mr__cancel_of_thread */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "pipeline/memory/alloc.h"
-#include "pipeline/wait/cancel.h"
 
 enum { MR__ACCESS_ARGUMENTS = 6 };
 
@@ -43,7 +42,7 @@ typedef struct mr__access mr__access;
  * not there is asked again after a minute, and one that failed after two seconds.
  * errors   those of fetch; MR_CANCELLED; MR_RESOURCE_EXHAUSTED */
 mr_code mr__access_get(mr__access **out, mr__access_fetch fetch, const char *const *arguments,
-                       mr_cancel *cancel, mr_status *st) MR_NODISCARD;
+                       mr_status *st) MR_NODISCARD;
 /* The same for credentials that the caller has fetched, *now, which are copied. */
 mr_code mr__access_put(mr__access **out, mr__access_fetch fetch, const char *const *arguments,
                        const mr__credentials *now, mr_status *st) MR_NODISCARD;

@@ -31,12 +31,6 @@ enum {
 
 #define CONTAINER_HOST "http://169.254.170.2"
 
-static mr_code take(char **to, const char *from, mr_status *st)
-{
-    *to = mr_strdup(from);
-    return *to ? MR_OK : mr_fail_memory(st, strlen(from), "credentials");
-}
-
 /* ---- STS ---- */
 
 const char *mr__aws_ending(const char *region)
@@ -94,12 +88,12 @@ static mr_code take_sts_answer(const mr__small_answer *a, mr__credentials *out, 
                 mr__xml_text(&at[2], end, "SessionToken", token, sizeof token) &&
                 mr__xml_text(&at[3], end, "Expiration", ends, sizeof ends) &&
                 mr__time_of_text(ends, &out->ends_at);
-    mr_code rc =
-        good ? take(&out->id, id, st) : mr_fail(st, MR_DATA_LOSS, "STS sent no credentials");
+    mr_code rc = good ? mr__secret_copy(&out->id, id, st)
+                      : mr_fail(st, MR_DATA_LOSS, "STS sent no credentials");
     if (rc == MR_OK)
-        rc = take(&out->secret, secret, st);
+        rc = mr__secret_copy(&out->secret, secret, st);
     if (rc == MR_OK)
-        rc = take(&out->token, token, st);
+        rc = mr__secret_copy(&out->token, token, st);
     explicit_bzero(secret, sizeof secret);
     explicit_bzero(token, sizeof token);
     return rc;
@@ -194,11 +188,11 @@ static mr_code take_json(const char *text, size_t size, const char *name_of_toke
                      "the answer is not JSON with AccessKeyId, SecretAccessKey and, as a time, "
                      "Expiration");
     if (rc == MR_OK)
-        rc = take(&out->id, id, st);
+        rc = mr__secret_copy(&out->id, id, st);
     if (rc == MR_OK)
-        rc = take(&out->secret, secret, st);
+        rc = mr__secret_copy(&out->secret, secret, st);
     if (rc == MR_OK && token)
-        rc = take(&out->token, token, st);
+        rc = mr__secret_copy(&out->token, token, st);
     json_decref(root);
     return rc;
 }

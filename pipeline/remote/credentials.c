@@ -19,12 +19,6 @@ void mr__s3_credentials_reset(mr__s3_credentials *c)
     *c = (mr__s3_credentials){0};
 }
 
-static mr_code copy(char **to, const char *from, mr_status *st)
-{
-    *to = mr_strdup(from);
-    return *to ? MR_OK : mr_fail_memory(st, strlen(from), "credentials");
-}
-
 static mr_code from_environment(mr__s3_credentials *c, mr_status *st)
 {
     const char *id = mr__variable("AWS_ACCESS_KEY_ID");
@@ -36,9 +30,9 @@ static mr_code from_environment(mr__s3_credentials *c, mr_status *st)
         return mr_fail(st, MR_INVALID_ARGUMENT,
                        "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not");
     c->origin = "AWS_ACCESS_KEY_ID";
-    MR_TRY(copy(&c->id, id, st));
-    MR_TRY(copy(&c->secret, secret, st));
-    return token ? copy(&c->token, token, st) : MR_OK;
+    MR_TRY(mr__secret_copy(&c->id, id, st));
+    MR_TRY(mr__secret_copy(&c->secret, secret, st));
+    return token ? mr__secret_copy(&c->token, token, st) : MR_OK;
 }
 
 /* Takes what the source has now. */
@@ -56,7 +50,7 @@ static mr_code from_access(mr__s3_credentials *c, mr_status *st)
 static mr_code from_source(mr__s3_credentials *c, mr__access_fetch fetch,
                            const char *const *arguments, mr_status *st)
 {
-    MR_TRY(mr__access_get(&c->access, fetch, arguments, mr__cancel_of_thread(), st));
+    MR_TRY(mr__access_get(&c->access, fetch, arguments, st));
     return from_access(c, st);
 }
 
@@ -157,7 +151,7 @@ static mr_code from_instance(mr__s3_credentials *c, mr_status *st)
 static mr_code find_region(mr__s3_credentials *c, const mr__aws_files *f, mr_status *st)
 {
     MR_TRY(mr__aws_profile_value(f, profile_name(), "region", &c->region, st));
-    return c->region ? MR_OK : copy(&c->region, "us-east-1", st);
+    return c->region ? MR_OK : mr__secret_copy(&c->region, "us-east-1", st);
 }
 
 /* Asks the sources in their order. */
@@ -168,7 +162,7 @@ static mr_code find(mr__s3_credentials *c, mr_status *st)
     mr__aws_files f = {0};
     if (!region)
         region = mr__variable("AWS_DEFAULT_REGION");
-    mr_code rc = region ? copy(&c->region, region, st) : MR_OK;
+    mr_code rc = region ? mr__secret_copy(&c->region, region, st) : MR_OK;
     if (rc == MR_OK && !anonymous)
         rc = from_environment(c, st);
     if (rc == MR_OK && ((!anonymous && !c->id) || !c->region)) {

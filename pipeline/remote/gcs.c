@@ -39,22 +39,16 @@ static mr_code make_url(const char *url, const char *query, char **out, mr_statu
     return *out ? MR_OK : mr_fail_memory(st, strlen(url), "a URL");
 }
 
-static mr_code copy(char **to, const char *from, mr_status *st)
-{
-    *to = mr_strdup(from);
-    return *to ? MR_OK : mr_fail_memory(st, strlen(from), "credentials");
-}
-
 /* MR_NOT_FOUND: the source does not exist here. */
 static mr_code from_source(mr__object_target *t, mr__access_fetch fetch, const char *argument,
                            mr_status *st)
 {
     const char *const arguments[MR__ACCESS_ARGUMENTS] = {argument};
     mr__credentials now = {0};
-    MR_TRY(mr__access_get(&t->access, fetch, arguments, mr__cancel_of_thread(), st));
+    MR_TRY(mr__access_get(&t->access, fetch, arguments, st));
     MR_TRY(mr__access_take(t->access, &t->generation, &now, st));
     t->token = now.token;
-    return copy(&t->origin, now.origin, st);
+    return mr__secret_copy(&t->origin, now.origin, st);
 }
 
 /* *out: the file of gcloud auth application-default login, owned; NULL: it does not exist. */
@@ -110,7 +104,8 @@ static mr_code from_keys(mr__object_target *t, mr_status *st)
         return mr_fail(st, MR_INVALID_ARGUMENT, "GCS_HMAC_KEY is set, but GCS_HMAC_SECRET is not");
     t->signs = true;
     t->user = mr_strf("%s:%s", id, secret);
-    return t->user ? copy(&t->origin, "GCS_HMAC_KEY", st) : mr_fail_memory(st, 0, "credentials");
+    return t->user ? mr__secret_copy(&t->origin, "GCS_HMAC_KEY", st)
+                   : mr_fail_memory(st, 0, "credentials");
 }
 
 static mr_code find_access(mr__object_target *t, mr_status *st)
@@ -119,8 +114,8 @@ static mr_code find_access(mr__object_target *t, mr_status *st)
     if (token && strpbrk(token, "\r\n"))
         return mr_fail(st, MR_INVALID_ARGUMENT, "GOOGLE_OAUTH_ACCESS_TOKEN has a line break");
     if (token) {
-        MR_TRY(copy(&t->token, token, st));
-        return copy(&t->origin, "GOOGLE_OAUTH_ACCESS_TOKEN", st);
+        MR_TRY(mr__secret_copy(&t->token, token, st));
+        return mr__secret_copy(&t->origin, "GOOGLE_OAUTH_ACCESS_TOKEN", st);
     }
     MR_TRY(from_file(t, st));
     if (!t->origin)
@@ -136,7 +131,7 @@ mr_code mr__gcs_target(const char *url, const char *query, mr__object_target *ou
 {
     *out = (mr__object_target){0};
     MR_TRY(make_url(url, query, &out->url, st));
-    MR_TRY(copy(&out->region, "auto", st));
+    MR_TRY(mr__secret_copy(&out->region, "auto", st));
     mr_code rc = find_access(out, st);
     if (rc != MR_OK)
         mr_status_of_no_element(st);

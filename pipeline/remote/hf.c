@@ -245,7 +245,7 @@ mr_code mr__hf_resolve(const mr__hf_name *n, char id[MR__HF_COMMIT + 1], mr_stat
     mr__access *entry = NULL;
     mr__credentials c = {0};
     unsigned generation = 0;
-    mr_code rc = mr__access_get(&entry, ask_commit, arguments, mr__cancel_of_thread(), st);
+    mr_code rc = mr__access_get(&entry, ask_commit, arguments, st);
     if (rc == MR_OK)
         rc = mr__access_take(entry, &generation, &c, st);
     if (rc == MR_OK)

@@ -69,7 +69,7 @@ static mr_code read_document(const char *url, const char *address, json_t **out,
     char *text = NULL;
     size_t size = 0;
     MR_TRY(mr__object_open_document(&o, url, address, st));
-    mr_code rc = mr__object_read_whole(o, MOST_PAGE, &text, &size, mr__cancel_of_thread(), st);
+    mr_code rc = mr__object_read_whole(o, MOST_PAGE, &text, &size, NULL, st);
     if (rc == MR_OK && !(*out = json_loadb(text, size, 0, NULL)))
         rc = bad_page(st);
     *link = o->link;

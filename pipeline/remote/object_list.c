@@ -157,7 +157,7 @@ static mr_code list_page(listing *l, mr_status *st)
     if (rc == MR_OK)
         rc = mr__object_open_listing(&o, l->pattern, query, st);
     if (rc == MR_OK)
-        rc = mr__object_read_whole(o, MOST_PAGE, &text, &size, mr__cancel_of_thread(), st);
+        rc = mr__object_read_whole(o, MOST_PAGE, &text, &size, NULL, st);
     if (rc == MR_OK)
         rc = take_page(l, text, size, st);
     mr_free(text);

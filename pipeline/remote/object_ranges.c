@@ -204,7 +204,7 @@ mr_code mr__object_look(const char *url, mr__object_info *out, mr_status *st)
 {
     mr__object *o = NULL;
     MR_TRY(mr__object_open(&o, url, st));
-    mr_code rc = mr__object_need_known(o, mr__cancel_of_thread(), st);
+    mr_code rc = mr__object_need_known(o, NULL, st);
     if (rc == MR_OK)
         *out = o->info;
     mr__object_unref(o);

@@ -47,6 +47,12 @@ mr_code mr__secret_line_read(const char *path, char **text, mr_status *st)
     return MR_OK;
 }
 
+mr_code mr__secret_copy(char **to, const char *from, mr_status *st)
+{
+    *to = mr_strdup(from);
+    return *to ? MR_OK : mr_fail_memory(st, strlen(from), "credentials");
+}
+
 void mr__secret_free(char *text)
 {
     if (text)

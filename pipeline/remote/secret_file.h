@@ -13,6 +13,9 @@
 mr_code mr__secret_file_read(const char *path, char **text, mr_status *st) MR_NODISCARD;
 /* The same without white space at the end, for a file that has one token. */
 mr_code mr__secret_line_read(const char *path, char **text, mr_status *st) MR_NODISCARD;
+/* *to: a copy of a part of credentials, owned, for mr__secret_free.
+ * errors   MR_RESOURCE_EXHAUSTED */
+mr_code mr__secret_copy(char **to, const char *from, mr_status *st) MR_NODISCARD;
 void mr__secret_free(char *text); /* overwrites it; NULL: no-op */
 
 /* The variable, or NULL if it is not set or empty. */

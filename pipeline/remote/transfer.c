@@ -260,13 +260,6 @@ static void wake_thread(void)
     pthread_mutex_unlock(&lock);
 }
 
-static int retries(void)
-{
-    const char *v = getenv("MILLRACE_REMOTE_RETRIES");
-    long n = v && *v ? strtol(v, NULL, 10) : 8;
-    return n < 1 ? 1 : n > 1000 ? 1000 : (int)n;
-}
-
 /* Call with the lock held. */
 static mr_code start_thread(mr_status *st)
 {
@@ -336,7 +329,7 @@ static mr_code start(mr__transfer **out, mr__object *o, int64_t from, int64_t to
         }
     }
     t->limited = mr__remote_is_limited();
-    t->most_tries = t->request.tries ? t->request.tries : retries();
+    t->most_tries = t->request.tries ? t->request.tries : mr__remote_tries();
     t->last_byte_at = mr__clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&lock);
     long connections = (long)mr__name_scope_get().remote_connections;

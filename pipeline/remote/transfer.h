@@ -14,7 +14,11 @@
  * The thread starts with the first transfer and ends a few seconds after the last one, with all
  * connections.
  *
+ * cancel NULL: mr__cancel_of_thread.
+ *
  * thread   one at a time per transfer */
+#include <stdlib.h>
+
 #include "pipeline/memory/buffer.h"
 #include "pipeline/memory_bound.h"
 #include "pipeline/remote/remote_object.h"
@@ -30,6 +34,14 @@ typedef struct mr__transfer mr__transfer;
 static inline bool mr__remote_is_limited(void)
 {
     return mr__memory_bound() / 64 < (size_t)64 << 20; /* a few times the limit */
+}
+
+/* Tries without a new byte, the first included. */
+static inline int mr__remote_tries(void)
+{
+    const char *v = getenv("MILLRACE_REMOTE_RETRIES");
+    long n = v && *v ? strtol(v, NULL, 10) : 8;
+    return n < 1 ? 1 : n > 1000 ? 1000 : (int)n;
 }
 
 /* Starts to read bytes from..to-1 of the object, or to its end if that comes first or `to` is -1.

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -208,8 +207,7 @@ static mr_code fail_document(const char *text, mr_status *st)
 
 mr_code mr__object_delete(const char *url, mr_status *st)
 {
-    mr_code rc = request(url, NULL, &(mr__request){.method = "DELETE"}, mr__cancel_of_thread(),
-                         NULL, NULL, st);
+    mr_code rc = request(url, NULL, &(mr__request){.method = "DELETE"}, NULL, NULL, NULL, st);
     mr__object_forget(url);
     return rc == MR_NOT_FOUND ? MR_OK : rc;
 }
@@ -232,8 +230,8 @@ mr_code mr__upload_abort_id(const char *url, const char *id, int tries, mr_statu
     mr_cancel *before = mr__cancel_of_thread();
     if (tries) /* although what it belongs to was cancelled */
         (void)mr_cancel_set_thread(NULL);
-    mr_code rc = request(url, query, &(mr__request){.method = "DELETE", .tries = tries},
-                         mr__cancel_of_thread(), NULL, NULL, st);
+    mr_code rc = request(url, query, &(mr__request){.method = "DELETE", .tries = tries}, NULL, NULL,
+                         NULL, st);
     (void)mr_cancel_set_thread(before);
     mr_free(query);
     return rc == MR_NOT_FOUND ? MR_OK : rc;
@@ -474,13 +472,6 @@ static mr_code pause_for(const mr__upload *u, int ms, mr_status *st)
                                           : MR_OK;
 }
 
-static int most_tries(void)
-{
-    const char *v = getenv("MILLRACE_REMOTE_RETRIES");
-    long n = v && *v ? strtol(v, NULL, 10) : 8;
-    return n < 1 ? 1 : n > 1000 ? 1000 : (int)n;
-}
-
 static mr_code fail_taken(mr_status *st)
 {
     return mr_fail(st, MR_ALREADY_EXISTS,
@@ -546,7 +537,7 @@ mr_code mr__upload_commit(mr__upload *u, mr_status *st)
         if (there) {
             u->committed = true;
             rc = MR_OK;
-        } else if (again && (tries < most_tries() || could != u->creates)) {
+        } else if (again && (tries < mr__remote_tries() || could != u->creates)) {
             rc = could != u->creates ? MR_OK : pause_for(u, pause, st);
             pause = pause * 2 < MOST_PAUSE ? pause * 2 : MOST_PAUSE;
         } else {

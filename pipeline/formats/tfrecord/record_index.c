@@ -320,7 +320,7 @@ static mr_code read_exactly(const place *f, const char *name, uint8_t *to, size_
 {
     size_t count = 0;
     if (f->object) {
-        MR_TRY(mr__object_read(f->object, from, to, n, &count, mr__cancel_of_thread(), st));
+        MR_TRY(mr__object_read(f->object, from, to, n, &count, NULL, st));
         return count == n ? MR_OK : MR_END;
     }
     ssize_t got = mr__read_all(f->fd, to, n, from);
@@ -477,7 +477,7 @@ static mr_code check_fresh_object(mr_record_index *ix, const char *name, const c
 {
     place f = {.fd = -1};
     MR_TRY(mr__object_open(&f.object, path, st));
-    mr_code rc = mr__object_need_ranges(f.object, mr__cancel_of_thread(), st);
+    mr_code rc = mr__object_need_ranges(f.object, NULL, st);
     if (rc == MR_OK)
         rc = check_size(ix, f.object->info.size, name, path, st);
     if (rc == MR_OK && ix->n)
@@ -493,7 +493,7 @@ static mr_code read_index_object(mr_record_index *ix, const char *name, const ch
     char first[sizeof magic - 1];
     place f = {.fd = -1};
     MR_TRY(mr__object_open(&f.object, name, st));
-    mr_code rc = mr__object_need_ranges(f.object, mr__cancel_of_thread(), st);
+    mr_code rc = mr__object_need_ranges(f.object, NULL, st);
     int64_t size = f.object->info.size;
     bool compact = false;
     if (rc == MR_OK && size >= (int64_t)sizeof first) {
