@@ -16,7 +16,6 @@
 
 #define SECOND    INT64_C(1000000000)
 #define EARLY     (300 * SECOND) /* before the end */
-#define LINGER    (3 * SECOND)   /* without anything to renew, before the thread ends */
 #define MOST_WAIT (30 * SECOND)  /* the wall clock may be set */
 #define AGAIN     (10 * SECOND)  /* after a renewal that failed */
 #define NONE_FOR  (60 * SECOND)  /* a source that is not there is not asked for so long, */
@@ -34,27 +33,27 @@ struct mr__access {
     int64_t due_at;    /* on the wall clock; 0: never */
     mr_status why;     /* of the last fetch */
     int64_t failed_at; /* on the monotonic clock; 0: it did not fail */
+    bool running;      /* its thread; when it has ended, it is still to be joined */
+    bool started;
+    pthread_t thread;
+    pthread_cond_t changed;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the rest */
 static mr__access *all;
-static struct {
-    bool running, watched;
-    pthread_t thread;
-    pthread_cond_t changed;
-} shared;
+static bool watched;
 static atomic_bool stopping;
 static void (*_Atomic on_change)(void);
 
-static void forget_thread(void)
+static void forget_threads(void)
 {
-    shared.running = false;
     for (mr__access *a = all; a; a = a->next) {
+        a->running = a->started = false;
         a->wanted = a->wanted || a->fetching;
         a->fetching = false;
     }
 }
-MR__AROUND_FORK(lock, forget_thread)
+MR__AROUND_FORK(lock, forget_threads)
 
 bool mr__access_stops(void *ctx)
 {
@@ -128,7 +127,7 @@ bool mr__time_of_text(const char *text, int64_t *out)
     return true;
 }
 
-/* ---- the thread ---- */
+/* ---- the threads ---- */
 
 static void notify(mr__access *a)
 {
@@ -185,21 +184,15 @@ static void settle(mr__access *a, mr_code rc, mr__credentials *c, mr_status *why
            a->why.message);
 }
 
-/* The entry to ask for now, or how long to wait for one. */
-static mr__access *next_due(int64_t *wait)
+/* How long to wait before the source is asked; INT64_MAX: it need not be. */
+static int64_t wait_of(const mr__access *a)
 {
-    int64_t now = wall();
-    *wait = INT64_MAX;
-    for (mr__access *a = all; a; a = a->next) {
-        if (a->wanted)
-            return a;
-        if (!a->users || !a->due_at)
-            continue;
-        if (a->due_at <= now)
-            return a;
-        *wait = a->due_at - now < *wait ? a->due_at - now : *wait;
-    }
-    return NULL;
+    if (a->wanted)
+        return 0;
+    if (!a->users || !a->due_at)
+        return INT64_MAX;
+    int64_t left = a->due_at - wall();
+    return left > 0 ? left : 0;
 }
 
 static void fetch_one(mr__access *a)
@@ -224,66 +217,58 @@ static void fetch_one(mr__access *a)
 
 static void *run(void *ctx)
 {
-    (void)ctx;
-    int64_t idle_since = mr__clock_ns(CLOCK_MONOTONIC), wait;
+    mr__access *a = ctx;
     pthread_mutex_lock(&lock);
-    while (!atomic_load(&stopping)) {
-        mr__access *a = next_due(&wait);
-        int64_t now = mr__clock_ns(CLOCK_MONOTONIC);
-        if (a) {
+    for (int64_t wait; !atomic_load(&stopping) && (wait = wait_of(a)) != INT64_MAX;) {
+        if (wait)
+            mr__cond_wait_for(&a->changed, &lock, wait < MOST_WAIT ? wait + 1 : MOST_WAIT);
+        else
             fetch_one(a);
-            idle_since = mr__clock_ns(CLOCK_MONOTONIC);
-        } else if (wait == INT64_MAX) {
-            if (now - idle_since >= LINGER)
-                break;
-            mr__cond_wait_until(&shared.changed, &lock, idle_since + LINGER);
-        } else {
-            mr__cond_wait_for(&shared.changed, &lock, wait < MOST_WAIT ? wait + 1 : MOST_WAIT);
-            idle_since = mr__clock_ns(CLOCK_MONOTONIC);
-        }
     }
-    shared.running = false;
-    if (!atomic_load(&stopping))
-        pthread_detach(pthread_self());
+    a->running = false;
     pthread_mutex_unlock(&lock);
     return NULL;
 }
 
-/* At the end of the process, before libraries release what the thread uses. */
-static void stop_thread(void)
+/* At the end of the process, before libraries release what the threads use. */
+static void stop_threads(void)
 {
     pthread_mutex_lock(&lock);
-    bool was = shared.running;
     atomic_store(&stopping, true);
-    pthread_t thread = shared.thread;
-    if (was)
-        pthread_cond_signal(&shared.changed);
+    mr__access *first = all;
+    for (mr__access *a = first; a; a = a->next)
+        if (a->running)
+            pthread_cond_signal(&a->changed);
     pthread_mutex_unlock(&lock);
-    if (was)
-        pthread_join(thread, NULL);
+    for (mr__access *a = first; a; a = a->next)
+        if (a->started) /* nothing changes it now */
+            pthread_join(a->thread, NULL);
 }
 
 /* Call with the lock held. */
-static mr_code need_thread(mr_status *st)
+static mr_code need_thread(mr__access *a, mr_status *st)
 {
     sigset_t none, before;
     if (atomic_load(&stopping))
         return mr_fail(st, MR_CANCELLED, "the process ends");
-    if (!shared.watched)
-        atexit(stop_thread);
-    shared.watched = true;
-    if (shared.running) {
-        pthread_cond_signal(&shared.changed);
+    if (!watched)
+        atexit(stop_threads);
+    watched = true;
+    if (a->running) {
+        pthread_cond_signal(&a->changed);
         return MR_OK;
     }
-    mr__timed_cond_init(&shared.changed);
+    if (a->started)
+        pthread_join(a->thread, NULL);
+    a->started = false;
+    mr__timed_cond_init(&a->changed);
     sigfillset(&none);
     pthread_sigmask(SIG_SETMASK, &none, &before);
-    int err = pthread_create(&shared.thread, NULL, run, NULL);
+    int err = pthread_create(&a->thread, NULL, run, a);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err)
         return mr_fail_errno(st, err, "cannot start a thread for credentials");
-    shared.running = true;
+    a->running = a->started = true;
     return MR_OK;
 }
 
@@ -349,7 +334,7 @@ static mr_code look(mr__access *a, bool *asked, unsigned *seen, mr_status *st)
     }
     *asked = *asked || pending;
     if ((rc == MR_OK && a->due_at) || a->wanted) {
-        mr_code started = need_thread(st);
+        mr_code started = need_thread(a, st);
         rc = started == MR_OK ? rc : started;
     }
     pthread_mutex_unlock(&lock);
@@ -425,7 +410,7 @@ void mr__access_renew(mr__access *a, unsigned generation)
     if (a->generation == generation && !a->fetching) {
         a->wanted = true;
         a->failed_at = 0;
-        if (need_thread(&a->why) != MR_OK) {
+        if (need_thread(a, &a->why) != MR_OK) {
             a->wanted = false;
             a->failed_at = 1;
         }

@@ -4,11 +4,11 @@
 /* Credentials that end and are renewed, one entry a source in the whole process.
  *
  *     readers    get: waits until the source has answered once ...... renew, after 401 or 403
- *     thread     fetch ........................ fetch, five minutes before they end
+ *     its thread fetch ........................ fetch, five minutes before they end
  *     transfers                take              take        take
  *
- * One thread makes all requests for credentials, one after the other. It starts with the first one
- * and ends when no object is open whose credentials end. Entries live as long as the process.
+ * Each entry has a separate thread while its source is asked, or is to be asked again: one that
+ * stalls delays no other. Entries live as long as the process.
  *
  * thread   any; waits with mr__cancel_of_thread */
 #include <stdatomic.h>

@@ -5,7 +5,7 @@
  *
  * source   AWS SDKs and Tools Reference Guide, "Standardized credential providers"; STS API
  *          Reference (2011-06-15); Amazon EC2 User Guide, "Instance metadata" (IMDSv2)
- * thread   that of access.h, which ends their waits */
+ * thread   those of access.h, which end their waits */
 #include "pipeline/remote/access.h"
 
 typedef struct mr__aws_role {

@@ -5,7 +5,7 @@
  *
  * source   RFC 7523 (tokens for a signed assertion); RFC 6749 section 6 (refresh tokens); Compute
  *          Engine, "Authenticate workloads" (the metadata server)
- * thread   that of access.h, which ends their waits */
+ * thread   those of access.h, which end their waits */
 #include "pipeline/remote/access.h"
 
 /* For mr__access_get. Arguments: path of a file of a service account or of an authorised user. */

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/remote/credentials.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "pipeline/remote/aws_profile.h"
 #include "pipeline/remote/aws_sources.h"
 #include "tests/harness.h"
-
-MR_ONE_THREAD;
 
 static void put(const char *path, const char *text)
 {
@@ -156,6 +156,48 @@ MR_TEST(addresses_of_containers)
         mr_eq_str(container(NULL, good[i]), good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         mr_has_str(container(NULL, bad[i]), "not asked for credentials");
+}
+
+typedef struct slow {
+    const char *name;
+    mr_code rc;
+} slow;
+
+static atomic_bool is_asked[2];
+
+/* A source that answers once the other one is asked too. */
+static mr_code ask_slow(char *const *arguments, mr__credentials *out, mr_status *st)
+{
+    int which = arguments[0][0] - '0';
+    atomic_store(&is_asked[which], true);
+    for (int ms = 0; !atomic_load(&is_asked[!which]); ms++) {
+        if (ms == 30000)
+            return mr_fail(st, MR_UNAVAILABLE, "the other source waits for this one");
+        usleep(1000);
+    }
+    out->origin = "a slow source";
+    return MR_OK;
+}
+
+static void *get_slow(void *ctx)
+{
+    slow *s = ctx;
+    const char *const arguments[MR__ACCESS_ARGUMENTS] = {s->name};
+    mr__access *a = NULL;
+    s->rc = mr__access_get(&a, ask_slow, arguments, NULL);
+    mr__access_unref(a);
+    return NULL;
+}
+
+MR_TEST(a_slow_source_delays_no_other)
+{
+    slow a = {"0", MR_UNKNOWN}, b = {"1", MR_UNKNOWN};
+    pthread_t other;
+    mr_check(pthread_create(&other, NULL, get_slow, &a) == 0);
+    get_slow(&b);
+    pthread_join(other, NULL);
+    mr_eq_i64(a.rc, MR_OK);
+    mr_eq_i64(b.rc, MR_OK);
 }
 
 MR_TEST(times_of_texts)
