@@ -14,7 +14,7 @@ train() {
         --callback 'backup_and_restore("backup", save_freq=1)' \
         --data 'range(1200).shuffle(300).map(i => ([cast(i % 10, "float32") / 10.0], [cast(i % 10, "float32") / 5.0])).batch(24)' \
         --model 'input(1).dense(1)' --loss mse --optimizer 'sgd(learning_rate=0.1)' >lines 2>err &
-    until [ "$2" -gt 0 ] && grep -q "\"step\": $2," lines; do
+    until [ "$2" -gt 0 ] && grep -qs "\"step\": $2," lines; do
         kill -0 $! 2>/dev/null || break # it has ended
         sleep 0.05
     done

@@ -40,7 +40,7 @@ begin() { # NAME COMMAND...: in the background; waits until it is ready, its add
     : >"$out/$name"
     "$@" >"$out/$name" 2>"$out/$name.log" &
     pids+=($!)
-    until grep -q '^ready ' "$out/$name"; do
+    until grep -qs '^ready ' "$out/$name"; do
         kill -0 $! 2>/dev/null || { cat "$out/$name.log" >&2; exit 1; }
         sleep 0.05
     done
