@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Reading URLs from nginx on loopback, with and without a proxy that adds 50 ms to each round trip, next to curl, which
-fetches the same ranges over as many connections; the first of 10,000 listed objects; and CPU seconds a GB of records, next to
-boto3, s3fs and s3torchconnector.
+fetches the same ranges over as many connections; a second epoch with the cache, next to the local file; the first of 10,000
+listed objects; and CPU seconds a GB of records, next to boto3, s3fs and s3torchconnector.
    bench/remote.py [--build DIR] [--mib N] [--records N] [--rounds N] [--no-peers]
 
 Every line has the figure, its ceiling and their ratio: the median of the ratios of --rounds rounds, in which both are measured
@@ -194,6 +194,18 @@ try:
     kept = statistics.median(n / f for f, n in zip(curl_far, curl_near))
     report("the same through 50 ms, beside without", "MB/s", size / statistics.median(far) / 1e6, size / statistics.median(near) / 1e6,
            [n / f for f, n in zip(far, near)], f"0.9; curl over 16 connections keeps {kept:.2f}, 0.95 of which is {0.95 * kept:.2f}")
+
+    # ---- the second epoch of a process, with the cache
+    def second(where):
+        return bench(f'tfrecord("{where}/{big}")', "--warmup", "1", "--cache-dir", f"{here}/cache")[1]["cpu_seconds"]
+
+    second(at)
+    ranges_asked_for("/" + big)
+    mine, theirs = rounds(lambda: (second(at), second(here)))
+    if ranges_asked_for("/" + big):
+        sys.exit("what is in the cache was fetched again")
+    report("the second epoch with the cache, beside the local file", "MB/CPU s", size / statistics.median(mine) / 1e6,
+           size / statistics.median(theirs) / 1e6, [t / m for m, t in zip(mine, theirs)], "0.9")
 
     # ---- records in random order through 50 ms
     shuffled = f'tfrecord("{slowly}/{small}").global_shuffle(seed=1)'

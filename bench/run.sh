@@ -32,8 +32,6 @@ printf '\nthe service'"'"'s dispatcher\n'
 bench/dispatcher.py
 printf '\nthe service'"'"'s processes\n'
 bench/service.py --build build
-printf '\nremote files with the cache\n'
-bench/remote_cache.py --build build
 printf '\nelastic streams and random access\n'
 bench/elastic.py --build build
 printf '\nfloats as text\n'
