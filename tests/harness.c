@@ -173,6 +173,45 @@ static bool others_run(void)
     return run;
 }
 
+int mr_test_threads(void)
+{
+    int n = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (const struct dirent *e; tasks && (e = readdir(tasks));)
+        n += e->d_name[0] != '.';
+    if (tasks)
+        closedir(tasks);
+    return n;
+}
+
+static void *count_threads(void *n)
+{
+    *(int *)n = mr_test_threads();
+    return NULL;
+}
+
+int mr_test_threads_at_first(void)
+{
+    int n = 0;
+    pthread_t thread;
+    mr_check(pthread_create(&thread, NULL, count_threads, &n) == 0);
+    pthread_join(thread, NULL);
+    mr_await(mr_test_threads() < n);
+    return n - 1;
+}
+
+void mr__test_await(const char *file, int line, const char *condition, unsigned turn)
+{
+    static struct timespec began;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (turn == 0)
+        began = now;
+    if (now.tv_sec - began.tv_sec > time_limit() / 6)
+        mr__test_fail(file, line, "did not come to hold in %u s: %s", time_limit() / 6, condition);
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
 pid_t mr_test_fork(void)
 {
     enum { CALM = 3, TRIES = 3000 };

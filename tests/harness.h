@@ -85,6 +85,9 @@ _Noreturn void mr__test_fail(const char *file, int line, const char *fmt, ...) M
 _Noreturn void mr__test_skip(const char *reason);
 #define mr_skip_test(reason) mr__test_skip(reason)
 
+/* Sleeps for a millisecond; fails if the turns from number 0 on have taken too long. */
+void mr__test_await(const char *file, int line, const char *condition, unsigned turn);
+
 /* What the test is doing: printed with every failure until changed ("" forgets it). For loops over
  * cases, so that a message names the case. */
 void mr_test_context(const char *fmt, ...) MR_PRINTF(1, 2);
@@ -110,6 +113,11 @@ const char *mr_test_dir(void);
 const char *mr_test_path(const char *name);
 /* Writes a file of that directory; its path, as mr_test_path. */
 const char *mr_test_file(const char *name, const char *text);
+/* Threads of this process. One that was joined counts for a moment longer: await the number. */
+int mr_test_threads(void);
+/* Their number in a test that has started none: includes the sanitizer's, which starts with the
+ * first. */
+int mr_test_threads_at_first(void);
 /* The dataset that text says, owned; the test fails if it says none. */
 struct mr_dataset *mr_test_graph(const char *text);
 
@@ -127,6 +135,13 @@ void mr__code_is(const char *f, int l, const char *call, mr_code rc, mr_code wan
     do {                                                                                           \
         if (!(condition))                                                                          \
             mr__test_fail(__FILE__, __LINE__, "expected to hold: %s", #condition);                 \
+    } while (0)
+/* In the test's own thread: waits until the condition holds, at most a sixth of the test's time
+ * limit. Use this instead of a sleep, which a busy machine outlasts. */
+#define mr_await(condition)                                                                        \
+    do {                                                                                           \
+        for (unsigned mr__turn = 0; !(condition); mr__turn++)                                      \
+            mr__test_await(__FILE__, __LINE__, #condition, mr__turn);                              \
     } while (0)
 #define mr_fail_test(...) mr__test_fail(__FILE__, __LINE__, __VA_ARGS__)
 #define mr_eq_i64(a, b)   mr__eq_i64(__FILE__, __LINE__, #a, #b, (int64_t)(a), (int64_t)(b))

@@ -5,7 +5,6 @@
 #include "tests/fault.h"
 #include "tests/shard/steps.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -357,17 +356,6 @@ MR_TEST(after_a_cancelled_wait_it_resumes_within_the_step)
     close_job(&j);
 }
 
-static int threads_of_process(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/task");
-    mr_check(d != NULL);
-    while (readdir(d))
-        n++;
-    closedir(d);
-    return n;
-}
-
 MR_TEST(an_iterator_that_rests_has_no_threads_and_goes_on)
 {
     mr_status st;
@@ -376,24 +364,19 @@ MR_TEST(an_iterator_that_rests_has_no_threads_and_goes_on)
     size_t size;
     const mr_dist_iterator_opts run = {
         .run = {.positions = true, .has_threads = true, .threads = 2}};
+    int before = mr_test_threads_at_first();
     job j = open_job("range(16).map(x => x, num_parallel_calls=2).batch(4).prefetch(1)", false,
                      &(mr_distribute_opts){.num_workers = 2, .num_local_workers = 2}, &run);
-    close_job(&j); /* a sanitizer's own thread starts with the first one */
-    int before = threads_of_process();
-    j = open_job("range(16).map(x => x, num_parallel_calls=2).batch(4).prefetch(1)", false,
-                 &(mr_distribute_opts){.num_workers = 2, .num_local_workers = 2}, &run);
     check_step(j.it, (int64_t[]){0, 2}, 2);
-    mr_check(threads_of_process() > before);
+    mr_check(mr_test_threads() > before);
     mr_ok(mr_dist_iterator_save(j.it, &position, &size, &st), &st);
     for (int i = 0; i < 2; i++)
         mr_ok(mr_dist_iterator_rest(j.it, &st), &st);
-    for (int i = 0; i < 1000 && threads_of_process() != before; i++)
-        usleep(2000); /* a thread that was joined is listed a moment longer */
-    mr_eq_i64(threads_of_process(), before);
+    mr_await(mr_test_threads() == before);
     mr_code_is(mr_dist_iterator_next(j.it, NULL, &s, &st), MR_FAILED_PRECONDITION, &st);
     mr_ok(mr_dist_iterator_restore(j.it, position, size, &st), &st);
     check_step(j.it, (int64_t[]){4, 6}, 2);
-    mr_check(threads_of_process() > before);
+    mr_check(mr_test_threads() > before);
     mr_dist_iterator_cancel(j.it);
     mr_ok(mr_dist_iterator_rest(j.it, &st), &st);
     mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/engine/executor.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -243,17 +242,6 @@ MR_TEST(more_tasks_sleep_than_threads_may_be_started)
     mr_executor_free(ex);
 }
 
-static int threads_now(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/task");
-    mr_check(d);
-    for (const struct dirent *e; (e = readdir(d));)
-        n += e->d_name[0] != '.';
-    closedir(d);
-    return n;
-}
-
 MR_TEST(no_more_threads_are_started_than_there_is_room_for)
 {
     enum { N = 50 };
@@ -264,14 +252,14 @@ MR_TEST(no_more_threads_are_started_than_there_is_room_for)
     submit_held(ex, &asleep, false);
     await_start(&asleep);
     usleep(20000);
-    int before = threads_now();
+    int before = mr_test_threads();
     for (int i = 0; i < N; i++) {
         atomic_store(&h[i].awake, true);
         submit_held(ex, &h[i], false);
     }
     await_start(&h[0]);
     usleep(20000);
-    mr_eq_i64(threads_now(), before + 1);
+    mr_eq_i64(mr_test_threads(), before + 1);
     for (int i = 0; i < N; i++)
         end_held(&h[i]);
     end_held(&asleep);

@@ -308,7 +308,7 @@ static void *work(void *arg)
 {
     busy *w = arg;
     static _Thread_local char why[900];
-    while (!atomic_load(&w->stop) && !w->why) {
+    do {
         const char *wrong = adds_up(w->ds, &w->opts, w->sum);
         if (wrong) {
             snprintf(why, sizeof why, "%s", wrong);
@@ -316,7 +316,7 @@ static void *work(void *arg)
         }
         mr_log(MR_LOG_INFO, "a pass has ended");
         atomic_fetch_add(&w->passes, 1);
-    }
+    } while (!atomic_load(&w->stop) && !w->why);
     return NULL;
 }
 

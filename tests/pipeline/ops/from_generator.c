@@ -508,9 +508,7 @@ MR_TEST(of_several_generators_each_counts_until_it_is_closed)
         mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
         mr_eq_i64(*(int64_t *)b.columns[0].data, i);
     }
-    for (int ms = 0; !atomic_load(&waits) && ms < 20000; ms++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-    mr_check(atomic_load(&waits));
+    mr_await(atomic_load(&waits));
     mr_code_is(mr_iterator_save(it, &bytes, &size, &st), MR_FAILED_PRECONDITION, &st);
     mr_has_str(st.message, "it is a ");
     mr_block_reset(&b);

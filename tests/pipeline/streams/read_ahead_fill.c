@@ -12,9 +12,7 @@
 
 static void wait_until_filled(rig *r)
 {
-    for (int i = 0; i < 5000 && mr__queue_filling(&r->q); i++)
-        rig_pause(1);
-    mr_check(!mr__queue_filling(&r->q));
+    mr_await(!mr__queue_filling(&r->q));
 }
 
 MR_TEST(a_lack_of_memory_is_not_an_element_of_the_gap)

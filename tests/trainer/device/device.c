@@ -93,14 +93,20 @@ typedef struct trace {
 typedef struct note {
     trace *t;
     int value;
-    long rest_ms;
+    atomic_bool *opened; /* which it waits for; NULL: nothing */
 } note;
+
+static void await_opening(void *opened)
+{
+    while (!atomic_load((atomic_bool *)opened))
+        rest(1);
+}
 
 static void write_note(void *ctx)
 {
     note *x = ctx;
-    if (x->rest_ms)
-        rest(x->rest_ms);
+    if (x->opened)
+        await_opening(x->opened);
     x->t->order[atomic_fetch_add(&x->t->n, 1)] = x->value;
 }
 
@@ -113,7 +119,7 @@ MR_TEST(a_stream_runs_more_commands_than_it_holds_in_order)
     mr_ok(mr_device_open(&d, "cpu:0", &st), &st);
     mr_ok(mr_stream_new(&s, d, MR_STREAM_COMPUTE, &st), &st);
     for (int i = 0; i < 2000; i++) {
-        notes[i] = (note){&t, i, 0};
+        notes[i] = (note){&t, i, NULL};
         mr_ok(mr_stream_host_call(s, write_note, &notes[i], &st), &st);
     }
     mr_stream_free(s);
@@ -136,13 +142,15 @@ MR_TEST(an_event_orders_two_streams_and_the_host_does_not_wait)
     mr_ok(mr_stream_new(&b, d, MR_STREAM_COMPUTE, &st), &st);
     mr_ok(mr_event_new(&e, d, &st), &st);
     mr_check(mr_event_done(e)); /* never recorded */
-    note slow = {&t, 1, 30}, late = {&t, 2, 0};
+    atomic_bool opened = false;
+    note slow = {&t, 1, &opened}, late = {&t, 2, NULL};
     mr_ok(mr_stream_host_call(a, write_note, &slow, &st), &st);
     mr_ok(mr_stream_copy(a, to, from, sizeof from, &st), &st);
     mr_ok(mr_stream_record(a, e, &st), &st);
-    mr_check(!mr_event_done(e)); /* all of this returned while the first call rests */
     mr_ok(mr_stream_wait(b, e, &st), &st);
     mr_ok(mr_stream_host_call(b, write_note, &late, &st), &st);
+    mr_check(!mr_event_done(e)); /* all of this returned while the first call waits */
+    atomic_store(&opened, true);
     mr_ok(mr_event_synchronize(e, &st), &st);
     mr_check(mr_event_done(e));
     mr_eq_mem(to, from, sizeof to);
@@ -164,13 +172,16 @@ MR_TEST(a_wait_is_for_the_record_before_it)
     mr_ok(mr_stream_new(&a, d, MR_STREAM_COMPUTE, &st), &st);
     mr_ok(mr_stream_new(&b, d, MR_STREAM_COMPUTE, &st), &st);
     mr_ok(mr_event_new(&e, d, &st), &st);
-    note first = {&t, 1, 0}, free_to_go = {&t, 2, 0}, slow = {&t, 3, 100};
+    atomic_bool opened = false;
+    note first = {&t, 1, NULL}, free_to_go = {&t, 2, NULL}, slow = {&t, 3, &opened};
     mr_ok(mr_stream_host_call(a, write_note, &first, &st), &st);
     mr_ok(mr_stream_record(a, e, &st), &st);
     mr_ok(mr_stream_wait(b, e, &st), &st); /* for the first record, not the one that follows */
     mr_ok(mr_stream_host_call(a, write_note, &slow, &st), &st);
     mr_ok(mr_stream_record(a, e, &st), &st);
     mr_ok(mr_stream_host_call(b, write_note, &free_to_go, &st), &st);
+    mr_ok(mr_stream_synchronize(b, &st), &st);
+    atomic_store(&opened, true);
     mr_stream_free(b);
     mr_stream_free(a);
     mr_eq_i64(t.order[0], 1);
@@ -265,10 +276,7 @@ MR_TEST(who_asks_how_a_stream_is_has_its_commands_run)
     mr_ok(mr_stream_synchronize(s, &st), &st);
     rest(50); /* it sleeps by now */
     mr_ok(mr_stream_launch(s, fail_kernel, NULL, 0, &st), &st);
-    for (int i = 0; i < 10000 && rc == MR_OK; i++) {
-        rc = mr_stream_status(s, &st);
-        rest(1);
-    }
+    mr_await((rc = mr_stream_status(s, &st)) != MR_OK);
     mr_code_is(rc, MR_DATA_LOSS, &st);
     mr_stream_free(s);
     mr_device_close(d);
@@ -279,16 +287,9 @@ static void count_run(void *args)
     atomic_fetch_add(*(atomic_int **)args, 1);
 }
 
-static void await_opening(void *opened)
-{
-    while (!atomic_load((atomic_bool *)opened))
-        rest(1);
-}
-
 static void await_runs(atomic_int *runs, int n)
 {
-    for (int i = 0; i < 10000 && atomic_load(runs) < n; i++)
-        rest(1);
+    mr_await(atomic_load(runs) >= n);
     mr_eq_i64(atomic_load(runs), n);
 }
 
@@ -348,8 +349,8 @@ MR_TEST(who_waits_for_a_mark_has_what_is_before_it_run)
         mr_ok(mr_stream_record(s, e, &st), &st);
         if (way == 0)
             mr_ok(mr_event_synchronize(e, &st), &st);
-        for (int i = 0; way == 1 && i < 10000 && !mr_event_done(e); i++)
-            rest(1);
+        if (way == 1)
+            mr_await(mr_event_done(e));
         if (way == 2) {
             mr_ok(mr_stream_wait(other, e, &st), &st);
             mr_ok(mr_stream_record(other, e, &st), &st);

@@ -67,15 +67,13 @@ typedef struct trace {
 typedef struct note {
     trace *t;
     int value;
-    long rest_ms;
+    atomic_bool *held; /* it waits until it is not; NULL: for nothing */
 } note;
 
-static void write_note(void *ctx)
+static void rest_a_little(void *ctx)
 {
-    note *x = ctx;
-    if (x->rest_ms)
-        rest(x->rest_ms);
-    x->t->order[atomic_fetch_add(&x->t->n, 1)] = x->value;
+    (void)ctx;
+    rest(20);
 }
 
 static void wait_for_release(void *ctx)
@@ -84,13 +82,22 @@ static void wait_for_release(void *ctx)
         rest(1);
 }
 
+static void write_note(void *ctx)
+{
+    note *x = ctx;
+    if (x->held)
+        wait_for_release(x->held);
+    x->t->order[atomic_fetch_add(&x->t->n, 1)] = x->value;
+}
+
 ON_DEVICES(calls_copies_and_operations_run_in_stream_order)
 {
     trace t = {0};
     note notes[3];
     float *p = put_floats(b, NULL, 1000), got[3];
+    mr_ok(mr_stream_host_call(b->s, rest_a_little, NULL, &st), &st);
     for (int i = 0; i < 3; i++) {
-        notes[i] = (note){&t, i, i == 0 ? 20 : 0};
+        notes[i] = (note){&t, i, NULL};
         mr_math_fill f = {.n = 1000, .value = (float)i + 1, .dst = p};
         mr_ok(mr_stream_host_call(b->s, write_note, &notes[i], &st), &st);
         mr_ok(b->m->fill(b->s, &f, &st), &st);
@@ -113,7 +120,8 @@ ON_DEVICES(a_stream_waits_for_the_record_before_the_call_and_for_no_later_one)
     mr_stream *copies = NULL;
     mr_event *arrived = NULL;
     trace t = {0};
-    note slow = {&t, 1, 40}, after = {&t, 2, 0};
+    atomic_bool held = true;
+    note slow = {&t, 1, &held}, after = {&t, 2, NULL};
     mr_ok(mr_stream_new(&copies, b->d, MR_STREAM_COPY, &st), &st);
     mr_ok(mr_event_new(&arrived, b->d, &st), &st);
     /* Never recorded: waits return at once. */
@@ -127,13 +135,14 @@ ON_DEVICES(a_stream_waits_for_the_record_before_the_call_and_for_no_later_one)
     mr_ok(mr_stream_wait(b->s, arrived, &st), &st);
     mr_ok(mr_stream_host_call(b->s, write_note, &after, &st), &st);
     mr_check(!mr_event_done(arrived));
+    atomic_store(&held, false);
     mr_ok(mr_stream_synchronize(b->s, &st), &st);
     mr_check(mr_event_done(arrived));
     mr_eq_i64(t.order[0], 1);
     mr_eq_i64(t.order[1], 2);
 
     /* Recorded again, after the wait was submitted: the wait is for the first. */
-    atomic_bool held = true;
+    atomic_store(&held, true);
     mr_ok(mr_stream_record(copies, arrived, &st), &st);
     mr_ok(mr_stream_wait(b->s, arrived, &st), &st);
     mr_ok(mr_stream_host_call(copies, wait_for_release, &held, &st), &st);

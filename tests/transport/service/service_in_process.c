@@ -20,7 +20,7 @@
 #include "transport/service/service.h"
 #include "transport/service/worker/worker_service.h"
 
-enum { ELEMENTS = 300, PATIENCE_MS = 20000 };
+enum { ELEMENTS = 300 };
 
 static mr_service_dispatcher *open_dispatcher(const char *state)
 {
@@ -40,21 +40,24 @@ static mr_service_worker *open_worker(const mr_service_dispatcher *d)
     return w;
 }
 
+static bool reports(const char *service, const char *what, const char *name, const char *text)
+{
+    mr_status st;
+    char *json;
+    mr_ok(mr_service_report(service, what, name, &(mr_service_request_opts){.timeout = 600}, &json,
+                            &st),
+          &st);
+    bool has = strstr(json, text) != NULL;
+    mr_test_context("the report \"%s\", which should have %s, is %.150s", what, text, json);
+    mr_free(json);
+    return has;
+}
+
 /* Waits until the report has this text. */
 static void report_has(const char *service, const char *what, const char *name, const char *text)
 {
-    mr_status st;
-    char *json = NULL;
-    for (int ms = 0; ms < PATIENCE_MS; ms += 10) {
-        mr_free(json);
-        mr_ok(mr_service_report(service, what, name, NULL, &json, &st), &st);
-        if (strstr(json, text)) {
-            mr_free(json);
-            return;
-        }
-        usleep(10000);
-    }
-    mr_fail_test("the report \"%s\" has no %s: %s", what, text, json);
+    mr_await(reports(service, what, name, text));
+    mr_test_context("%s", "");
 }
 
 static size_t read_all(mr_dataset *ds, mr_status *st)
@@ -460,8 +463,7 @@ MR_TEST(a_worker_open_to_others_reads_below_directories_only)
  * has when it is ready. */
 static void wait_for_lookup(int64_t live)
 {
-    for (int ms = 0; mr_fault_live_allocations() > live && ms < PATIENCE_MS; ms++)
-        usleep(1000);
+    mr_await(mr_fault_live_allocations() <= live);
 }
 
 static void open_both(void)

@@ -764,7 +764,6 @@ static size_t lent_maps(void)
 MR_TEST(memory_is_free_when_a_client_goes_with_blocks_in_its_hands)
 {
     enum { LINES = 4000, MOST = 100 };
-    static const struct timespec moment = {.tv_nsec = 10000000};
     const char *path = mr_test_path("lines");
     FILE *f = fopen(path, "w");
     mr_check(f != NULL);
@@ -794,10 +793,7 @@ MR_TEST(memory_is_free_when_a_client_goes_with_blocks_in_its_hands)
             mr_eq_u64(lent_maps(), 1);
         mr_iterator_close(it);
         mr_dataset_unref(ds);
-        for (int waited = 0; lent_maps(); waited++) {
-            mr_check(waited < 3000);
-            nanosleep(&moment, NULL);
-        }
+        mr_await(lent_maps() == 0);
         while (n)
             mr_block_reset(&held[--n]);
     }

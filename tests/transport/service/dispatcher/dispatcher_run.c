@@ -72,7 +72,7 @@ static void stop(server *s)
 static mr_code ask_at(const char *address, mr__token token, const char *what, const char *name,
                       char **json, mr_status *st)
 {
-    mr__request_opts o = {.dispatcher = address, .token = token, .timeout_ns = 5000000000};
+    mr__request_opts o = {.dispatcher = address, .token = token, .timeout_ns = 600000000000};
     Mr__Wire__Ask ask = MR__WIRE__ASK__INIT;
     ask.request = 7;
     ask.what = (char *)(uintptr_t)what;
