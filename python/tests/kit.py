@@ -61,6 +61,11 @@ def load(path: str) -> Any:
     return module
 
 
+def free_port() -> int:
+    """One that no other test gets, and no connection before it is used."""
+    return int(load(os.path.join("tests", "ports.py")).ports(1)[0])
+
+
 def as_json(x: Any) -> Any:
     """An element as `millrace show` prints it."""
     import millrace as mr
@@ -91,8 +96,12 @@ def as_json(x: Any) -> Any:
 
 
 def threads() -> int:
-    """Threads of this process, those of the system too."""
-    return len(os.listdir("/proc/self/task"))
+    """Threads of this process, those of the system too, and for a moment those that have just ended."""
+    return len(thread_ids())
+
+
+def thread_ids() -> set[str]:
+    return set(os.listdir("/proc/self/task"))
 
 
 def settle() -> None:
@@ -185,8 +194,7 @@ def main(**variables: str) -> None:
 
 def wait_for_threads(before: int) -> int:
     """The number of threads once those that are ending have ended."""
-    for _ in range(100):
-        if threads() <= before:
-            break
-        threading.Event().wait(0.02)
+    until = time.monotonic() + 100
+    while threads() > before and time.monotonic() < until:
+        time.sleep(0.02)
     return threads()

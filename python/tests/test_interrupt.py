@@ -24,7 +24,7 @@ from typing import Any
 import kit
 import millrace as mr
 
-BOUND = 1.0 if not kit.SANITIZED else 10.0  # in seconds, from SIGINT to KeyboardInterrupt; it takes 0.1
+BOUND = 20.0  # in seconds, from SIGINT to KeyboardInterrupt; it takes 0.1
 TRIES = 5
 LINES = 12
 
@@ -600,7 +600,7 @@ class Dropped(unittest.TestCase):
             import atexit, os, signal, sys, time
             def last():  # registered first: runs last
                 left = 0
-                for _ in range(100):
+                for _ in range(3000):
                     left = len(os.listdir("/proc/self/task")) - 1
                     if not left:
                         break

@@ -8,7 +8,6 @@ import gc
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -318,11 +317,11 @@ class Life(unittest.TestCase):
             keep = os.open(fifo, os.O_RDWR)
             ds = mr.text_line(fifo).map(lambda s: mr.fn.cast(s == b"", "int32")).batch(4)
             it = iter(DataLoader(ds, sharding=data_sharding()))
-            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
             began = time.monotonic()
             with self.assertRaises(KeyboardInterrupt):
+                threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
                 next(it)
-            self.assertLess(time.monotonic() - began, 10)
+            self.assertLess(time.monotonic() - began, 60)
             del it
             os.close(keep)
 
@@ -432,9 +431,7 @@ epoch(of(2))
 @unittest.skipIf(jax is None, why if jax is None else "")
 class Processes(unittest.TestCase):
     def run_two(self, text: str) -> list[list[str]]:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{s.getsockname()[1]}"
+        address = f"127.0.0.1:{kit.free_port()}"
         env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
         with tempfile.TemporaryDirectory() as folder:
             running = [

@@ -32,7 +32,7 @@ def _remote_kit() -> Any:
 
 
 remote = _remote_kit()
-BOUND = 1.0 if not kit.SANITIZED else 10.0  # in seconds, from SIGINT to KeyboardInterrupt; it takes 0.01
+BOUND = 20.0  # in seconds, from SIGINT to KeyboardInterrupt; it takes 0.01
 TEXT = b"".join(b"%015d\n" % i for i in range(1 << 17))
 SECRET = "5ec2e7-of-a-test"
 server = remote.Server()

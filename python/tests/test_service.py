@@ -265,10 +265,10 @@ class Ends(unittest.TestCase):
         self.assertEqual([r.getMessage() for r in seen if r.levelno > logging.INFO], [])
 
     def test_dropped_servers_end(self) -> None:
-        threads = kit.threads()
+        threads, others = kit.threads(), kit.thread_ids()
         d = Dispatcher()
         w = Worker(d.address)
-        self.assertGreater(kit.threads(), threads)
+        self.assertTrue(kit.thread_ids() - others)
         del w, d
         self.assertLessEqual(kit.wait_for_threads(threads), threads)
 
@@ -366,7 +366,7 @@ with Dispatcher() as d:
         threading.Thread(target=press).start()
         next(it)
     except KeyboardInterrupt:
-        print("interrupted", time.monotonic() - began[0] < 5)
+        print("interrupted", time.monotonic() - began[0] < 60)
 """
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
         self.assertEqual(done.stdout, "interrupted True\n", done.stderr)
@@ -396,7 +396,7 @@ def serve(kind):
 ps = lambda: (len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd')))
 for kind in 'dispatcher', 'worker':
     serve(kind).close()
-    for _ in range(100):
+    for _ in range(3000):
         before, n, left, steps = ps(), 0, 0, 0
         if before[0] == 1:
             break
@@ -413,7 +413,7 @@ for kind in 'dispatcher', 'worker':
         sys.settrace(None)
         server = None
         steps += 1
-        for _ in range(100):
+        for _ in range(3000):
             if ps() == before:
                 break
             time.sleep(0.02)

@@ -255,7 +255,7 @@ class Loader(unittest.TestCase):
     def test_dropped_loaders_leave_no_threads(self) -> None:
         ds = mr.range(10_000).map(lambda x: x + 1, num_parallel_calls=2).batch(2).prefetch(4)
         next(iter(DataLoader(ds)))
-        before = kit.wait_for_threads(0)
+        before = kit.threads()
         for i in range(50):
             it = iter(DataLoader(ds))
             for _ in range(i % 5):
@@ -650,11 +650,7 @@ def in_group(rank: int, port: int, job: Callable[[int], Any], results: Any) -> N
 
 def both(job: Callable[[int], Any]) -> list[Any]:
     """What the job returns on two ranks, of a process group over gloo."""
-    import socket
-
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = kit.free_port()
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     processes = [context.Process(target=in_group, args=(r, port, job, results)) for r in range(2)]

