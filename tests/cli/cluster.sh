@@ -268,7 +268,7 @@ result systemd_is_told "$([ "$(tr '\n' ' ' <notified)" = 'READY=1 STOPPING=1 ' ]
 
 # ---- no dispatcher
 expect no_dispatcher 1 '' unavailable 127.0.0.1:1 -- "$m" show 'range(3).distribute("127.0.0.1:1", connect_timeout=0.2)'
-expect no_worker 1 '' unavailable "$service" 'for 0.5 s; no worker serves the job' -- "$m" show "$(d 'range(3)' stall_timeout=0.5)"
+expect no_worker 1 '' unavailable "$service" 'for 3.0 s; no worker serves the job' -- "$m" show "$(d 'range(3)' stall_timeout=3.0)"
 expect no_worker_is_no_elements_error 1 '' unavailable -- "$m" show "$(d 'range(3)' stall_timeout=0.5).ignore_errors()"
 "$m" show "$(d 'range(3)' streams=1)" >late 2>late.err & reader=$!
 sleep 0.3 # late: it may not be, which is as well
