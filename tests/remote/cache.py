@@ -8,7 +8,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import stat
 import subprocess
 import threading
@@ -373,7 +372,7 @@ server.always["/stall.txt"] = stall
 waiting = [start(f'text_line("{url}")', faulty) for _ in range(2)]
 arrived.wait(300)
 for p in waiting:
-    p.send_signal(signal.SIGINT)
+    kit.interrupt(p)
 ends = [p.communicate(timeout=300) and p.returncode for p in waiting]
 go_on.set()
 server.always = {}

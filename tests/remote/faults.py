@@ -5,7 +5,6 @@
 import ctypes
 import itertools
 import os
-import signal
 import subprocess
 import time
 
@@ -153,8 +152,7 @@ server.always.clear()
 process = subprocess.Popen([kit.millrace, "show", 'text_line("http://a-slow-name.example/a")'], stdout=subprocess.PIPE,
                            stderr=subprocess.PIPE, env={**os.environ, "LD_PRELOAD": double, "MR_CURL_REAL": real,
                                                         "ASAN_OPTIONS": "verify_asan_link_order=0"})
-time.sleep(1)
-process.send_signal(signal.SIGINT)
+kit.interrupt(process)
 try:  # without the signal it would wait for the connection's time-out, and try again
     _, said = process.communicate(timeout=300)
 except subprocess.TimeoutExpired:

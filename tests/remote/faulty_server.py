@@ -4,7 +4,6 @@
 """Reading from web servers that fail: what is delivered, what is said, and how often is asked."""
 import io
 import os
-import signal
 import socket
 import subprocess
 import tarfile
@@ -263,8 +262,7 @@ for name, url in (("a_stalled_transfer", server.address + "/slow"), ("a_retry", 
                   ("a_connection", "http://192.0.2.1/a"), ("a_listing", "s3://bucket/a-*")):
     process = subprocess.Popen([kit.millrace, "show", f'text_line("{url}")'], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env={**os.environ, **listing})
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
+    kit.interrupt(process)
     try:  # without the signal it would wait for as long as the server does, or try again
         process.communicate(timeout=300)
     except subprocess.TimeoutExpired:

@@ -6,6 +6,7 @@ entry each; a request without an entry is answered as a good server does."""
 import email.utils
 import http.server
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -40,6 +41,21 @@ def skip_all(why):
     print(f"ok - {_suite}::all # SKIP {why}", file=_tap, flush=True)
     print(f"skipped: {why}")
     sys.exit(77)
+
+
+def catches_interrupts(process):
+    with open(f"/proc/{process.pid}/status", encoding="ascii", errors="replace") as f:
+        caught = next((line.split()[1] for line in f if line.startswith("SigCgt:")), "0")
+    return int(caught, 16) >> signal.SIGINT - 1 & 1
+
+
+def interrupt(process):
+    """Ctrl-C, once it has a handler: before, it would end without one. It probably waits by then."""
+    end = time.monotonic() + 300
+    while process.poll() is None and not catches_interrupts(process) and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
 
 
 def has_libcurl():
