@@ -37,7 +37,7 @@ expect service_asks_whom 2 '' --dispatcher -- "$m" service status
 expect service_asks_no_address 2 '' '--dispatcher: an address is host:port' -- "$m" service status --dispatcher localhost
 expect service_needs_a_job 2 '' JOB -- "$m" service streams --dispatcher 127.0.0.1:1
 expect service_watches_status 2 '' status -- "$m" service jobs --watch --dispatcher 127.0.0.1:1
-expect nobody_there 1 '' '127.0.0.1:1' unavailable -- "$m" service status --dispatcher 127.0.0.1:1 --timeout 0.2
+expect nobody_there 1 '' '127.0.0.1:1' unavailable -- "$m" service status --dispatcher 127.0.0.1:1 --timeout 2
 
 # ---- in memory
 start a "$m" dispatcher --listen 127.0.0.1:0

@@ -93,10 +93,14 @@ static mr_code request_until(requesting *a, mr__loop *l, const mr__address *to,
                              const mr__request_opts *opts, mr_status *st)
 {
     int64_t until = mr__loop_now(l) + opts->timeout_ns;
+    mr_status refused = {.code = MR_OK};
     for (;;) {
         MR_TRY(try_once(a, l, to, opts, until, st));
         if (a->report)
             break;
+        /* The last attempt began too late: why the one before it failed says more. */
+        if (a->why.code == MR_DEADLINE_EXCEEDED && !a->is_ready && refused.code != MR_OK)
+            a->why = refused;
         bool again = a->why.code == MR_UNAVAILABLE && !a->is_ready;
         if (!again || mr__loop_now(l) + AGAIN_MS * MS >= until) {
             if (a->why.code == MR_UNAVAILABLE || a->why.code == MR_END)
@@ -106,6 +110,7 @@ static mr_code request_until(requesting *a, mr__loop *l, const mr__address *to,
                 *st = a->why;
             return a->why.code;
         }
+        refused = a->why;
         struct timespec pause = {.tv_nsec = AGAIN_MS * MS};
         nanosleep(&pause, NULL); /* a signal ends it sooner */
         MR_TRY(mr__loop_turn(l, mr__loop_now(l), st));

@@ -313,7 +313,9 @@ MR_TEST(wrong_requests_are_named)
 {
     mr_status st;
     char *text;
-    const mr_service_request_opts token = {.token_file = "none.token"}, hasty = {.timeout = 0.05};
+    const mr_service_request_opts token = {.token_file = "none.token"};
+    mr_service_request_opts hasty = {.timeout = 0.05};
+    mr_code rc;
     mr_code_is(mr_service_report("nonsense", "jobs", NULL, NULL, &text, &st), MR_INVALID_ARGUMENT,
                &st);
     mr_has_str(st.message, "dispatcher: an address is host:port");
@@ -324,8 +326,10 @@ MR_TEST(wrong_requests_are_named)
     mr_code_is(mr_service_report("127.0.0.1:1", "jobs", NULL, &token, &text, &st),
                MR_INVALID_ARGUMENT, &st);
     mr_has_str(st.message, "none.token");
-    mr_code_is(mr_service_report("127.0.0.1:1", "jobs", NULL, &hasty, &text, &st), MR_UNAVAILABLE,
-               &st);
+    while ((rc = mr_service_report("127.0.0.1:1", "jobs", NULL, &hasty, &text, &st)) ==
+           MR_DEADLINE_EXCEEDED)
+        hasty.timeout *= 2; /* a busy machine has not refused it yet */
+    mr_code_is(rc, MR_UNAVAILABLE, &st);
     mr_has_str(st.message, "127.0.0.1:1");
     mr_dataset *ds = mr_range(0, 3, 0);
     mr_code_is(mr_service_register("127.0.0.1:1", ds, &hasty, &text, &st), MR_INVALID_ARGUMENT,
