@@ -98,7 +98,7 @@ static mr_code request_until(requesting *a, mr__loop *l, const mr__address *to,
         MR_TRY(try_once(a, l, to, opts, until, st));
         if (a->report)
             break;
-        /* The last attempt began too late: why the one before it failed says more. */
+        /* The last attempt began too late: the previous attempt's error says more. */
         if (a->why.code == MR_DEADLINE_EXCEEDED && !a->is_ready && refused.code != MR_OK)
             a->why = refused;
         bool again = a->why.code == MR_UNAVAILABLE && !a->is_ready;

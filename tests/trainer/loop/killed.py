@@ -14,6 +14,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -56,10 +57,20 @@ def ranks_of(p):
     return found
 
 
+def narrow(args, **options):
+    """The process, whose standard output has room for a few lines: it cannot end long before they are read."""
+    ours, theirs = socket.socketpair()
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+    with ours, theirs:
+        p = subprocess.Popen(args, stdout=theirs, **options)
+        p.stdout = ours.makefile()
+    return p
+
+
 def run(args, hits=()):
     """hits: (step, what to do with the process when that is printed). Exit status, lines, standard error."""
     with open("err", "w") as err:
-        p = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=err, text=True)
+        p = narrow(args, stderr=err)
     lines, hits = [], list(hits)
     for text in p.stdout:
         lines.append(json.loads(text))

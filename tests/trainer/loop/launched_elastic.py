@@ -22,7 +22,7 @@ import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(1, os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..")))
-from killed import MILLRACE, PAIR, ranks_of  # noqa: E402
+from killed import MILLRACE, PAIR, narrow, ranks_of  # noqa: E402
 from ports import ports  # noqa: E402
 
 DATA = f"range(720).shuffle(100).map(i => {PAIR}).batch(18)"
@@ -75,8 +75,9 @@ def slurm(tasks, at, killed):
         env = {**os.environ, "SLURM_PROCID": str(rank), "SLURM_NTASKS": str(tasks), "SLURM_STEP_NUM_TASKS": str(tasks),
                "SLURM_STEP_NODELIST": "localhost", "SLURM_JOB_ID": "17", "SLURM_LOCALID": str(rank), "MILLRACE_PORT": str(port)}
         with open(f"err-{rank}", "w") as err:
-            ranks.append(subprocess.Popen([*BACKED_UP, "--replicas", "1"], stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-                                          stderr=err, text=True, env=env))
+            command = [*BACKED_UP, "--replicas", "1"]
+            ranks.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=err, env=env) if rank
+                         else narrow(command, stderr=err, env=env))
     lines = follow(ranks[0].stdout, at, lambda: ranks[killed].kill())
     ranks[0].stdout.close()
     return [p.wait(timeout=600) for p in ranks], lines
@@ -133,18 +134,24 @@ def by_mpi(tasks, replicas, at, killed, communication):
         if p.poll() is None:
             p.kill()
         p.wait()
-    assert hit, "it ended before the rank was killed"
-    return p.returncode == 0, lines
+    return p.returncode == 0, lines, hit
 
 
 def test_mpirun_starts_it_again_with_other_processes():
     if not os.path.exists(MODULE) or not shutil.which(os.environ.get("MPIRUN", "mpirun")):
         raise Skipped("no Open MPI here")
     want, records = alone()
-    for tasks, replicas, at, killed, communication in ((3, 1, 9, 1, "mpi"), (2, 2, 25, 0, "mpi"), (4, 1, 41, 2, "ring"), (2, 1, 0, 0, "mpi")):
-        good, lines = by_mpi(tasks, replicas, at, killed, communication)
-        assert good == (not at), (tasks, at, messages(tasks))
-        compare(lines, want, (tasks, at))
+    for _ in range(10):  # a job of mpirun can end before it is seen how far it is: then from the beginning
+        for tasks, replicas, at, killed, communication in ((3, 1, 9, 1, "mpi"), (2, 2, 25, 0, "mpi"), (4, 1, 41, 2, "ring"),
+                                                           (2, 1, 0, 0, "mpi")):
+            good, lines, hit = by_mpi(tasks, replicas, at, killed, communication)
+            assert good == (not at or not hit), (tasks, at, messages(tasks))
+            compare(lines, want, (tasks, at))
+            if not hit:
+                break
+        if hit:
+            break
+    assert hit, "each ended before a rank was killed"
     assert ledger() == records
     assert not os.path.exists("backup")
 
@@ -164,7 +171,7 @@ def launched(per_node, restarts, hits):
     command = [*torchrun(), "--nnodes", "1", "--nproc-per-node", str(per_node), "--max-restarts", str(restarts), "--master-port",
                str(ports(1)[0]), "--no-python", "--", *BACKED_UP, "--replicas", "1"]
     with open("err", "w") as err:
-        p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True)
+        p = narrow(command, stderr=err)
     lines, hits = [], list(hits)
     for text in p.stdout:
         if text.startswith("{"):
