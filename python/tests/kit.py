@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import unittest
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -192,9 +193,18 @@ def main(**variables: str) -> None:
     sys.exit(0 if result.wasSuccessful() else 1)
 
 
+def wait_for(count: Callable[[], int], before: int) -> int:
+    until = time.monotonic() + 100
+    while count() > before and time.monotonic() < until:
+        time.sleep(0.02)
+    return count()
+
+
 def wait_for_threads(before: int) -> int:
     """The number of threads once those that are ending have ended."""
-    until = time.monotonic() + 100
-    while threads() > before and time.monotonic() < until:
-        time.sleep(0.02)
-    return threads()
+    return wait_for(threads, before)
+
+
+def wait_for_descriptors(before: int) -> int:
+    """Their number once threads that nothing waits for, such as those that look up a name, have ended."""
+    return wait_for(descriptors, before)

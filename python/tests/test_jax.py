@@ -305,7 +305,7 @@ class Life(unittest.TestCase):
         del loader, _
         gc.collect()
         self.assertLessEqual(threading.active_count(), before)
-        self.assertLessEqual(kit.descriptors(), open_before)
+        self.assertLessEqual(kit.wait_for_descriptors(open_before), open_before)
         with iter(DataLoader(mr.range(100).batch(4), sharding=data_sharding())) as it:
             next(it)
         self.assertEqual(next(it, None), None)

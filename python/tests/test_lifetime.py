@@ -58,7 +58,7 @@ class Left:
     def check(self, test: unittest.TestCase) -> None:
         gc.collect()
         test.assertLessEqual(kit.wait_for_threads(self.threads), self.threads, "threads are left")
-        test.assertLessEqual(kit.descriptors(), self.descriptors, f"descriptors are left: {opened()}")
+        test.assertLessEqual(kit.wait_for_descriptors(self.descriptors), self.descriptors, f"descriptors are left: {opened()}")
         test.assertLessEqual(children(), self.children, "processes are left")
         test.assertLessEqual(files() - self.files, set(), "files are left")
 
