@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, cast
 
 from . import _fast
-from ._callbacks import callback, finalizer
+from ._callbacks import callback
 from ._dataset import Dataset, dataset_at
 from ._errors import Cancelled, InvalidArgument, check, text_of, without_secrets
 from ._ffi import ffi, lib
@@ -24,6 +24,7 @@ from ._iterator import (
     WOKEN,
     Iterator,
     Ledger,
+    OpenIterator,
     Options,
     Shared,
     _address,
@@ -479,7 +480,7 @@ def distribute_values_from_function(
 # ---- iterators ----
 
 
-class _Engine:
+class _Engine(OpenIterator):
     """An `mr_dist_iterator`, with what `_iterator.Engine` has of an `mr_iterator`."""
 
     def __init__(self, ds: DistributedDataset, options: Options, ledger: Ledger | None) -> None:
@@ -494,7 +495,7 @@ class _Engine:
         self.interrupted = False  # by what the handler of a signal raised
         self.lock = threading.RLock()
         check_end()
-        _engines.add(cast(Any, self))
+        _engines.add(self)
         opts = ffi.new("mr_dist_iterator_opts *")
         options.fill(opts.run)
         opts.run.ledger = ledger.pointer if ledger is not None else ffi.NULL
@@ -512,10 +513,8 @@ class _Engine:
         self.step = ffi.new("mr_step *")
         self.epochs = 1
 
-    @property
-    def it(self) -> Any:
-        """The `mr_dist_iterator *`, or NULL."""
-        return self.out[0]
+    def _close_it(self, it: Any) -> None:
+        lib.mr_dist_iterator_close(it)
 
     def _check(self, code: int, st: Any) -> None:
         if self.fn is not None:
@@ -589,33 +588,6 @@ class _Engine:
     @property
     def pipeline(self) -> Any:
         return lib.mr_dist_iterator_worker(self.it, 0)
-
-    @property
-    def usable(self) -> bool:
-        return bool(self.it != ffi.NULL and self.generation == _fast.generation())
-
-    def close(self) -> None:
-        if self.generation != _fast.generation():
-            self._close()  # a fork: another thread may have had the lock
-            return
-        with self.lock:
-            self._close()
-
-    def _free(self) -> None:
-        it, self.out[0] = self.out[0], ffi.NULL
-        if it != ffi.NULL:
-            lib.mr_dist_iterator_close(it)
-
-    def _close(self) -> None:
-        ledger, self.ledger = self.ledger, None
-        self._free()
-        if ledger is not None and self.generation == _fast.generation():
-            ledger.close()
-
-    @finalizer
-    def __del__(self) -> None:
-        if getattr(self, "generation", None) is not None:
-            self.close()
 
 
 class DistributedIterator(Iterator):

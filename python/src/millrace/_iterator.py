@@ -29,7 +29,51 @@ MOST_EPOCHS = 1 << 31
 READ, CHANGE, CANCEL = range(3)  # of _fast.Iterator._locked
 
 
-class Engine:
+class OpenIterator:
+    """Owns an iterator of the library, in out[0], and its ledger."""
+
+    out: Any
+    ledger: Ledger | None
+    generation: int
+    lock: threading.RLock
+
+    @property
+    def it(self) -> Any:
+        """The iterator, or NULL."""
+        return self.out[0]
+
+    @property
+    def usable(self) -> bool:
+        return bool(self.it != ffi.NULL and self.generation == _fast.generation())
+
+    def _close_it(self, it: Any) -> None:
+        raise NotImplementedError
+
+    def _free(self) -> None:
+        it, self.out[0] = self.out[0], ffi.NULL
+        if it != ffi.NULL:
+            self._close_it(it)
+
+    def close(self) -> None:
+        if self.generation != _fast.generation():
+            self._close()  # a fork: another thread may have had the lock
+            return
+        with self.lock:
+            self._close()
+
+    def _close(self) -> None:
+        ledger, self.ledger = self.ledger, None
+        self._free()
+        if ledger is not None and self.generation == _fast.generation():
+            ledger.close()
+
+    @finalizer
+    def __del__(self) -> None:
+        if getattr(self, "generation", None) is not None:
+            self.close()
+
+
+class Engine(OpenIterator):
     """An `mr_iterator` of a dataset, which passes over it once for each Iterator. Between them it
     rests: it has no threads and no files, but what lasts, the caches and the states of shuffles."""
 
@@ -59,10 +103,8 @@ class Engine:
             self._free()
         self.epochs = 1
 
-    @property
-    def it(self) -> Any:
-        """The `mr_iterator *`, or NULL."""
-        return self.out[0]
+    def _close_it(self, it: Any) -> None:
+        lib.mr_iterator_close(it)
 
     def begin(self, epoch: int) -> None:
         """Goes to the beginning of that epoch, which is not before the present one."""
@@ -108,33 +150,6 @@ class Engine:
     def pipeline(self) -> Any:
         """The `mr_iterator *` whose statistics and spans are shown."""
         return self.it
-
-    @property
-    def usable(self) -> bool:
-        return self.it != ffi.NULL and self.generation == _fast.generation()
-
-    def _free(self) -> None:
-        it, self.out[0] = self.out[0], ffi.NULL
-        if it != ffi.NULL:
-            lib.mr_iterator_close(it)
-
-    def close(self) -> None:
-        if self.generation != _fast.generation():
-            self._close()  # a fork: another thread may have had the lock
-            return
-        with self.lock:
-            self._close()
-
-    def _close(self) -> None:
-        ledger, self.ledger = self.ledger, None
-        self._free()
-        if ledger is not None and self.generation == _fast.generation():
-            ledger.close()
-
-    @finalizer
-    def __del__(self) -> None:
-        if getattr(self, "generation", None) is not None:
-            self.close()
 
 
 def _close_soon(engine: Any) -> None:
@@ -203,7 +218,7 @@ def _address(pointer: Any) -> int:
     return int(ffi.cast("intptr_t", pointer))
 
 
-_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+_engines: weakref.WeakSet[OpenIterator] = weakref.WeakSet()
 _iterators: weakref.WeakSet[Iterator] = weakref.WeakSet()
 _ended = False  # no engine may be used any more
 
@@ -626,7 +641,7 @@ def at_exit() -> None:
     """No thread may be left when the interpreter ends."""
     global _ended
     _ended = True
-    left: list[Iterator | Engine] = [*_iterators, *_engines]
+    left: list[Iterator | OpenIterator] = [*_iterators, *_engines]
     for x in left:
         try:
             x.close()  # daemon threads may be in next, and functions of Python may not return
