@@ -112,7 +112,7 @@ result what_a_failed_sum_began_does_not_come_into_another_run "$([ $status != 0 
     grep -q 'error: mpi: an operation of this process failed, .* restart the processes' err; echo $?)" "$(said)"
 for do in "--rank 1 --at 4 --do leave" "--rank 0 --at 4 --count 100000 --do leave"; do
     # shellcheck disable=SC2086
-    by_mpi 2 "$MR_BUILD/tests/rank" --mpi --peer-timeout 3 $do steps 1000
+    by_mpi 2 "$MR_BUILD/tests/rank" --mpi --peer-timeout 6 $do steps 1000
     result "one_that_leaves_early_is_named, $do" "$([ $? != 0 ] && grep -q 'rank [01] .* has ended, while rank [01] .* continues at step 4' err; echo $?)" "$(said)"
 done
 # other OPTION OF-0 OF-1 ARGUMENT...: training whose two workers differ in an option
