@@ -60,9 +60,9 @@ d = kit.Dispatcher()
 w = kit.Daemon("worker", "--dispatcher", d.at, "--root", root, "--memory-limit", str(LIMIT), "--threads", "2", name="worker")
 
 
-def attack(graph, options):
+def attack(graph, options, after=""):
     """The client's status, its output and errors, and the most memory that the worker had."""
-    graph = f'{graph}.distribute("{d.at}", {", ".join(filter(None, ["streams=1", options]))})'
+    graph = f'{graph}.distribute("{d.at}", {", ".join(filter(None, ["streams=1", options]))}){after}'
     with open(kit.path("output"), "w+") as out:
         p = subprocess.Popen([kit.millrace, "show", graph], cwd=kit.directory, stdin=subprocess.DEVNULL, stdout=out,
                              stderr=subprocess.STDOUT)
@@ -80,6 +80,12 @@ for name, graph, options, how in CASES:
     good = status == 0 and out.count("\n") == how if isinstance(how, int) else status == 1 and f"{how}:" in out
     result(name, good and '"secret"' not in out, f"status {status}, not {how}: {out[-1000:]}")
     result(f"{name}_is_bounded", most < 3 * LIMIT, f"{most >> 20} MiB")
+
+# A job for each repetition. The worker keeps nothing of its graph of 100 kB when the job was read to its end.
+before = w.memory()
+status, out, most = attack(f'range(1).map(x => ("{"a" * 100000}", x)[1])', "", ".repeat(300)")
+result("many_jobs_are_read", status == 0 and out == "0\n" * 300, f"status {status}: {out[-1000:]}")
+result("many_jobs_leave_nothing", most - before < 15 << 20, f"{before >> 20}, then {most >> 20} MiB")
 result("the_worker_continues", attack(f'text_line("{root}/a.txt")', "")[:2] == (0, '"a"\n'), w.log()[-1000:])
 result("all_end_well", w.stop() == 0 and d.stop() == 0, w.log()[-1000:] + d.log()[-1000:])
 kit.end()

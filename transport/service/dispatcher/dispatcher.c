@@ -124,7 +124,7 @@ static void take_acknowledge(mr__dispatcher *d, mr__d_connection *x, const Mr__W
         d->acknowledged += p->elements > before ? p->elements - before : 0;
         s->missed = false;
         if (s->end)
-            mr__d_put(s, NULL);
+            mr__d_take_off(d, s); /* its worker has no other way to know that it may drop it */
         after = mr__d_record_stream(d, s);
     }
     finish(d, j, now);

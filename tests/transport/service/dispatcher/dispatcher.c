@@ -111,6 +111,31 @@ static void acknowledge(uint64_t connection, uint64_t job, uint64_t elements)
     alone_say(connection, MR__WIRE__MESSAGE__BODY_ACKNOWLEDGE, &a);
 }
 
+/* Otherwise it would keep each stream that it ever served. */
+MR_TEST(a_worker_drops_a_stream_that_was_read_to_its_end)
+{
+    Mr__Wire__Acknowledge a = MR__WIRE__ACKNOWLEDGE__INIT;
+    Mr__Wire__Place p = MR__WIRE__PLACE__INIT, *list[1] = {&p};
+    alone_begin(NULL, 0);
+    alone_serve(100, "a:1");
+    alone_join(1, "x", MR__WIRE__MODE__EXACTLY_ONCE, 0, 0, false);
+    mr_check(alone.hosted && alone.second);
+    a.job_id = alone.job;
+    a.client_id = 1;
+    a.n_places = 1;
+    a.places = list;
+    p.generation = alone.hosted;
+    p.elements = 10;
+    alone_say(1, MR__WIRE__MESSAGE__BODY_ACKNOWLEDGE, &a);
+    mr_eq_u64(alone.n_unhosts, 0);
+    p.end = true;
+    alone_say(1, MR__WIRE__MESSAGE__BODY_ACKNOWLEDGE, &a);
+    mr_eq_u64(alone.n_unhosts, 1);
+    alone_say(1, MR__WIRE__MESSAGE__BODY_ACKNOWLEDGE, &a);
+    mr_eq_u64(alone.n_unhosts, 1);
+    mr__dispatcher_free(alone.d);
+}
+
 MR_TEST(a_name_of_several_repetitions_is_that_of_the_last)
 {
     static const uint64_t joined[] = {1, 3, 0, 2};
