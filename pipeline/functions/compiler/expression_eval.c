@@ -442,9 +442,10 @@ static mr_code eval_program(const typed *t, const frame *f, column_set *out, mr_
     column_set args = {0};
     mr_row_errors errors = MR_ROW_ERRORS_EMPTY;
     mr_block result = MR_BLOCK_EMPTY;
-    MR_TRY(eval_all(t, f, &args, st));
+    mr_code rc = eval_all(t, f, &args, st);
     mr_block in = {.rows = f->rows, .n_columns = args.n, .columns = args.v};
-    mr_code rc = mr__program_run_within(t->program, &in, f->sink, &result, &errors, st);
+    if (rc == MR_OK)
+        rc = mr__program_run_within(t->program, &in, f->sink, &result, &errors, st);
     uint32_t *index = mr_calloc(f->rows + 1, sizeof *index);
     if (rc == MR_OK && !index)
         rc = mr_fail_memory(st, f->rows * sizeof *index, "the rows of a block");
