@@ -7,6 +7,7 @@
 
 #include "pipeline/functions/compiler/elementwise_loops.h"
 #include "pipeline/functions/compiler/graph_builder.h"
+#include "pipeline/functions/compiler/program_impl.h"
 #include "pipeline/functions/compiler/type_check.h"
 #include "pipeline/params/guess.h"
 #include "pipeline/params/infer.h"
@@ -475,7 +476,83 @@ static mr_code call_function(const mr_function *f, const mr_expr *e, const scope
 
 /* ---- functions registered as mr_fn ---- */
 
-enum { MAX_CALLS = 32 }; /* one within the other */
+/* What the calls that are being typed, one within the other, have made: functions that several ways
+ * lead to are typed once for each type. */
+typedef struct made {
+    const mr_fn *fn; /* registered, so never freed */
+    mr_spec *in;
+    const mr_program *program;
+} made;
+
+typedef struct made_list {
+    made *v;
+    size_t n, capacity;
+} made_list;
+
+typedef struct typing {
+    const mr_fn *fn;
+    int levels; /* of the expressions of this call and of those around it */
+    const struct typing *outer;
+    made_list *list; /* of the outermost call */
+} typing;
+
+static _Thread_local const typing *innermost;
+
+/* Bounds the recursion; a call takes the stack of several levels. */
+enum { MAX_LEVELS = 4 * MR_EXPR_MAX_DEPTH, LEVELS_OF_CALL = 16 };
+
+static mr_code enter_call(typing *t, const mr_fn *fn, made_list *own, const mr_expr *e,
+                          mr_status *st)
+{
+    const typing *outer = innermost;
+    *t = (typing){fn, LEVELS_OF_CALL + (fn->expr ? fn->expr->depth : 0), outer, own};
+    for (const typing *o = outer; o; o = o->outer)
+        if (o->fn == fn)
+            return mr_expr_fail_at(st, e, "'%s' is registered as an expression that calls itself",
+                                   e->text);
+    if (outer) {
+        t->levels += outer->levels;
+        t->list = outer->list;
+    }
+    if (t->levels > MAX_LEVELS)
+        return mr_expr_fail_at(
+            st, e, "functions registered as expressions call each other too deeply at '%s'",
+            e->text);
+    innermost = t;
+    return MR_OK;
+}
+
+static void leave_call(const typing *t)
+{
+    innermost = t->outer;
+    if (t->outer)
+        return;
+    for (size_t i = 0; i < t->list->n; i++) {
+        mr_spec_unref(t->list->v[i].in);
+        mr_program_unref(t->list->v[i].program);
+    }
+    mr_free(t->list->v);
+}
+
+static mr_code program_of(mr_fn *fn, mr_spec *in, const mr_program **out, mr_status *st)
+{
+    made_list *list = innermost->list;
+    for (size_t i = 0; i < list->n; i++)
+        if (list->v[i].fn == fn && mr_spec_equal(list->v[i].in, in)) {
+            *out = mr__program_ref(list->v[i].program);
+            return MR_OK;
+        }
+    const mr_program *p = NULL;
+    MR_TRY(mr_program_get(fn, in, &p, st));
+    mr_code rc = MR_GROW(list->v, list->capacity, list->n + 1, SIZE_MAX / sizeof *list->v,
+                         "the functions that an expression calls", st);
+    if (rc == MR_OK) {
+        list->v[list->n++] = (made){fn, mr_spec_ref(in), p};
+        *out = mr__program_ref(p);
+    } else
+        mr_program_unref(p);
+    return rc;
+}
 
 static mr_code type_program(mr_fn *fn, const mr_expr *e, typed **v, typed **out, mr_status *st)
 {
@@ -486,12 +563,20 @@ static mr_code type_program(mr_fn *fn, const mr_expr *e, typed **v, typed **out,
         specs[i] = mr_spec_ref(v[i]->spec);
     }
     mr_spec *in = rc == MR_OK ? mr_spec_tuple(specs, e->n) : NULL;
+    for (size_t i = 0; specs && rc != MR_OK && i < e->n; i++)
+        mr_spec_unref(specs[i]);
     mr_free(specs);
     if (rc == MR_OK && !in)
         rc = mr__type_no_memory(st);
     const mr_program *p = NULL;
+    typing t;
+    made_list own = {0};
     if (rc == MR_OK)
-        rc = mr_program_get(fn, in, &p, st);
+        rc = enter_call(&t, fn, &own, e, st);
+    if (rc == MR_OK) {
+        rc = program_of(fn, in, &p, st);
+        leave_call(&t);
+    }
     mr_spec_unref(in);
     if (rc != MR_OK)
         return rc;
@@ -549,18 +634,7 @@ mr_code mr__type_call(const mr_expr *e, const scope *s, typed **out, mr_status *
     mr_fn *fn = mr__fn_registered(e->text);
     if (!fn)
         return unknown_function(e, st);
-    mr_code rc;
-    static _Thread_local int depth; /* of calls whose functions are being typed */
-    if (depth == MAX_CALLS) {
-        rc = mr_expr_fail_at(st, e,
-                             "functions that are registered as expressions call each other more "
-                             "than %d deep at '%s'; one of them calls itself",
-                             MAX_CALLS, e->text);
-    } else {
-        depth++;
-        rc = call_program(fn, e, s, out, st);
-        depth--;
-    }
+    mr_code rc = call_program(fn, e, s, out, st);
     mr_fn_unref(fn);
     return rc;
 }

@@ -66,12 +66,7 @@ double mr__draw_uniform(mr__draws *d)
 static bool draws(const char *name)
 {
     const mr_function *f = mr_function_find(name);
-    if (f)
-        return f->props & MR_FUNCTION_DRAWS;
-    mr_fn *fn = mr__fn_registered(name);
-    bool found = fn && mr__fn_draws(fn);
-    mr_fn_unref(fn);
-    return found;
+    return f ? f->props & MR_FUNCTION_DRAWS : mr__registered_does(name, MR__DRAWS, mr__fn_draws);
 }
 
 static bool rows_draw(const mr_fn *fn)

@@ -15,6 +15,10 @@ static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the 
 static struct entry {
     char *name;
     mr_fn *fn;
+    /* Of mr__registered_does: the answers, and how many functions were registered then; 0: not
+     * asked yet. Functions that are registered later may change a false. */
+    bool does[MR__N_DEEDS];
+    size_t asked[MR__N_DEEDS];
 } * registry;
 static size_t n_registered, registry_capacity;
 MR__AROUND_FORK(registry_lock, NULL)
@@ -112,6 +116,15 @@ mr_fn *mr_fn_rows(const mr_rows_fn *f)
     return carry(&st);
 }
 
+/* The index of the function, n_registered: none. With the lock. */
+static size_t find(const char *name)
+{
+    size_t i = 0;
+    while (i < n_registered && strcmp(registry[i].name, name) != 0)
+        i++;
+    return i;
+}
+
 mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st)
 {
     if (!fn || !name || mr__function_name_taken(name))
@@ -125,9 +138,8 @@ mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st)
     }
     mr_code rc = MR_OK;
     pthread_mutex_lock(&registry_lock);
-    for (size_t i = 0; i < n_registered && rc == MR_OK; i++)
-        if (strcmp(registry[i].name, name) == 0)
-            rc = mr_fail(st, MR_ALREADY_EXISTS, "a function '%s' is registered already", name);
+    if (find(name) < n_registered)
+        rc = mr_fail(st, MR_ALREADY_EXISTS, "a function '%s' is registered already", name);
     if (rc == MR_OK)
         rc = MR_GROW(registry, registry_capacity, n_registered + 1, 1 << 20,
                      "the registry of functions", st);
@@ -137,7 +149,7 @@ mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st)
     if (rc == MR_OK && !copy)
         rc = mr_fail_memory(st, strlen(name), "a name");
     if (rc == MR_OK)
-        registry[n_registered++] = (struct entry){copy, mr_fn_ref(fn)};
+        registry[n_registered++] = (struct entry){.name = copy, .fn = mr_fn_ref(fn)};
     else
         mr_free(copy);
     pthread_mutex_unlock(&registry_lock);
@@ -146,11 +158,26 @@ mr_code mr_fn_register(const char *name, mr_fn *fn, mr_status *st)
 
 mr_fn *mr__fn_registered(const char *name)
 {
-    mr_fn *fn = NULL;
     pthread_mutex_lock(&registry_lock);
-    for (size_t i = 0; i < n_registered && !fn; i++)
-        if (strcmp(registry[i].name, name) == 0)
-            fn = mr_fn_ref(registry[i].fn);
+    size_t i = find(name);
+    mr_fn *fn = i < n_registered ? mr_fn_ref(registry[i].fn) : NULL;
     pthread_mutex_unlock(&registry_lock);
     return fn;
+}
+
+bool mr__registered_does(const char *name, mr__deed deed, bool (*does)(const mr_fn *fn))
+{
+    pthread_mutex_lock(&registry_lock);
+    size_t i = find(name), n = n_registered;
+    const mr_fn *fn = i < n ? registry[i].fn : NULL; /* kept by the registry */
+    bool found = fn && registry[i].does[deed], known = !fn || found || registry[i].asked[deed] == n;
+    pthread_mutex_unlock(&registry_lock);
+    if (known)
+        return found;
+    found = does(fn);
+    pthread_mutex_lock(&registry_lock);
+    registry[i].does[deed] = found;
+    registry[i].asked[deed] = n;
+    pthread_mutex_unlock(&registry_lock);
+    return found;
 }

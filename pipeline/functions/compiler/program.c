@@ -23,6 +23,7 @@ typedef struct code {
     size_t n_captured; /* columns of captures, after those */
     mr_spec *out;
     size_t row_bytes; /* see mr__program_row_bytes */
+    bool row_wise;    /* see mr__program_is_row_wise */
 } code;
 
 struct mr_program {
@@ -179,6 +180,7 @@ static mr_code settle_tree(typed *t, code *c, mr_status *st)
     c->tree = t;
     c->out = mr_spec_ref(t->spec);
     c->row_bytes = widest(t);
+    c->row_wise = c->n_captured == 0 && mr__is_row_wise(t);
     return MR_OK;
 }
 
@@ -303,6 +305,12 @@ mr_code mr_program_get(mr_fn *fn, const mr_spec *in, const mr_program **out, mr_
     return MR_OK;
 }
 
+const mr_program *mr__program_ref(const mr_program *p)
+{
+    mr__object_ref((mr__object *)(uintptr_t)&p->obj);
+    return p;
+}
+
 void mr_program_unref(const mr_program *p)
 {
     if (p)
@@ -321,22 +329,16 @@ int64_t mr__program_dataset_count(const mr_program *p)
     return mr__dataset_body_count(p->code->tree->body);
 }
 
-static bool fn_may_block(const mr_fn *fn);
-
-/* A registered expression calls others, but not itself: then it would not have been compiled. */
-static bool may_block(const char *name)
-{
-    if (mr_function_find(name))
-        return false;
-    mr_fn *fn = mr__fn_registered(name);
-    bool found = fn && fn_may_block(fn);
-    mr_fn_unref(fn);
-    return found;
-}
+static bool may_block(const char *name);
 
 static bool fn_may_block(const mr_fn *fn)
 {
     return fn->may_block || (fn->expr && mr__expr_calls(fn->expr, may_block));
+}
+
+static bool may_block(const char *name)
+{
+    return !mr_function_find(name) && mr__registered_does(name, MR__MAY_BLOCK, fn_may_block);
 }
 
 bool mr_program_may_block(const mr_program *p)
@@ -609,7 +611,7 @@ static mr_code run_code(const mr_program *p, const mr_block *in, const mr_row_si
 
 bool mr__program_is_row_wise(const mr_program *p)
 {
-    return p->code && p->code->n_captured == 0 && mr__is_row_wise(p->code->tree);
+    return p->code && p->code->row_wise;
 }
 
 size_t mr__program_row_bytes(const mr_program *p)

@@ -5,6 +5,9 @@
 #include "pipeline/functions/compiler/program.h"
 #include "pipeline/wait/cancel.h"
 
+/* A further reference to p. */
+const mr_program *mr__program_ref(const mr_program *p);
+
 /* Sets the job's seed for p's random functions (0: no seed) and the cancel that ends its waits
  * for a pipe (may be NULL; borrowed as long as p runs). p must not be in use yet. */
 void mr__program_bind(const mr_program *p, uint64_t seed, mr_cancel *cancel);

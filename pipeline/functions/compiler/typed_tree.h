@@ -192,6 +192,10 @@ void mr__hint_of_place(const mr_expr *e, const scope *s, char text[MR__HINT_ROOM
 
 /* The function registered as name (a new reference), or NULL. */
 mr_fn *mr__fn_registered(const char *name);
+/* Whether `does` is true of the function registered as name, which may call other such functions.
+ * The answer is kept, so that functions that several ways lead to are walked once. */
+typedef enum mr__deed { MR__DRAWS, MR__MAY_BLOCK, MR__N_DEEDS } mr__deed;
+bool mr__registered_does(const char *name, mr__deed deed, bool (*does)(const mr_fn *fn));
 /* true if `name` cannot be registered: not a valid name, or an op, a function, a dtype or a word of
  * the grammar. */
 bool mr__function_name_taken(const char *name);
