@@ -857,6 +857,28 @@ class Behaviour(unittest.TestCase):
 
         self.assertEqual(list(mr.range(1).map(chain)), [900])
 
+    def test_structures_within_structures_many_times(self) -> None:
+        def nested(twice: Any, n: int) -> Any:
+            def fn(x: Any) -> Any:
+                for _ in range(n):
+                    x = twice(x)
+                return x
+
+            return fn
+
+        for twice in (lambda x: (x, x), lambda x: [x, x], lambda x: {"a": x, "b": x}, lambda x: x + x):
+            with self.assertRaisesRegex(mr.TraceError, "MiB"):  # not after 2**60 steps
+                mr.range(3).map(nested(twice, 60))
+        self.assertEqual(str(mr.range(3).map(nested(lambda x: (x, x), 2))), "range(3).map(x => ((x, x), (x, x)))")
+
+    def test_structures_that_are_made_anew_are_not_taken_for_others(self) -> None:
+        class Made(dict):  # type: ignore[type-arg]
+            def values(self) -> Any:
+                return ((v, i) for i, v in enumerate(super().values()))
+
+        spec = mr.range(3).map(lambda x: Made(a=x, b=x, c=x))
+        self.assertEqual(str(spec), 'range(3).map(x => {"a": (x, 0), "b": (x, 1), "c": (x, 2)})')
+
     def test_every_function_has_a_method_and_help(self) -> None:
         rows = [r for r in translate_rows() if "function" in r and not r["form"]]
         self.assertGreater(len(rows), 80)

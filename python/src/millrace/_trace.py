@@ -815,8 +815,14 @@ def _dataset_node(value: Any) -> Node:
     return Node("dataset", POSTFIX, (text,), variables=variables)
 
 
-def as_node(value: Any, what: str = "a value", beside: DType | None = None) -> Node:
-    """A value of the user's as a node. Lists are tensors, tuples and dicts are structures."""
+_Made = dict[int, tuple[Any, Node]]  # by id; with the value, for an id is free again after it
+
+
+def as_node(
+    value: Any, what: str = "a value", beside: DType | None = None, made: _Made | None = None
+) -> Node:
+    """A value of the user's as a node. Lists are tensors, tuples and dicts are structures: ``made``
+    has those within the same value, for one that is there several times."""
     if isinstance(value, Expr):
         return value._node
     node = _scalar(value)
@@ -826,15 +832,11 @@ def as_node(value: Any, what: str = "a value", beside: DType | None = None) -> N
         raise TypeError("an array with masked values has no tensor; fill them: x.filled(0)")
     if isinstance(value, (np.ndarray, np.generic)):
         return _array(np.asarray(value), beside)
-    if isinstance(value, list):
-        return _list([as_node(v, what, beside) for v in value])
-    if isinstance(value, tuple):
-        return _tuple([as_node(v, what, beside) for v in value])
-    if isinstance(value, Mapping):
-        for name in value:
-            if not isinstance(name, str) or not name or "\0" in name:
-                raise _error(f"the names of components are strings that are not empty, not {name!r}")
-        return _record(list(value), [as_node(v, what, beside) for v in value.values()])
+    if isinstance(value, (list, tuple, Mapping)):
+        made = {} if made is None else made
+        if id(value) not in made:
+            made[id(value)] = value, _structure(value, what, beside, made)
+        return made[id(value)][1]
     if is_dataset(value):
         return _dataset_node(value)
     if value is None:
@@ -856,6 +858,19 @@ def as_node(value: Any, what: str = "a value", beside: DType | None = None) -> N
         f"{what} is of type {type(value).__name__}, which cannot be recorded: expected an Expr, a "
         "number, a string, an array, or a list, tuple or dict of them"
     )
+
+
+def _structure(
+    value: list[Any] | tuple[Any, ...] | Mapping[Any, Any], what: str, beside: DType | None, made: _Made
+) -> Node:
+    if isinstance(value, list):
+        return _list([as_node(v, what, beside, made) for v in value])
+    if isinstance(value, tuple):
+        return _tuple([as_node(v, what, beside, made) for v in value])
+    for name in value:
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise _error(f"the names of components are strings that are not empty, not {name!r}")
+    return _record(list(value), [as_node(v, what, beside, made) for v in value.values()])
 
 
 def _to_numpy(value: Any) -> NDArray[Any]:
