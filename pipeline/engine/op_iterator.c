@@ -12,6 +12,7 @@
 #include "pipeline/engine/run.h"
 #include "pipeline/graph/named_inputs.h"
 #include "pipeline/graph/origin_internal.h"
+#include "pipeline/system/callback_code.h"
 
 static void iter_path(const mr_iter *it, char *buf, size_t size)
 {
@@ -358,10 +359,8 @@ mr_code mr_iter_next(mr_iter *it, size_t want, mr_block *b, mr_status *st)
         if (rc == MR_END)
             p->ended = !p->goes_on;
         else {
-            if (rc > 0) /* an op of a plugin */
-                rc = mr_fail(st, MR_INTERNAL,
-                             "next returned %d, expected MR_OK, MR_END or an error", (int)rc);
-            if (rc == MR_CANCELLED) /* no op may count it */
+            rc = mr__callback_step(rc, "next", st); /* of an op of a plugin */
+            if (rc == MR_CANCELLED)                 /* no op may count it */
                 mr_status_of_no_element(st);
             name_place(it, rc, st);
             stay_failed(it, rc, st);

@@ -16,7 +16,16 @@ static inline mr_code mr__callback_code(mr_code rc, const char *who, mr_status *
     return rc;
 }
 
-/* The same for a status `why` that the function was given in place of the caller's, which may be
+/* The same for a function that may also return MR_END. */
+static inline mr_code mr__callback_step(mr_code rc, const char *who, mr_status *st)
+{
+    return rc <= 0 || rc == MR_END
+               ? rc
+               : mr_fail(st, MR_INTERNAL, "%s returned %d, expected MR_OK, MR_END or an error", who,
+                         (int)rc);
+}
+
+/* The first for a status `why` that the function was given in place of the caller's, which may be
  * NULL and gets its error. */
 static inline mr_code mr__callback_passed(mr_code rc, const char *who, mr_status *why,
                                           mr_status *st)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include "pipeline/log.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/callback_code.h"
 #include "trainer/exchange/saved_model_impl.h"
 #include "trainer/files/json_file.h"
 
@@ -180,10 +181,7 @@ static mr_code give(const mr__recalled *r, size_t at, const mr_callback *c, cons
     }
     mr_code rc = c->recall(c->ctx, &memory, st);
     mr_free(owned);
-    if (rc > 0 && rc != MR_END)
-        return mr_fail(st, MR_INTERNAL, "recall returned %d, expected MR_OK, MR_END or an error",
-                       (int)rc);
-    return rc;
+    return mr__callback_step(rc, "recall", st);
 }
 
 mr_code mr__recall(const mr__recalled *r, const mr_fit_opts *o, mr_status *st)
