@@ -481,14 +481,21 @@ mr_code mr_iterator_rewind(mr_iterator *it, mr_status *st)
     return rc;
 }
 
+void mr__iterator_settle(mr_iterator *it)
+{
+    if (it->run.forks != mr__forks() || !it->root)
+        return;
+    take_late_position(it);
+    settle(it);
+}
+
 mr_code mr_iterator_rest(mr_iterator *it, mr_status *st)
 {
     MR_TRY(mr_iterator_check(it, st));
     if (!it->root)
         return MR_OK;
     mr__watch_stop(&it->watched);
-    take_late_position(it);
-    settle(it);
+    mr__iterator_settle(it);
     it->settles = false;
     it->replays = !saves_rows(it);
     mr_cancel_trigger(it->run.cancel); /* the waits of what was read ahead */

@@ -52,6 +52,9 @@ mr_code mr__iterator_at(mr_iterator *it, const uint64_t *index, size_t n, mr_blo
 /* After give_back: mr_iterator_rest has freed what was read ahead, or it cannot be freed. */
 void mr__iterator_gave_back(mr_iterator *it);
 
+/* Before it rests or is closed, and what its ops read is stopped: an op that writes a file has it
+ * complete if all elements were delivered. */
+void mr__iterator_settle(mr_iterator *it);
 /* The iterator is as newly opened, whatever it has run. */
 mr_code mr__iterator_start_over(mr_iterator *it, mr_status *st) MR_NODISCARD;
 

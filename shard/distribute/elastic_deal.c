@@ -20,7 +20,9 @@
 #include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/op_iterator.h"
 #include "pipeline/graph/graph_internal.h"
+#include "pipeline/graph/rewrite.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/wait/cancel_internal.h"
 #include "shard/distribute/elastic_impl.h"
 
 #define MOST_KEPT ((size_t)64 << 20) /* bytes for all streams of a hub */
@@ -61,6 +63,8 @@ struct mr__elastic_hub {
     mr_dataset *whole; /* owned */
     const mr_iterator_opts *run;
     mr__iterator_internal internal;
+    mr_cancel *cancel;           /* owned: ends what it reads */
+    bool writes;                 /* a file, which is complete only at the end of its input */
     mr_iterator *it;             /* NULL: not open */
     uint64_t epoch, row, errors; /* where it is; errors: those before that row */
     mr_block block;
@@ -232,8 +236,11 @@ static mr_code go_to_epoch(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
 {
     if (epoch > 0 && (mr__dataset_all_props(h->whole) & MR_OP_REMEMBERS))
         MR_TRY(fill_caches(h, st));
-    for (h->epoch = 0; h->epoch < epoch; h->epoch++)
+    for (h->epoch = 0; h->epoch < epoch; h->epoch++) {
+        if (mr_cancel_is_cancelled(h->cancel))
+            return mr_iter_fail_cancelled(st);
         MR_TRY(mr_iterator_rewind(h->it, st));
+    }
     return MR_OK;
 }
 
@@ -246,6 +253,7 @@ static mr_code start_over(mr__elastic_hub *h, uint64_t epoch, mr_status *st)
     run.has_threads = true;
     run.threads = 0;
     run.executor = NULL;
+    run.cancel = h->cancel;
     run.watch = false;
     MR_TRY(mr_iterator_open(&h->it, h->whole, &run, st));
     h->row = h->errors = 0;
@@ -453,6 +461,8 @@ static mr_code wanted(mr__elastic_hub *h, int64_t s, item **out, mr_status *st)
 {
     taker *t = &h->takers[s];
     while (!t->first) {
+        if (mr_cancel_is_cancelled(h->cancel))
+            return mr_iter_fail_cancelled(st);
         mr_code rc = approach(h, s, st);
         if (rc == MR_OK)
             rc = read_on(h, st);
@@ -471,11 +481,16 @@ static mr_code wanted(mr__elastic_hub *h, int64_t s, item **out, mr_status *st)
 mr_code mr__elastic_hub_open(mr__elastic_hub **out, mr_dataset *whole, int64_t streams,
                              const mr_iterator_opts *run, mr_status *st)
 {
+    mr_cancel *cancel;
+    const mr_op *writer;
+    MR_TRY(mr_dataset_writes(whole, &writer, st));
+    MR_TRY(mr_cancel_new(run->cancel, &cancel, st));
     mr__elastic_hub *h = mr_calloc(1, sizeof *h);
     taker *takers = mr_calloc((size_t)streams, sizeof *takers);
     if (!h || !takers) {
         mr_free(h);
         mr_free(takers);
+        mr_cancel_unref(cancel);
         return mr_fail_memory(st, (size_t)streams * sizeof *takers, "the streams of a job");
     }
     for (int64_t s = 0; s < streams; s++)
@@ -484,6 +499,8 @@ mr_code mr__elastic_hub_open(mr__elastic_hub **out, mr_dataset *whole, int64_t s
     h->streams = streams;
     h->whole = mr_dataset_ref(whole);
     h->run = run;
+    h->cancel = cancel;
+    h->writes = writer != NULL;
     h->internal = *mr__iterator_internal_of(run);
     h->internal.shares_memory = true;
     h->internal.opened_again = true;
@@ -505,6 +522,7 @@ void mr__elastic_hub_close(mr__elastic_hub *h)
     mr_iterator_close(h->it);
     mr_block_reset(&h->block);
     mr_dataset_unref(h->whole);
+    mr_cancel_unref(h->cancel);
     pthread_mutex_destroy(&h->lock);
     mr_free(h->takers);
     mr_free(h);
@@ -545,11 +563,18 @@ void mr__elastic_hub_restore(mr__elastic_hub *h, mr__elastic_anchors *anchors)
     pthread_mutex_unlock(&h->lock);
 }
 
+void mr__elastic_hub_stop(mr__elastic_hub *h)
+{
+    if (!h->writes)
+        mr_cancel_trigger(h->cancel);
+}
+
 void mr__elastic_hub_rest(mr__elastic_hub *h)
 {
     pthread_mutex_lock(&h->lock);
     close_files(h);
     pthread_mutex_unlock(&h->lock);
+    mr__cancel_forget(h->cancel);
 }
 
 /* ---- the op ---- */
@@ -593,7 +618,7 @@ static mr_code open(mr_iter *it, mr_status *st)
 
 static mr_code take(struct state *s, size_t want, mr_block *out, mr_status *st)
 {
-    item *x;
+    item *x = NULL;
     if (s->taker->waits)
         go_to(s->hub, s->taker, s->at);
     MR_TRY(wanted(s->hub, s->stream, &x, st));

@@ -110,8 +110,18 @@ static void drop_pieces(mr__elastic_host *h)
     h->piece = h->piece_used = h->room = 0;
 }
 
+void mr__elastic_stop(mr__elastic_host *h)
+{
+    for (int64_t s = 0; s < h->schedule.streams && h->n_hubs; s++)
+        if (h->v[s].it)
+            mr__iterator_settle(h->v[s].it);
+    for (size_t i = 0; i < h->n_hubs; i++)
+        mr__elastic_hub_stop(h->hubs[i].hub);
+}
+
 void mr__elastic_host_close(mr__elastic_host *h)
 {
+    mr__elastic_stop(h);
     for (int64_t s = 0; h->v && s < h->schedule.streams; s++) {
         mr_iterator_close(h->v[s].it);
         mr_block_reset(&h->v[s].block);

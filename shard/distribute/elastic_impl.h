@@ -102,6 +102,9 @@ void mr__elastic_hub_restore(mr__elastic_hub *h, mr__elastic_anchors *anchors); 
 /* A stream of this process will be restored, or was: what is read for one is kept for the
  * others. */
 void mr__elastic_hub_expect(mr__elastic_hub *h, int64_t stream, bool restored);
+/* What streams read of it ends with MR_CANCELLED until it rests, unless it writes a file, to which
+ * rows would be missing. thread any */
+void mr__elastic_hub_stop(mr__elastic_hub *h);
 /* Closes its files. It begins again when a stream asks. */
 void mr__elastic_hub_rest(mr__elastic_hub *h);
 /* The op: the rows of `stream` of the hub of the place `at`. Takes whole over. */
@@ -175,6 +178,8 @@ static inline mr__elastic_hub *mr__elastic_hub_of(const mr__elastic_host *h, int
 mr_code mr__elastic_host_open(mr__elastic_host *h, const mr_dist_dataset *dd,
                               const mr_dist_iterator_opts *opts, mr_status *st) MR_NODISCARD;
 void mr__elastic_host_close(mr__elastic_host *h);
+/* Before the streams rest or are closed: none waits for a hub. */
+void mr__elastic_stop(mr__elastic_host *h);
 /* Gathers the rows of the next step; *rows: how many of them are own.
  * returns  MR_OK, MR_END, MR_CANCELLED (call again), the error of a row, which ends the step, or an
  *          error of no element */

@@ -343,6 +343,7 @@ mr_code mr__elastic_restore(const mr_dist_dataset *dd, mr__elastic_host *h, mr_i
 /* The hubs rest last: streams that read ahead ask them. */
 mr_code mr__elastic_rest(mr__elastic_host *h, mr_status *st)
 {
+    mr__elastic_stop(h);
     for (int64_t s = 0; s < h->schedule.streams; s++)
         if (h->v[s].it)
             MR_TRY(mr_iterator_rest(h->v[s].it, st));

@@ -10,6 +10,7 @@ chains of positions with other workers; the rows of steps of simple graphs again
 MR_TEST_SEED and MR_TEST_TIER=long set the defaults. TAP goes to $TAP_FILE.
 """
 import argparse
+import glob
 import io
 import itertools
 import json
@@ -463,6 +464,15 @@ def caches_in_files_are_on_the_disk_of_each_host(folder):
             equal((p.returncode, "another seed" in p.stderr), (1, True), f"with another seed: {p.stdout} {p.stderr}")
 
 
+def caches_in_files_are_complete_when_all_was_delivered(folder):
+    """Those of streams and those of what is dealt to them, also if nothing was read after the last row."""
+    for graph, files in (("range(8).take(8).cache('c').batch(8)", 4), ("range(8).filter(x => true).cache('d').take(8).batch(8)", 1)):
+        rows(show(folder, graph, 4, 1, 1, "--save-after", "1", "--state", "whole"), graph)
+        equal(len(glob.glob(f"{folder}/*.cache")), files, f"files of {graph}")
+        for name in glob.glob(f"{folder}/*.cache"):
+            os.remove(name)
+
+
 def far_positions_are_exact(folder):
     """What each process reads once is read from the last places that the position has, not from the beginning."""
     with open(os.path.join(folder, "long.txt"), "w", encoding="utf-8") as f:
@@ -510,6 +520,6 @@ else:
     TESTS = [explain_names_what_runs_in_full, steps_are_those_of_the_model, errors_keep_their_place, refusals_say_what_to_do,
              positions_of_others_are_refused, far_positions_are_exact, an_epoch_may_begin_with_other_streams,
              an_epoch_begins_with_the_same_data, caches_have_what_the_first_epoch_drew,
-             caches_in_files_are_on_the_disk_of_each_host]
+             caches_in_files_are_on_the_disk_of_each_host, caches_in_files_are_complete_when_all_was_delivered]
     TESTS += [graphs(first, EACH) for first in range(0, COUNT, EACH)]
 kit.main("elastic", TESTS)

@@ -413,6 +413,27 @@ MR_TEST(rests_wait_for_what_streams_read_ahead)
     close_job(&j);
 }
 
+/* What is dealt does not get to its next row while a stream reads ahead. The first step has no
+ * row of the other stream, which would wait too. */
+MR_TEST(rests_and_closes_do_not_wait_for_what_is_dealt)
+{
+    static steps_text first, again;
+    mr_status st;
+    const mr_dist_iterator_opts threads = {
+        .run = {.has_threads = true, .threads = 2, .positions = true}};
+    const char *expr =
+        "range(100000000000000).filter(x => x < 150).take(151).prefetch(200).batch(1)";
+    job j = open_job(expr, (mr_distribute_opts){.elastic_streams = 2}, &threads);
+    steps_from(&j, 1, &first);
+    for (int i = 0; i < 4; i++) {
+        mr_ok(mr_dist_iterator_rest(j.it, &st), &st);
+        mr_ok(mr_dist_iterator_rewind(j.it, &st), &st);
+        steps_from(&j, 1, &again);
+        mr_eq_str(again.v, first.v);
+    }
+    close_job(&j);
+}
+
 typedef struct canceller {
     mr_dist_iterator *it;
     atomic_bool reads, stop;
