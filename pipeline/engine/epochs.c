@@ -43,6 +43,15 @@ mr_code mr__scope_opened(mr_run *run, mr__scope *s, uint64_t number, uint64_t *e
     return c ? MR_OK : MR_RESOURCE_EXHAUSTED;
 }
 
+void mr__scope_unopened(mr_run *run, mr__scope *s, uint64_t number)
+{
+    pthread_mutex_lock(&run->lock);
+    size_t i = find(s, number);
+    if (i < s->n && s->counts[i].number == number && s->counts[i].opened)
+        s->counts[i].opened--;
+    pthread_mutex_unlock(&run->lock);
+}
+
 mr_code mr__scope_set(mr_run *run, mr__scope *s, uint64_t number, uint64_t opened, mr_status *st)
 {
     pthread_mutex_lock(&run->lock);

@@ -101,6 +101,9 @@ bool mr__iterator_may_block(const mr_iterator *it);
  * the message of `it` or of one of its inputs; NULL: saving may succeed. */
 void mr__iter_set_no_position(mr_iter *it, const char *message);
 const char *mr__iter_no_position(const mr_iter *it);
+/* Call in open after a change to the state that the iterators of a node share: undo takes it back
+ * if this op or one above it cannot be opened. */
+void mr__iter_set_undo(mr_iter *it, void (*undo)(mr_iter *it));
 /* Call in open if MR_END of the op ends only a part of its elements: it is asked again for the next
  * part. */
 void mr__iter_set_goes_on(mr_iter *it);

@@ -41,6 +41,23 @@ static void iter_path(const mr_iter *it, char *buf, size_t size)
     }
 }
 
+void mr__iter_set_undo(mr_iter *it, void (*undo)(mr_iter *it))
+{
+    it->priv->undo = undo;
+}
+
+/* So that the next try to open it is not the one after it. */
+static void undo_open(mr_iter *it)
+{
+    for (size_t i = 0; i < it->n_inputs; i++)
+        if (it->inputs[i])
+            undo_open(it->inputs[i]);
+    if (it->priv->undo)
+        it->priv->undo(it);
+    if (it->priv->in_scope)
+        mr__scope_unopened(it->run, it->priv->scope, it->priv->number);
+}
+
 mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_iter **out,
                       mr_status *st)
 {
@@ -112,8 +129,10 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
     mr_iter_work_begin(it, &work);
     p->counters = mr__stats_of(&run->stats, parent != NULL, parent ? parent->priv->counters : NULL,
                                it, p->place, &p->owns_counters);
-    if (n == 0 && p->scope)
+    if (n == 0 && p->scope) {
         rc = mr__scope_opened(run, p->scope, p->number, &p->epoch, st);
+        p->in_scope = rc == MR_OK;
+    }
     if (!(op->props & MR_OP_OPENS_INPUTS))
         for (size_t i = 0; i < n && rc == MR_OK; i++)
             rc = mr_iter_open_input(it, i, st);
@@ -127,6 +146,7 @@ mr_code mr__iter_open(mr_run *run, const mr__place *place, mr_dataset *node, mr_
     }
     mr__iter_work_end(it, &work);
     if (rc != MR_OK) {
+        undo_open(it);
         mr_iter_close(it);
         return rc;
     }

@@ -113,6 +113,8 @@ struct mr_iter_private {
     bool ended;
     bool goes_on;    /* mr__iter_set_goes_on */
     bool counted;    /* for access by number */
+    bool in_scope;   /* its opening is counted there */
+    void (*undo)(mr_iter *it); /* mr__iter_set_undo */
     bool inner;      /* of a dataset that is a value */
     bool guarded;    /* the op above holds elements of unknown size, and memory is limited */
     bool deferred;   /* `error` is to be returned next */
@@ -161,6 +163,8 @@ uint64_t mr__scope_source(const mr__scope *s, uint64_t number);
 /* The scope of a dataset that parent made from an element with the identities `outer`. */
 void mr__scope_start(mr__scope *s, const mr_iter *parent, const mr_identities *outer);
 void mr__scope_free(mr__scope *s); /* NULL: nothing */
+/* Takes back an opening that was counted. */
+void mr__scope_unopened(mr_run *run, mr__scope *s, uint64_t number);
 /* *epoch = how often the source was opened before in its scope; counts this opening. */
 mr_code mr__scope_opened(mr_run *run, mr__scope *s, uint64_t number, uint64_t *epoch,
                          mr_status *st) MR_NODISCARD;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pipeline/streams/seeds.h"
 
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/philox.h"
 #include "pipeline/system/fork.h"
 
@@ -39,6 +40,18 @@ static void start_generator(struct shared *c)
     c->seeded = true;
 }
 
+/* After a pass that could not be opened: the next one draws the same pair. */
+static void draw_back(mr_iter *it)
+{
+    struct shared *c;
+    if (shared_of(it->node, &c, NULL) != MR_OK) /* it is there */
+        return;
+    mr__lock_take(&c->lock);
+    c->drawn -= c->drawn >= 2 ? 2 : 0;
+    start_generator(c);
+    mr__lock_release(&c->lock);
+}
+
 mr_code mr__seeds_draw(mr_iter *it, const int64_t *seed, bool again, uint64_t pair[2],
                        mr_status *st)
 {
@@ -59,6 +72,8 @@ mr_code mr__seeds_draw(mr_iter *it, const int64_t *seed, bool again, uint64_t pa
     pair[1] = again ? mr__philox_next(&c->generator) : c->pair[1];
     c->drawn += again ? 2 : 0;
     mr__lock_release(&c->lock);
+    if (again)
+        mr__iter_set_undo(it, draw_back);
     return MR_OK;
 }
 

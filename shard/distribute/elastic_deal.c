@@ -596,6 +596,11 @@ struct state {
     place at; /* the next row */
 };
 
+static void begin_again(mr_iter *it)
+{
+    ((struct state *)it->state)->shared->begun--;
+}
+
 static mr_code open(mr_iter *it, mr_status *st)
 {
     const struct params *p = it->params;
@@ -608,6 +613,7 @@ static mr_code open(mr_iter *it, mr_status *st)
     s->stream = p->stream;
     s->taker = &s->hub->takers[p->stream];
     s->at = (place){.epoch = s->shared->begun++};
+    mr__iter_set_undo(it, begin_again);
     pthread_mutex_lock(&s->hub->lock);
     s->taker->runs = true;
     if (!s->taker->waits)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "pipeline/engine/inputs_read.h"
+#include "pipeline/engine/iterator_internal.h"
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/philox.h"
 #include "pipeline/files/file_name.h"
@@ -311,6 +312,17 @@ mr_code mr__file_list_records(mr_iter *it, const char *const *paths, size_t n, m
     return MR_OK;
 }
 
+/* After a pass that could not be opened: the next one draws the same words. */
+static void draw_back(mr_iter *it)
+{
+    struct shared *s;
+    if (shared_of(it->node, &s, NULL) != MR_OK) /* it is there */
+        return;
+    mr__lock_take(&s->lock);
+    s->drawn -= s->drawn >= 2 ? 2 : 0;
+    mr__lock_release(&s->lock);
+}
+
 mr_code mr__file_list_draw(mr_iter *it, const int64_t *seed, uint64_t words[2], mr_status *st)
 {
     struct shared *s;
@@ -331,6 +343,7 @@ mr_code mr__file_list_draw(mr_iter *it, const int64_t *seed, uint64_t words[2], 
     words[1] = mr__philox_next(&generator);
     s->drawn += 2;
     mr__lock_release(&s->lock);
+    mr__iter_set_undo(it, draw_back);
     return MR_OK;
 }
 

@@ -21,6 +21,7 @@
 #include "pipeline/ops/apply.h"
 #include "pipeline/ops/sources.h"
 #include "pipeline/varint.h"
+#include "tests/fault.h"
 #include "tests/harness.h"
 
 static mr_iterator *open_text(const char *text, const mr_iterator_opts *opts)
@@ -915,4 +916,88 @@ MR_TEST(after_an_interruption_a_restored_position_loses_nothing)
         mr_dataset_unref(ds);
     }
     mr_spec_unref(spec);
+}
+
+/* ---- passes that cannot be opened ---- */
+
+typedef struct elements {
+    char v[512];
+    size_t n;
+} elements;
+
+/* The rest of a pass. A lack of memory that belongs to no element ends nothing. */
+static void read_rest(mr_iterator *it, elements *out)
+{
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_code rc;
+    out->n = 0;
+    while ((rc = mr_iterator_next(it, 1, &b, &st)) != MR_END) {
+        if (rc != MR_OK) {
+            mr_code_is(rc, MR_RESOURCE_EXHAUSTED, &st);
+            continue;
+        }
+        void *bytes = NULL;
+        size_t size = 0;
+        while (mr_block_to_bytes(&b, &bytes, &size, &st) != MR_OK)
+            ; /* the fault may be there */
+        mr_check(out->n + 4 < sizeof out->v);
+        uint32_t hash = 2166136261u;
+        for (size_t i = 0; i < size; i++)
+            hash = (hash ^ ((unsigned char *)bytes)[i]) * 16777619u;
+        memcpy(out->v + out->n, &hash, 4);
+        out->n += 4;
+        mr_free(bytes);
+    }
+    mr_block_reset(&b);
+}
+
+/* What a pass draws when it is opened is drawn again, for the next try is the same pass. */
+MR_TEST(a_pass_that_could_not_be_opened_is_opened_again)
+{
+    mr_test_file("a.txt", "a\n");
+    mr_test_file("b.txt", "b\n");
+    mr_test_file("c.txt", "c\n");
+    mr_test_file("d.txt", "d\n");
+    char files[600];
+    snprintf(files, sizeof files, "list_files(\"%s/?.txt\", shuffle=true, seed=1).skip(1)",
+             mr_test_dir());
+    const char *const texts[] = {
+        "range(9).shuffle(9, seed=1).skip(1)",
+        "range(9).shuffle(9, seed=1).skip(1).repeat(3)",
+        "range(9).global_shuffle(seed=1).skip(1)",
+        "random(seed=1, rerandomize_each_iteration=true).take(5).skip(1)",
+        "sample_from_datasets([range(9), range(9)], seed=1, "
+        "rerandomize_each_iteration=true).skip(1)",
+        "range(9).map(x => random_uniform([], seed=1)).skip(1)",
+        files,
+    };
+    for (size_t t = 0; t < sizeof texts / sizeof *texts; t++) {
+        mr_status st;
+        mr_test_context("%s", texts[t]);
+        static elements first, want, got;
+        mr_dataset *ds = mr_test_graph(texts[t]);
+        const mr_iterator_opts opts = {.has_threads = true, .has_seed = true, .seed = 5};
+        mr_iterator *it = NULL;
+        mr_ok(mr_iterator_open(&it, ds, &opts, &st), &st);
+        read_rest(it, &first);
+        mr_ok(mr_iterator_rewind(it, &st), &st);
+        read_rest(it, &want);
+        mr_iterator_close(it);
+        mr_check(want.n > 0);
+        mr_fault_each_allocation(n)
+        {
+            mr_status why;
+            if (mr_fault_expect(mr_iterator_open(&it, ds, &opts, &why), &why) != MR_OK)
+                continue;
+            read_rest(it, &got);
+            mr_eq_mem(got.v, first.v, first.n);
+            if (mr_fault_expect(mr_iterator_rewind(it, &why), &why) != MR_OK)
+                mr_ok(mr_iterator_rewind(it, &why), &why);
+            read_rest(it, &got);
+            mr_eq_mem(got.v, want.v, want.n);
+            mr_iterator_close(it);
+        }
+        mr_dataset_unref(ds);
+    }
 }
