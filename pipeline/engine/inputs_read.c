@@ -206,8 +206,10 @@ mr_code mr__iter_note_file(const mr_iter *it, const char *path, mr_status *st)
     bool input = strcmp(path, "-") == 0, there = !input && mr__sys->stat(path, &is) == 0;
     if (there && is_regular(&is, &x))
         return r ? mr__iter_note_again(it, &x, st) : MR_OK;
-    if (input || (there && !S_ISDIR(is.st_mode)))
+    if (input || (there && !S_ISDIR(is.st_mode))) {
         mr_iter_set_may_block(it);
+        atomic_store(&it->run->memory.keeps, true);
+    }
     return MR_OK;
 }
 

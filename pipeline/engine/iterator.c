@@ -390,6 +390,11 @@ int64_t mr_iterator_take_slots(mr_iterator *it, int64_t most)
     return mr__memory_take(m, bytes) / m->of_batch;
 }
 
+MR_API bool mr__iterator_can_give_back(const mr_iterator *it)
+{
+    return !atomic_load(&it->run.memory.keeps);
+}
+
 MR_API void mr__iterator_gave_back(mr_iterator *it)
 {
     mr__memory_gave_back(&it->run.memory);

@@ -40,7 +40,7 @@
 #define BOUND      4         /* times the limit */
 
 #define LOOK_NS         ((int64_t)100000000)
-#define LONGEST_WAIT_NS ((int64_t)60 * 1000000000)
+#define LONGEST_WAIT_NS ((int64_t)10 * 1000000000)
 
 /* anonymous: without pages of files and shared memory, which the kernel counts as its cache. */
 static int64_t resident(bool anonymous)
@@ -270,9 +270,9 @@ static struct {
     mr__memory_sharer *first;
     pthread_cond_t given; /* back */
     bool has_given;       /* is initialized */
-    /* Of the limit, after the needs of all: what they may have read ahead together, and what they
-     * and the layers above have. */
-    atomic_int_fast64_t room, ahead;
+    /* process and graphs, for runs that read ahead; what they and the layers above have read
+     * ahead. */
+    atomic_int_fast64_t needs, ahead;
 } beside = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* The parent's runs do not continue in a child. */
@@ -308,18 +308,25 @@ static mr__memory *of_sharer(mr__memory_sharer *s)
 }
 
 /* The lock is held. */
-static void set_room(int64_t limit)
+static void set_needs(void)
 {
     /* Relaxed: a figure. */
-    atomic_store_explicit(&beside.room, limit - beside.process - beside.graphs,
-                          memory_order_relaxed);
+    atomic_store_explicit(&beside.needs, add(beside.process, beside.graphs), memory_order_relaxed);
+}
+
+/* Of a limit, after the needs of all runs and what they have read ahead. */
+static int64_t left_of(int64_t limit)
+{
+    /* Relaxed: figures. */
+    return limit - atomic_load_explicit(&beside.needs, memory_order_relaxed) -
+           atomic_load_explicit(&beside.ahead, memory_order_relaxed);
 }
 
 /* Asks those that have read ahead more than an equal share of the room; the lock is held. */
 static void ask_back(int64_t limit)
 {
     int64_t room = limit - beside.process - beside.graphs;
-    if (atomic_load_explicit(&beside.ahead, memory_order_relaxed) <= room)
+    if (left_of(limit) >= 0)
         return;
     for (mr__memory_sharer *s = beside.first; s; s = s->next)
         if (s->give_back && !s->asked && of_sharer(s)->ahead > room / (int64_t)beside.n) {
@@ -337,19 +344,21 @@ static bool some_are_asked(void)
     return s;
 }
 
-/* Waits until those that were asked have given back; the lock is held. */
+/* Waits until those that were asked have given back, or there is room; the lock is held. One that
+ * does not answer may itself wait for this run, through their common client. */
 static mr_code await_given(int64_t limit, const mr_cancel *cancel, mr_status *st)
 {
     int64_t until = mr__clock_ns(CLOCK_MONOTONIC) + LONGEST_WAIT_NS;
-    while (some_are_asked()) {
+    while (some_are_asked() && left_of(limit) < 0) {
         if (mr_cancel_is_cancelled(cancel))
             return mr_iter_fail_cancelled(st);
-        if (mr__clock_ns(CLOCK_MONOTONIC) > until)
-            return mr_fail(st, MR_DEADLINE_EXCEEDED,
-                           "the memory limit is %" PRId64 " bytes, and other graphs that run in "
-                           "the process did not give back what they have read ahead: raise the "
-                           "limit, or run fewer graphs at once",
-                           limit);
+        if (mr__clock_ns(CLOCK_MONOTONIC) > until) {
+            mr_log(MR_LOG_WARNING,
+                   "the memory limit of %" PRId64 " bytes may be exceeded by %" PRId64
+                   ": a graph that runs in the process does not give back what it has read ahead",
+                   limit, -left_of(limit));
+            break;
+        }
         mr__cond_wait_for(&beside.given, &beside.lock, LOOK_NS);
     }
     return MR_OK;
@@ -384,7 +393,7 @@ static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterat
         if (beside.first)
             beside.first->prev = &m->sharer;
         beside.first = &m->sharer;
-        set_room(limit);
+        set_needs();
         ask_back(limit);
     }
     *needed = add(others, own);
@@ -412,7 +421,7 @@ static void stop_beside(mr__memory *m, int64_t limit)
         m->sharer.prev->next = m->sharer.next;
     else
         beside.first = m->sharer.next;
-    set_room(limit);
+    set_needs();
     pthread_cond_broadcast(&beside.given);
     pthread_mutex_unlock(&beside.lock);
     m->beside = 0;
@@ -495,6 +504,17 @@ MR_API int64_t mr__memory_limit_in_force(int64_t chosen)
     return most && (chosen == 0 || chosen > most) ? most : chosen;
 }
 
+static mr_code has_cache(const mr_dataset *ds, bool *out, mr_status *st)
+{
+    mr__nodes nodes;
+    MR_TRY(mr__nodes_of(ds, &nodes, st));
+    *out = false;
+    for (size_t i = 0; i < nodes.n; i++)
+        *out = *out || (mr_dataset_op(nodes.v[i])->props & MR_OP_REMEMBERS);
+    mr__nodes_reset(&nodes);
+    return MR_OK;
+}
+
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                          int64_t limit_of_graph, mr_status *st)
 {
@@ -514,6 +534,9 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
     }
     if (limit == 0)
         return MR_OK;
+    bool caches;
+    MR_TRY(has_cache(ds, &caches, st));
+    atomic_init(&m->keeps, caches); /* it would be filled again */
     if (!m->of_group && mr__iterator_internal_of(opts)->shares_memory) {
         mr_code rc = start_beside(m, ds, opts, limit, &needed, st);
         if (rc != MR_OK) {
@@ -627,8 +650,7 @@ bool mr__memory_has_room(mr__memory *m, size_t bytes)
     free_for_all = add(free_for_all, m->beside ? times(OF_BESIDE, runs) : 0);
     if (add(ahead, one) > atomic_load_explicit(&m->for_ahead, memory_order_relaxed))
         return false;
-    if (m->beside && add(atomic_load_explicit(&beside.ahead, memory_order_relaxed), one) >
-                         atomic_load_explicit(&beside.room, memory_order_relaxed))
+    if (m->beside && one > left_of(m->limit))
         return false;
     int64_t most = m->limit - free_for_all;
     unsigned asked = atomic_fetch_add_explicit(&m->asked, 1, memory_order_relaxed);

@@ -39,6 +39,7 @@ typedef struct mr__memory {
     int64_t of_batch;              /* bytes of a batch; 0: not known */
     int64_t beside;                /* with shares_memory: this run's needs; else 0 */
     mr__memory_sharer sharer;
+    atomic_bool keeps; /* what is read ahead: it could not be read again, or only at a high price */
     int64_t threads;
     atomic_int_fast64_t ahead;      /* bytes that are read ahead */
     atomic_int_fast64_t sample;     /* resident bytes at the last sample */
@@ -51,7 +52,6 @@ typedef struct mr__memory {
  * the limit is of the group.
  * errors   MR_INVALID_ARGUMENT: ds needs more
  *          MR_RESOURCE_EXHAUSTED: with shares_memory, the other iterators leave too little
- *          MR_DEADLINE_EXCEEDED: they did not give back what they have read ahead
  *          MR_CANCELLED */
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                          int64_t limit_of_graph, mr_status *st) MR_NODISCARD;

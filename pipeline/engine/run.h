@@ -111,11 +111,11 @@ struct mr_iter_private {
     mr_iter *next_waiting;             /* in run->waiting */
     bool waits, settled;               /* it is in run->waiting; it was pulled for its end */
     bool ended;
-    bool goes_on;    /* mr__iter_set_goes_on */
-    bool counted;    /* for access by number */
-    bool in_scope;   /* its opening is counted there */
+    bool goes_on;              /* mr__iter_set_goes_on */
+    bool counted;              /* for access by number */
+    bool in_scope;             /* its opening is counted there */
     void (*undo)(mr_iter *it); /* mr__iter_set_undo */
-    bool inner;      /* of a dataset that is a value */
+    bool inner;                /* of a dataset that is a value */
     bool guarded;    /* the op above holds elements of unknown size, and memory is limited */
     bool deferred;   /* `error` is to be returned next */
     bool failed;     /* `error`, of no element, is returned from now on */

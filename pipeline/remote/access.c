@@ -258,9 +258,11 @@ static mr_code need_thread(mr__access *a, mr_status *st)
         pthread_cond_signal(&a->changed);
         return MR_OK;
     }
-    if (a->started)
-        pthread_join(a->thread, NULL);
-    a->started = false;
+    for (mr__access *ended = all; ended; ended = ended->next)
+        if (ended->started && !ended->running) {
+            pthread_join(ended->thread, NULL);
+            ended->started = false;
+        }
     mr__timed_cond_init(&a->changed);
     sigfillset(&none);
     pthread_sigmask(SIG_SETMASK, &none, &before);

@@ -11,7 +11,7 @@
 #include "pipeline/system/system.h"
 
 #define MINUTE ((int64_t)60000000000)
-enum { MOST_KINDS = 128, SAMPLE_BYTES = 512 };
+enum { MOST_KINDS = 256, SAMPLE_BYTES = 512 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 MR__AROUND_FORK(lock, NULL)
@@ -87,7 +87,7 @@ static bool admit(mr_log_level level, const char *format, char *text)
         k->said = 0;
     if (k->said == 0)
         k->since_ns = now;
-    bool is_admitted = k->said < most_of_kind;
+    bool is_admitted = k->said < most_of_kind || !most_of_kind; /* it was just switched off */
     if (is_admitted) {
         if (++k->said == most_of_kind)
             strcat(text, " (more like this are left out for a minute)");

@@ -98,9 +98,10 @@ static mr_code request_until(requesting *a, mr__loop *l, const mr__address *to,
         MR_TRY(try_once(a, l, to, opts, until, st));
         if (a->report)
             break;
-        /* The last attempt began too late: the previous attempt's error says more. */
+        /* The last attempt may have begun too late. */
         if (a->why.code == MR_DEADLINE_EXCEEDED && !a->is_ready && refused.code != MR_OK)
-            a->why = refused;
+            mr_fail(&a->why, MR_UNAVAILABLE, "%s; the last attempt was not answered in time",
+                    refused.message);
         bool again = a->why.code == MR_UNAVAILABLE && !a->is_ready;
         if (!again || mr__loop_now(l) + AGAIN_MS * MS >= until) {
             if (a->why.code == MR_UNAVAILABLE || a->why.code == MR_END)

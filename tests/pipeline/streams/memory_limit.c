@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "pipeline/engine/iterator_internal.h"
@@ -545,18 +546,23 @@ static void ask(void *ctx)
 typedef struct resting {
     void *bytes;
     size_t size;
+    mr_code rc;
+    mr_status why;
 } resting;
 
 /* As a worker's thread between two blocks. *ctx = where the iterator rests. */
 static void *give_back(void *ctx)
 {
-    mr_status st;
     resting *at = ctx;
+    at->rc = MR_UNAVAILABLE;
+    mr_fail(&at->why, MR_UNAVAILABLE, "nothing was asked back");
     for (int ms = 0; !atomic_load(&asked_back) && ms < 60000; ms++)
         usleep(1000);
-    mr_check(atomic_load(&asked_back));
-    mr_ok(mr_iterator_save(lender, &at->bytes, &at->size, &st), &st);
-    mr_ok(mr_iterator_rest(lender, &st), &st);
+    if (!atomic_load(&asked_back))
+        return NULL;
+    at->rc = mr_iterator_save(lender, &at->bytes, &at->size, &at->why);
+    if (at->rc == MR_OK)
+        at->rc = mr_iterator_rest(lender, &at->why);
     mr__iterator_gave_back(lender);
     return NULL;
 }
@@ -591,6 +597,7 @@ MR_TEST(what_a_run_has_read_ahead_is_taken_back_for_another)
     mr_restart_peak();
     mr_ok(mr_iterator_open(&second, holds, &o, &st), &st);
     mr_check(pthread_join(thread, NULL) == 0);
+    mr_ok(at.rc, &at.why);
     mr_ok(mr_iterator_next(second, 1, &b, &st), &st); /* its shuffle is full */
     mr_block_reset(&b);
     mr_ok(mr_iterator_restore(lender, at.bytes, at.size, &st), &st);
@@ -643,6 +650,86 @@ MR_TEST(a_run_that_waits_for_memory_of_another_can_be_cancelled)
     mr_dataset_unref(none);
     mr_dataset_unref(holds);
     mr_dataset_unref(ds);
+}
+
+static atomic_bool hurries;
+
+/* Eleven seconds more at each call. */
+static int hurry(clockid_t clock, struct timespec *out)
+{
+    static atomic_int calls;
+    int rc = mr__system_real()->clock_gettime(clock, out);
+    out->tv_sec += atomic_load(&hurries) ? 11 * atomic_fetch_add(&calls, 1) : 0;
+    return rc;
+}
+
+static void never_answer(void *ctx)
+{
+    (void)ctx;
+    atomic_store(&hurries, true);
+}
+
+static atomic_bool has_warned;
+
+static void hear(void *ctx, mr_log_level level, const char *message)
+{
+    (void)ctx;
+    if (level == MR_LOG_WARNING && strstr(message, "does not give back"))
+        atomic_store(&has_warned, true);
+}
+
+MR_TEST(a_run_that_does_not_answer_is_not_waited_for_without_end)
+{
+    start();
+    table.clock_gettime = hurry;
+    mr_log_set(hear, NULL, MR_LOG_WARNING);
+    mr_status st;
+    mr_iterator *first = NULL, *second = NULL;
+    mr_block b = MR_BLOCK_EMPTY;
+    mr_iterator_opts o = {.threads = 2, .has_threads = true};
+    mr_dataset *ds = graph(ROWS ".repeat(6).prefetch(1000)"), *holds = graph(ROWS ".shuffle(20)");
+    mr_dataset *none = graph("range(0)");
+    int64_t own = needed(holds, &o) - needed(none, &o);
+    const mr__iterator_internal internal = {.shares_memory = true, .give_back = never_answer};
+    o.internal = &internal;
+    o.memory_limit = needed(ds, &o) + own + 8 * MIB;
+    mr_ok(mr_iterator_open(&first, ds, &o, &st), &st);
+    mr_ok(mr_iterator_next(first, 1, &b, &st), &st);
+    mr_block_reset(&b);
+    await_memory(own);
+    mr_ok(mr_iterator_open(&second, holds, &o, &st), &st);
+    atomic_store(&hurries, false);
+    mr_check(atomic_load(&has_warned));
+    mr_iterator_close(first);
+    mr_iterator_close(second);
+    mr_log_set(NULL, NULL, MR_LOG_ERROR);
+    mr_dataset_unref(none);
+    mr_dataset_unref(holds);
+    mr_dataset_unref(ds);
+}
+
+MR_TEST(runs_with_a_cache_or_a_pipe_keep_what_they_have_read_ahead)
+{
+    mr_status st;
+    char pipe[600];
+    snprintf(pipe, sizeof pipe, "text_line(\"%s\")", mr_test_path("pipe"));
+    mr_check(mkfifo(mr_test_path("pipe"), 0600) == 0);
+    int fd = open(mr_test_path("pipe"), O_RDWR);
+    mr_check(fd >= 0 && write(fd, "a\nb\n", 4) == 4);
+    mr_block b = MR_BLOCK_EMPTY;
+    const char *const texts[] = {ROWS ".shuffle(20).repeat()", ROWS ".cache().repeat()", pipe};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        mr_iterator *it = NULL;
+        mr_dataset *ds = graph(texts[i]);
+        const mr_iterator_opts o = {.has_threads = true, .memory_limit = 400 * MIB};
+        mr_ok(mr_iterator_open(&it, ds, &o, &st), &st);
+        mr_ok(mr_iterator_next(it, 1, &b, &st), &st);
+        mr_block_reset(&b);
+        mr_check(mr__iterator_can_give_back(it) == (i == 0));
+        mr_iterator_close(it);
+        mr_dataset_unref(ds);
+    }
+    close(fd);
 }
 
 #if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ /* they keep what is freed */

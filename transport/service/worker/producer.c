@@ -182,12 +182,13 @@ static void rest(mr__producer *p)
     mr_status why;
     if (!p->it)
         return;
-    mr_code rc =
-        p->rested_at ? MR_OK : mr_iterator_save(p->it, &p->rested_at, &p->rested_bytes, &why);
-    if (rc == MR_OK)
-        rc = mr_iterator_rest(p->it, &why);
-    if (rc != MR_OK)
-        mr_log(MR_LOG_WARNING, "a stream keeps what it has read ahead: %s", why.message);
+    if (!p->rested_at && mr__iterator_can_give_back(p->it)) {
+        mr_code rc = mr_iterator_save(p->it, &p->rested_at, &p->rested_bytes, &why);
+        if (rc == MR_OK)
+            rc = mr_iterator_rest(p->it, &why);
+        if (rc != MR_OK)
+            mr_log(MR_LOG_WARNING, "a stream keeps what it has read ahead: %s", why.message);
+    }
     mr__iterator_gave_back(p->it);
 }
 

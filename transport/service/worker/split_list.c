@@ -8,7 +8,10 @@
 #include "pipeline/engine/op_source.h"
 #include "pipeline/engine/op_inner_datasets.h"
 #include "pipeline/memory/alloc.h"
+#include "pipeline/system/timed_wait.h"
 #include "shard/streams/stream_splits.h"
+
+#define LOOK_NS ((int64_t)100000000) /* for a cancellation, while it waits */
 
 struct mr__split_list {
     pthread_mutex_t lock;
@@ -37,7 +40,7 @@ mr_code mr__split_list_new(mr__split_list **out, const uint64_t *v, size_t n, ui
     l->ask = ask;
     l->ctx = ctx;
     pthread_mutex_init(&l->lock, NULL);
-    pthread_cond_init(&l->changed, NULL);
+    mr__timed_cond_init(&l->changed);
     *out = l;
     return MR_OK;
 }
@@ -84,12 +87,12 @@ void mr__split_list_stop(mr__split_list *l)
 /* *split = the first of [first, end) in this repetition from *index on; moves *index after it.
  * Waits.
  * returns  MR_OK, MR_END, MR_CANCELLED (no status) */
-static mr_code take(mr__split_list *l, uint64_t *index, uint64_t repetition, uint64_t first,
-                    uint64_t end, uint64_t *split)
+static mr_code take(mr__split_list *l, const mr_iter *it, uint64_t *index, uint64_t repetition,
+                    uint64_t first, uint64_t end, uint64_t *split)
 {
     mr_code rc = MR_CANCELLED;
     pthread_mutex_lock(&l->lock);
-    while (!l->stopped) {
+    while (!l->stopped && !mr_iter_cancelled(it)) {
         /* Skip splits of other sources and of earlier repetitions. */
         while (*index < l->n &&
                (l->v[*index] / l->total < repetition ||
@@ -112,7 +115,7 @@ static mr_code take(mr__split_list *l, uint64_t *index, uint64_t repetition, uin
             l->asked = true;
             l->ask(l->ctx, l->n, repetition);
         }
-        pthread_cond_wait(&l->changed, &l->lock);
+        mr__cond_wait_for(&l->changed, &l->lock, LOOK_NS);
     }
     pthread_mutex_unlock(&l->lock);
     return rc;
@@ -201,8 +204,8 @@ static mr_code next_split(mr_iter *it, mr_status *st)
         return MR_END;
     double began = mr_iter_now();
     uint64_t first = (uint64_t)p->source.first;
-    mr_code rc =
-        take(p->list, &s->index, s->repetition, first, first + (uint64_t)p->source.n, &s->split);
+    mr_code rc = take(p->list, it, &s->index, s->repetition, first, first + (uint64_t)p->source.n,
+                      &s->split);
     mr_iter_add_wait(it, mr_iter_now() - began);
     if (rc == MR_CANCELLED)
         return mr_iter_fail_cancelled(st);
