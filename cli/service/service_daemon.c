@@ -16,7 +16,7 @@
 #include <millrace/transport/service/dispatcher/service_requests.h>
 #include "service_commands.h"
 
-enum { DRAIN_SECONDS = 5, MOST_ALIKE = 50 /* messages of a kind, in a minute */ };
+enum { DRAIN_SECONDS = 5, MOST_ALIKE = 200 /* messages of a kind, in a minute */ };
 
 int cli_address(const cli_command *cmd, const char *flag, const char *text, bool listens)
 {
