@@ -260,11 +260,12 @@ MR_TEST(registered_expressions_that_share_others_are_looked_at_once)
 {
     register_chain("same", "x => x + 1", "x => x if x < 9 else %(x) + %(x)", 60);
     register_chain("types", "x => x + 1",
-                   "x => x if x < 9 else cast(%(cast(x, \"int32\")), \"int64\") + "
-                   "cast(%(cast(x, \"int64\")), \"int64\") if x < 10 else x",
+                   "x => cast(x, \"int64\") if x < 9 else cast(%(cast(x, \"int32\")), \"int64\") + "
+                   "cast(%(cast(x, \"int64\")), \"int64\")",
                    60);
     register_chain("rows", "x => x + 1", "x => %(x) + %(x)", 60);
     mr_eq_str(run("range(3).map(same59)"), "0 1 2");
+    mr_eq_str(run("range(3).map(types59)"), "0 1 2");
     mr_eq_str(run("range(3).map(x => same59(x) + same59(x))"), "0 2 4");
     mr_eq_str(run("range(2).flat_map(x => range(2).map(y => same59(x + y)))"), "0 1 1 2");
     mr_eq_str(run("range(8, 10).batch(2).map(b => rows3(b)).unbatch()"), "72 80");
