@@ -345,18 +345,16 @@ static bool some_are_asked(void)
 }
 
 /* Waits until those that were asked have given back, or there is room; the lock is held. One that
- * does not answer may itself wait for this run, through their common client. */
-static mr_code await_given(int64_t limit, const mr_cancel *cancel, mr_status *st)
+ * does not answer may itself wait for this run, through their common client: then *lacks = the
+ * bytes over the limit. */
+static mr_code await_given(int64_t limit, const mr_cancel *cancel, int64_t *lacks, mr_status *st)
 {
     int64_t until = mr__clock_ns(CLOCK_MONOTONIC) + LONGEST_WAIT_NS;
     while (some_are_asked() && left_of(limit) < 0) {
         if (mr_cancel_is_cancelled(cancel))
             return mr_iter_fail_cancelled(st);
         if (mr__clock_ns(CLOCK_MONOTONIC) > until) {
-            mr_log(MR_LOG_WARNING,
-                   "the memory limit of %" PRId64 " bytes may be exceeded by %" PRId64
-                   ": a graph that runs in the process does not give back what it has read ahead",
-                   limit, -left_of(limit));
+            *lacks = -left_of(limit);
             break;
         }
         mr__cond_wait_for(&beside.given, &beside.lock, LOOK_NS);
@@ -397,8 +395,14 @@ static mr_code start_beside(mr__memory *m, const mr_dataset *ds, const mr_iterat
         ask_back(limit);
     }
     *needed = add(others, own);
-    mr_code rc = fits ? await_given(limit, opts->cancel, st) : MR_OK;
+    int64_t lacks = 0;
+    mr_code rc = fits ? await_given(limit, opts->cancel, &lacks, st) : MR_OK;
     pthread_mutex_unlock(&beside.lock);
+    if (lacks > 0)
+        mr_log(MR_LOG_WARNING,
+               "the memory limit of %" PRId64 " bytes may be exceeded by %" PRId64
+               ": a graph that runs in the process does not give back what it has read ahead",
+               limit, lacks);
     if (fits)
         return rc;
     return mr_fail(st, MR_RESOURCE_EXHAUSTED,
