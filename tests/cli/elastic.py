@@ -170,7 +170,7 @@ OTHER_BELOW = [
     lambda d: f".take_while(x => x % 41 < {d.randint(30, 41)})",
     lambda d: f".shard(2, {d.randint(0, 1)})",
     lambda d: f".cache('cache-{d.randint(0, 10**9)}')",
-    lambda d: f".map(x => 10 // (x % 7 - 3)).ignore_errors(max={d.choice([20, 1000])})",
+    lambda d: f".map(x => 10 // (x % 7 - 3)).ignore_errors(max={d.choice([100, 1000])})",
     lambda d: ".map(x => 10 // (x % 7 - 3)).ignore_errors().shuffle(4)",
     lambda d: ".interleave(x => range(x % 3), cycle_length=3, num_parallel_calls=2)",
     lambda d: f".batch(3).rebatch([{d.randint(1, 4)}, {d.randint(1, 4)}]).unbatch()",
