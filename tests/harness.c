@@ -208,7 +208,7 @@ void mr__test_await(const char *file, int line, const char *condition, unsigned 
     if (turn == 0)
         began = now;
     if (now.tv_sec - began.tv_sec > time_limit() / 6)
-        mr__test_fail(file, line, "did not come to hold in %u s: %s", time_limit() / 6, condition);
+        mr__test_fail(file, line, "was not true within %u s: %s", time_limit() / 6, condition);
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 }
 

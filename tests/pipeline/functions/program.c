@@ -13,8 +13,8 @@
 
 MR_ONE_THREAD;
 
-/* The elements of a pipeline of single int64s, as "1 2 3"; an error as "!" and its message, after
- * which the run continues; "refused: " and the message if there is no graph. */
+/* The elements of a pipeline of single int64s, as "1 2 3". An error is "!" and its message, and the
+ * run continues. If there is no graph: "refused: " and the message. */
 static const char *run_env(const char *text, const mr_env *env)
 {
     static char shown[2000];

@@ -140,7 +140,7 @@ static void d_note(void *ctx, mr_log_level level, const char *format, const char
     if (S->o.mode == MR__WIRE__MODE__PARALLEL_EPOCHS && strstr(line, "was read to its end"))
         check_all_began();
     S->not_alone |= strstr(line, "one that restores a position resumes after") != NULL;
-    /* What departed clients had read is no longer known if no other client was there. */
+    /* What clients that left had read is forgotten if no other client was connected. */
     bool anew = strstr(line, "begins, in") != NULL;
     S->warns |= strstr(line, "from them are repeated") != NULL;
     for (int i = 0; anew && i < S->o.consumers; i++)
