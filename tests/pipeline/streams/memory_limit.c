@@ -534,6 +534,12 @@ MR_TEST(runs_that_are_told_of_each_other_must_fit_together)
     mr_dataset_unref(none);
 }
 
+/* A run that has read ahead, and a graph for another one, which needs the memory. */
+typedef struct filled {
+    mr_dataset *ds, *holds;
+    mr_iterator_opts o;
+} filled;
+
 static mr_iterator *lender;
 static atomic_bool asked_back;
 
@@ -567,11 +573,30 @@ static void *give_back(void *ctx)
     return NULL;
 }
 
-static void await_memory(int64_t bytes)
+/* Opens the lender. */
+static filled fill(const mr__iterator_internal *internal)
 {
-    for (int ms = 0; mr_live_memory() < bytes && ms < 60000; ms++)
-        usleep(1000);
-    mr_check(mr_live_memory() >= bytes);
+    mr_status st;
+    mr_block b = MR_BLOCK_EMPTY;
+    filled f = {.ds = graph(ROWS ".repeat(6).prefetch(1000)"),
+                .holds = graph(ROWS ".shuffle(20)"),
+                .o = {.threads = 2, .has_threads = true, .positions = true}};
+    mr_dataset *none = graph("range(0)");
+    int64_t own = needed(f.holds, &f.o) - needed(none, &f.o);
+    mr_dataset_unref(none);
+    f.o.internal = internal;
+    f.o.memory_limit = needed(f.ds, &f.o) + own + 8 * MIB;
+    mr_ok(mr_iterator_open(&lender, f.ds, &f.o, &st), &st);
+    mr_ok(mr_iterator_next(lender, 1, &b, &st), &st);
+    mr_block_reset(&b);
+    mr_await(mr_live_memory() >= own);
+    return f;
+}
+
+static void drop(filled *f)
+{
+    mr_dataset_unref(f->holds);
+    mr_dataset_unref(f->ds);
 }
 
 MR_TEST(what_a_run_has_read_ahead_is_taken_back_for_another)
@@ -582,20 +607,11 @@ MR_TEST(what_a_run_has_read_ahead_is_taken_back_for_another)
     mr_block b = MR_BLOCK_EMPTY;
     pthread_t thread;
     resting at = {0};
-    mr_iterator_opts o = {.threads = 2, .has_threads = true, .positions = true};
-    mr_dataset *ds = graph(ROWS ".repeat(6).prefetch(1000)"), *holds = graph(ROWS ".shuffle(20)");
-    mr_dataset *none = graph("range(0)");
-    int64_t process = needed(none, &o), own = needed(holds, &o) - process;
-    mr__iterator_internal internal = {.shares_memory = true, .give_back = ask};
-    o.internal = &internal;
-    o.memory_limit = needed(ds, &o) + own + 8 * MIB;
-    mr_ok(mr_iterator_open(&lender, ds, &o, &st), &st);
-    mr_ok(mr_iterator_next(lender, 1, &b, &st), &st);
-    mr_block_reset(&b);
-    await_memory(own);
+    const mr__iterator_internal internal = {.shares_memory = true, .give_back = ask};
+    filled f = fill(&internal);
     mr_check(pthread_create(&thread, NULL, give_back, &at) == 0);
     mr_restart_peak();
-    mr_ok(mr_iterator_open(&second, holds, &o, &st), &st);
+    mr_ok(mr_iterator_open(&second, f.holds, &f.o, &st), &st);
     mr_check(pthread_join(thread, NULL) == 0);
     mr_ok(at.rc, &at.why);
     mr_ok(mr_iterator_next(second, 1, &b, &st), &st); /* its shuffle is full */
@@ -606,13 +622,11 @@ MR_TEST(what_a_run_has_read_ahead_is_taken_back_for_another)
     rest(lender, 1, &others);
     mr_eq_i64(rows, 24);
     mr_eq_i64(others, 144);
-    peak_is_within(o.memory_limit);
+    peak_is_within(f.o.memory_limit);
     mr_iterator_close(second);
     mr_iterator_close(lender);
     mr_free(at.bytes);
-    mr_dataset_unref(none);
-    mr_dataset_unref(holds);
-    mr_dataset_unref(ds);
+    drop(&f);
 }
 
 static void stop_waiting(void *cancel)
@@ -624,32 +638,20 @@ MR_TEST(a_run_that_waits_for_memory_of_another_can_be_cancelled)
 {
     start();
     mr_status st;
-    mr_iterator *first = NULL, *second = NULL;
-    mr_block b = MR_BLOCK_EMPTY;
+    mr_iterator *second = NULL;
     mr_cancel *cancel = NULL;
-    mr_iterator_opts o = {.threads = 2, .has_threads = true};
-    mr_dataset *ds = graph(ROWS ".repeat(6).prefetch(1000)"), *holds = graph(ROWS ".shuffle(20)");
-    mr_dataset *none = graph("range(0)");
-    int64_t own = needed(holds, &o) - needed(none, &o);
     mr_ok(mr_cancel_new(NULL, &cancel, &st), &st);
     const mr__iterator_internal internal = {
         .shares_memory = true, .give_back = stop_waiting, .give_back_ctx = cancel};
-    o.internal = &internal;
-    o.memory_limit = needed(ds, &o) + own + 8 * MIB;
-    mr_ok(mr_iterator_open(&first, ds, &o, &st), &st);
-    mr_ok(mr_iterator_next(first, 1, &b, &st), &st);
-    mr_block_reset(&b);
-    await_memory(own);
-    o.cancel = cancel;
-    mr_code_is(mr_iterator_open(&second, holds, &o, &st), MR_CANCELLED, &st);
-    mr_iterator_close(first);
-    o.cancel = NULL;
-    mr_ok(mr_iterator_open(&second, holds, &o, &st), &st);
+    filled f = fill(&internal);
+    f.o.cancel = cancel;
+    mr_code_is(mr_iterator_open(&second, f.holds, &f.o, &st), MR_CANCELLED, &st);
+    mr_iterator_close(lender);
+    f.o.cancel = NULL;
+    mr_ok(mr_iterator_open(&second, f.holds, &f.o, &st), &st);
     mr_iterator_close(second);
     mr_cancel_unref(cancel);
-    mr_dataset_unref(none);
-    mr_dataset_unref(holds);
-    mr_dataset_unref(ds);
+    drop(&f);
 }
 
 static atomic_bool hurries;
@@ -684,28 +686,16 @@ MR_TEST(a_run_that_does_not_answer_is_not_waited_for_without_end)
     table.clock_gettime = hurry;
     mr_log_set(hear, NULL, MR_LOG_WARNING);
     mr_status st;
-    mr_iterator *first = NULL, *second = NULL;
-    mr_block b = MR_BLOCK_EMPTY;
-    mr_iterator_opts o = {.threads = 2, .has_threads = true};
-    mr_dataset *ds = graph(ROWS ".repeat(6).prefetch(1000)"), *holds = graph(ROWS ".shuffle(20)");
-    mr_dataset *none = graph("range(0)");
-    int64_t own = needed(holds, &o) - needed(none, &o);
+    mr_iterator *second = NULL;
     const mr__iterator_internal internal = {.shares_memory = true, .give_back = never_answer};
-    o.internal = &internal;
-    o.memory_limit = needed(ds, &o) + own + 8 * MIB;
-    mr_ok(mr_iterator_open(&first, ds, &o, &st), &st);
-    mr_ok(mr_iterator_next(first, 1, &b, &st), &st);
-    mr_block_reset(&b);
-    await_memory(own);
-    mr_ok(mr_iterator_open(&second, holds, &o, &st), &st);
+    filled f = fill(&internal);
+    mr_ok(mr_iterator_open(&second, f.holds, &f.o, &st), &st);
     atomic_store(&hurries, false);
     mr_check(atomic_load(&has_warned));
-    mr_iterator_close(first);
+    mr_iterator_close(lender);
     mr_iterator_close(second);
     mr_log_set(NULL, NULL, MR_LOG_ERROR);
-    mr_dataset_unref(none);
-    mr_dataset_unref(holds);
-    mr_dataset_unref(ds);
+    drop(&f);
 }
 
 MR_TEST(runs_with_a_cache_or_a_pipe_keep_what_they_have_read_ahead)
