@@ -208,7 +208,7 @@ mr_code mr__iter_note_file(const mr_iter *it, const char *path, mr_status *st)
         return r ? mr__iter_note_again(it, &x, st) : MR_OK;
     if (input || (there && !S_ISDIR(is.st_mode))) {
         mr_iter_set_may_block(it);
-        atomic_store(&it->run->memory.keeps, true);
+        atomic_store(&it->run->memory.reads_pipe, true);
     }
     return MR_OK;
 }

@@ -392,7 +392,7 @@ int64_t mr_iterator_take_slots(mr_iterator *it, int64_t most)
 
 MR_API bool mr__iterator_can_give_back(const mr_iterator *it)
 {
-    return !atomic_load(&it->run.memory.keeps);
+    return mr__memory_can_give_back(&it->run.memory, it->run.graph);
 }
 
 MR_API void mr__iterator_gave_back(mr_iterator *it)

@@ -49,7 +49,7 @@ mr_code mr__iterator_count(mr_iterator *it, uint64_t *n, mr_status *st) MR_NODIS
 mr_code mr__iterator_at(mr_iterator *it, const uint64_t *index, size_t n, mr_block *b,
                         mr_status *st) MR_NODISCARD;
 
-/* false: it reads a pipe, or a cache would have to be filled again. */
+/* false: it reads a pipe, or a cache would have to be filled again. Walks the graph. */
 bool mr__iterator_can_give_back(const mr_iterator *it);
 /* After give_back: mr_iterator_rest has freed what was read ahead, or it cannot be freed. */
 void mr__iterator_gave_back(mr_iterator *it);

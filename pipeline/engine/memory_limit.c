@@ -432,6 +432,18 @@ static void stop_beside(mr__memory *m, int64_t limit)
     give_back_free_of(limit);
 }
 
+bool mr__memory_can_give_back(const mr__memory *m, const mr_dataset *ds)
+{
+    mr__nodes nodes;
+    if (atomic_load(&m->reads_pipe) || mr__nodes_of(ds, &nodes, NULL) != MR_OK)
+        return false;
+    bool caches = false; /* it would be filled again */
+    for (size_t i = 0; i < nodes.n; i++)
+        caches = caches || (mr_dataset_op(nodes.v[i])->props & MR_OP_REMEMBERS);
+    mr__nodes_reset(&nodes);
+    return !caches;
+}
+
 void mr__memory_gave_back(mr__memory *m)
 {
     if (!m->beside)
@@ -508,17 +520,6 @@ MR_API int64_t mr__memory_limit_in_force(int64_t chosen)
     return most && (chosen == 0 || chosen > most) ? most : chosen;
 }
 
-static mr_code has_cache(const mr_dataset *ds, bool *out, mr_status *st)
-{
-    mr__nodes nodes;
-    MR_TRY(mr__nodes_of(ds, &nodes, st));
-    *out = false;
-    for (size_t i = 0; i < nodes.n; i++)
-        *out = *out || (mr_dataset_op(nodes.v[i])->props & MR_OP_REMEMBERS);
-    mr__nodes_reset(&nodes);
-    return MR_OK;
-}
-
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                          int64_t limit_of_graph, mr_status *st)
 {
@@ -538,9 +539,6 @@ mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_
     }
     if (limit == 0)
         return MR_OK;
-    bool caches;
-    MR_TRY(has_cache(ds, &caches, st));
-    atomic_init(&m->keeps, caches); /* it would be filled again */
     if (!m->of_group && mr__iterator_internal_of(opts)->shares_memory) {
         mr_code rc = start_beside(m, ds, opts, limit, &needed, st);
         if (rc != MR_OK) {

@@ -39,7 +39,7 @@ typedef struct mr__memory {
     int64_t of_batch;              /* bytes of a batch; 0: not known */
     int64_t beside;                /* with shares_memory: this run's needs; else 0 */
     mr__memory_sharer sharer;
-    atomic_bool keeps; /* what is read ahead: it could not be read again, or only at a high price */
+    atomic_bool reads_pipe;
     int64_t threads;
     atomic_int_fast64_t ahead;      /* bytes that are read ahead */
     atomic_int_fast64_t sample;     /* resident bytes at the last sample */
@@ -56,6 +56,8 @@ typedef struct mr__memory {
 mr_code mr__memory_start(mr__memory *m, const mr_dataset *ds, const mr_iterator_opts *opts,
                          int64_t limit_of_graph, mr_status *st) MR_NODISCARD;
 void mr__memory_stop(mr__memory *m);
+/* As mr__iterator_can_give_back; ds: the run's graph. */
+bool mr__memory_can_give_back(const mr__memory *m, const mr_dataset *ds);
 /* As mr__iterator_gave_back. */
 void mr__memory_gave_back(mr__memory *m);
 
